@@ -1,0 +1,1 @@
+"""What the broker does: push, pop, ack, leases, parking, wake-ups."""

@@ -1,0 +1,1 @@
+"""PostgreSQL: pool, migrations, SQL texts, and the embedded server."""

@@ -1,0 +1,1 @@
+"""Request fusion: many clients' requests in few procedure calls."""

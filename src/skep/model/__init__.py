@@ -1,0 +1,1 @@
+"""Values and errors that both sides of the wire agree on."""

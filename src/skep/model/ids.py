@@ -1,0 +1,56 @@
+"""Wire ids are addresses: a UUID (version 8) that spells out where the thing lies.
+
+    bits   48            4   12            2    62
+          partition_hi  'v8' partition_lo  var  offset
+
+60 bits of partition id and 62 bits of offset, so a message id can be looked up directly and
+nothing is stored or indexed for it. A partition's own id is the address of its offset 0, which no
+message has. Text is built by hand because a `uuid.UUID` object costs twenty times as much.
+"""
+
+from typing import Final
+
+PARTITION_ID_MAX: Final = (1 << 60) - 1
+OFFSET_MAX: Final = (1 << 62) - 1
+
+
+def message_id_prefix(partition_id: int) -> str:
+    """Return the first 19 characters that all message ids of a partition share."""
+    high, low = partition_id >> 12, partition_id & 0xFFF
+    return f"{high >> 16:08x}-{high & 0xFFFF:04x}-8{low:03x}-"
+
+
+def message_id_suffix(offset: int) -> str:
+    """Return the last 17 characters of a message id, which depend on its offset alone."""
+    return f"{0x8000 | (offset >> 48):04x}-{offset & 0xFFFF_FFFF_FFFF:012x}"
+
+
+def message_id(partition_id: int, offset: int) -> str:
+    """Spell the address of a message as a UUID."""
+    return message_id_prefix(partition_id) + message_id_suffix(offset)
+
+
+def partition_uuid(partition_id: int) -> str:
+    """Spell the address of a partition as a UUID."""
+    return message_id(partition_id, 0)
+
+
+def parse_address(text: str) -> tuple[int, int] | None:
+    """Return (partition id, offset) of a wire id, or None when it is no address of ours."""
+    digits = text.replace("-", "")
+    if len(digits) != 32 or not digits.isascii():
+        return None
+    try:
+        number = int(digits, 16)
+    except ValueError:
+        return None
+    if (number >> 76) & 0xF != 8 or (number >> 62) & 0b11 != 0b10:
+        return None
+    partition_id = (number >> 80) << 12 | (number >> 64) & 0xFFF
+    return partition_id, number & OFFSET_MAX
+
+
+def parse_partition_uuid(text: str) -> int | None:
+    """Return the partition id of a wire partition id, or None when it is not one."""
+    address = parse_address(text)
+    return address[0] if address is not None and address[1] == 0 and address[0] > 0 else None

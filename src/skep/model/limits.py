@@ -1,0 +1,30 @@
+"""Every bound the wire has, with its reason. Settings may lower or raise the ones marked so."""
+
+from typing import Final
+
+NAME_CHARS_MAX: Final = 255
+"""Queue, partition, group, namespace and task names: Queen's column width."""
+
+TRANSACTION_ID_CHARS_MAX: Final = 255
+"""Queen's column width; also keeps an envelope's fixed part small."""
+
+ERROR_TEXT_CHARS_MAX: Final = 8_192
+"""Error text kept with a dead letter; longer text is cut, not refused."""
+
+PUSH_ITEMS_MAX: Final = 10_000
+"""Items in one push request. More would hold a partition's flush for too long."""
+
+ACK_ITEMS_MAX: Final = 10_000
+"""Acknowledgments in one batch."""
+
+POP_BATCH_MAX: Final = 10_000
+"""Messages one pop may return; larger values are lowered to it, not refused."""
+
+POP_PARTITIONS_MAX: Final = 1_000
+"""Partitions one pop may claim; larger values are lowered to it."""
+
+LEASE_SECONDS_MAX: Final = 86_400 * 7
+"""A lease longer than a week is a mistake, and a stuck partition for its group."""
+
+WAIT_MS_MAX: Final = 300_000
+"""A long poll parks at most this long, so that dead peers are noticed."""

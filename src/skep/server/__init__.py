@@ -1,0 +1,1 @@
+"""The HTTP edge: parser fast path, ASGI application, problems."""

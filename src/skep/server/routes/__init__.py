@@ -1,0 +1,1 @@
+"""Routes of the ASGI application, one module per resource."""
