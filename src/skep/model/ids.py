@@ -37,13 +37,13 @@ def partition_uuid(partition_id: int) -> str:
 
 def parse_address(text: str) -> tuple[int, int] | None:
     """Return (partition id, offset) of a wire id, or None when it is no address of ours."""
-    digits = text.replace("-", "")
-    if len(digits) != 32 or not digits.isascii():
-        return None
     try:
-        number = int(digits, 16)
+        raw = bytes.fromhex(text.replace("-", ""))
     except ValueError:
         return None
+    if len(raw) != 16:
+        return None
+    number = int.from_bytes(raw)
     if (number >> 76) & 0xF != 8 or (number >> 62) & 0b11 != 0b10:
         return None
     partition_id = (number >> 80) << 12 | (number >> 64) & 0xFFF

@@ -1,0 +1,62 @@
+# Every recipe of the project, for people and for CI. `make` alone lists them.
+# All of them work in a virtual environment of their own, made when it is missing or outdated:
+# Python 3.11 or newer and make are all that has to be there. PYTHON says which Python.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+ARGS ?=
+
+# The version of pyright is the one of its package; being told of a newer one helps nobody.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint fmt bench docs constraints clean
+
+help: ## List the recipes
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+setup: $(INSTALLED) ## Make the environment
+
+run: $(INSTALLED) ## Start the broker on port 6632 with an embedded PostgreSQL (ARGS="--port 7000")
+	@$(BIN)/skep serve $(ARGS)
+
+test: lint ## Check everything: lint, then the whole test suite
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED) ## Check style, formatting, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+fmt: $(INSTALLED) ## Format the code and mend what can be mended by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED) ## Measure throughput, latency and cost per message (ARGS="--help")
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(INSTALLED) ## Write the reference pages that come from the code
+	mkdir -p docs/reference
+	$(BIN)/skep config --reference > docs/reference/settings.md
+
+constraints: ## Pin the newest versions that pyproject.toml allows, in constraints.txt
+	rm -rf build/constraints
+	$(PYTHON) -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet -e ".[dev]"
+	echo '# The versions we test with, all of them. Written by `make constraints`.' > constraints.txt
+	build/constraints/bin/python -m pip freeze --exclude-editable >> constraints.txt
+	rm -rf build/constraints
+
+clean: ## Remove what these recipes made; the data of the broker stays
+	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("skep needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -e ".[dev]" -c constraints.txt
+	@touch $@

@@ -1,0 +1,146 @@
+"""What is measured: a durable PostgreSQL and a broker on it, both started here, both stopped here.
+
+The cluster lies in a temporary directory that is removed at the end. Only the loopback address is
+used. Everything blocks: this runs before and after the event loop of the runner.
+"""
+
+import os
+import resource
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmarks.errors import ServerNotReady
+from benchmarks.load import Target
+from benchmarks.meter import listener_of
+from skep.db.embedded import EmbeddedPostgres
+
+DEFAULT_SERVER_COMMAND = "{skep} serve --port {port} --database-url {database_url}"
+
+# The promises under test, said aloud although they are the defaults. A thousand parked polls and
+# a floor over as many connections as the load want more sessions than usual.
+POSTGRES_PARAMETERS = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "max_connections": "200",
+}
+_READY_S_MAX = 60.0
+_STOP_S_MAX = 20.0
+_LOG_TAIL_BYTES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A broker to put load on, and the database behind it."""
+
+    target: Target
+    database_url: str
+    broker_pid: int | None
+    data_dir: Path | None = None
+
+
+@contextmanager
+def own_stack(server_command: str, *, postgres_bin: Path | None = None) -> Generator[Stack]:
+    """Start PostgreSQL and the broker; stop both and remove their files at the end."""
+    _allow_many_sockets()
+    with tempfile.TemporaryDirectory(prefix="skep-bench-", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        # As root the server runs under another account, which has to reach its directory.
+        home.chmod(0o755)
+        with EmbeddedPostgres(
+            home / "postgres", parameters=POSTGRES_PARAMETERS, binaries=postgres_bin
+        ) as postgres:
+            target = Target("127.0.0.1", _free_port())
+            with _broker(server_command, target, postgres.dsn, home / "broker.log") as pid:
+                yield Stack(target, postgres.dsn, pid, data_dir=home)
+
+
+def foreign_stack(url: str, database_url: str) -> Stack:
+    """Describe a broker that runs already; its CPU is read if it runs on this machine."""
+    _allow_many_sockets()
+    parts = urlsplit(url)
+    target = Target(parts.hostname or "127.0.0.1", parts.port or 6632)
+    _await_ready(target, lambda: None)
+    return Stack(target, database_url, listener_of(target.port))
+
+
+@contextmanager
+def _broker(command: str, target: Target, database_url: str, log: Path) -> Generator[int]:
+    arguments = [
+        part.format(
+            skep=Path(sys.executable).with_name("skep"),
+            python=sys.executable,
+            port=target.port,
+            database_url=database_url,
+        )
+        for part in shlex.split(command)
+    ]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # A setting rather than a flag: a server of another kind has no use for it.
+            env={**os.environ, "SKEP_MIGRATE": "always"},
+            # Its own group, so that at the end nothing of it is left and nothing else is hit.
+            start_new_session=True,
+        )
+    try:
+        _await_ready(target, lambda: _check_alive(process, log))
+        yield process.pid
+    finally:
+        _stop(process)
+
+
+def _check_alive(process: subprocess.Popen[bytes], log: Path) -> None:
+    if process.poll() is not None:
+        said = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+        raise ServerNotReady(f"the broker ended with {process.returncode}:\n{said}")
+
+
+def _await_ready(target: Target, check_alive: Callable[[], None]) -> None:
+    until_s = time.monotonic() + _READY_S_MAX
+    while time.monotonic() < until_s:
+        check_alive()
+        with suppress(urllib.error.URLError, OSError):
+            address = f"http://{target.host}:{target.port}/readyz"
+            with urllib.request.urlopen(address, timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        time.sleep(0.05)
+    raise ServerNotReady(f"no 200 from /readyz on port {target.port} in {_READY_S_MAX:g} s")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_S_MAX)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _allow_many_sockets() -> None:
+    """Raise our limit of open files to what we may have; the broker and generators inherit it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,182 @@
+"""Wire the broker of one process together."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from skep.app.assignment import WorkerAssignment
+from skep.broker.ack import ACK_CALL, Ack, AckExecutor
+from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
+from skep.broker.leases import LeaseMemory
+from skep.broker.lounge import Lounge
+from skep.broker.parking import SweepPolicy
+from skep.broker.pop import POP_CALL, POP_PARTITION_CALL, Pop, PopExecutor, ReleaseExecutor
+from skep.broker.push import PUSH_CALL, Push, PushExecutor
+from skep.broker.renew import Renew, RenewExecutor
+from skep.broker.vouching import Vouching
+from skep.broker.wakeups import Wakeups
+from skep.db.slots import HOT_PATH, ONE_OFF, Slots
+from skep.engine.dedup import DedupCache
+from skep.engine.driver import Engine
+from skep.engine.fusion import FusionCore
+from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
+from skep.engine.policy import BatchPolicy
+from skep.settings import Settings
+
+_KIB: Final = 1024
+_MIB: Final = 1024 * 1024
+LEASE_MEMORY_BYTES: Final = 64 * _MIB
+
+
+def policies(connections: int) -> dict[str, BatchPolicy]:
+    """Return how each operation batches. Weights are bytes.
+
+    A push call holds its partitions until it commits, so a second one leaves early only when the
+    first carries enough to be worth an overlap. Polls share a claim per group. The rest is rare.
+    """
+    rare = BatchPolicy(
+        preferred_weight=1, hold_s_max=0.005, weight_max=_MIB, concurrency_max=min(2, connections)
+    )
+    return {
+        "push": BatchPolicy(
+            preferred_weight=256 * _KIB,
+            hold_s_max=0.02,
+            weight_max=4 * _MIB,
+            lots_max=4096,
+            concurrency_max=connections,
+        ),
+        "pop": BatchPolicy(
+            preferred_weight=16 * 512,
+            hold_s_max=0.005,
+            weight_max=64 * 512,
+            concurrency_max=connections,
+            calls_per_lane=2,
+            lanes_per_call=1,
+        ),
+        "pop_partition": BatchPolicy(
+            preferred_weight=16 * 512,
+            hold_s_max=0.005,
+            weight_max=64 * 512,
+            concurrency_max=connections,
+            calls_per_lane=2,
+            lanes_per_call=1,
+        ),
+        "ack": BatchPolicy(
+            preferred_weight=64 * 256,
+            hold_s_max=0.01,
+            weight_max=_MIB,
+            concurrency_max=connections,
+        ),
+        "renew": rare,
+        "release": rare,
+        "provision": rare,
+        "subscribe": rare,
+    }
+
+
+class Broker:
+    """Everything one process needs to serve messages."""
+
+    def __init__(self, assignment: WorkerAssignment) -> None:
+        settings = assignment.settings
+        loop = asyncio.get_running_loop()
+        self.hot_slots: Final = Slots(
+            assignment.dsn,
+            size=settings.connections,
+            server_settings=HOT_PATH,
+            statement_timeout_s=settings.statement_timeout_s,
+            application_name=f"skep worker {assignment.index}",
+            prepare=(PUSH_CALL, POP_CALL, POP_PARTITION_CALL, ACK_CALL),
+        )
+        self.query_slots: Final = Slots(
+            assignment.dsn,
+            size=settings.query_connections,
+            server_settings=ONE_OFF,
+            statement_timeout_s=settings.statement_timeout_s,
+            application_name=f"skep worker {assignment.index} queries",
+        )
+        self.engine: Final = Engine(_core(settings), patience_s=settings.statement_timeout_s)
+        self._directory: Final = Directory()
+        self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
+        self._cache: Final = DedupCache(memory_bytes_max=settings.dedup_memory_mib * _MIB)
+        self.lounge: Final = Lounge(
+            self.query_slots,
+            SweepPolicy(
+                interval_s_min=settings.poll_interval_ms / 1000,
+                interval_s_max=settings.poll_interval_ms_max / 1000,
+                slack_s=settings.poll_interval_ms_max / 5000,
+            ),
+        )
+        self._wakeups: Final = Wakeups(
+            wake=self.lounge.wake,
+            own_socket=assignment.wakeup_socket,
+            peer_ports=_other_ports(assignment),
+            token=assignment.wakeup_token,
+        )
+        self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
+        self.renew: Final = Renew(self.engine)
+        self.push: Push
+        self.ack: Ack
+
+    async def start(self) -> None:
+        """Connect, and become able to serve.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        await self.hot_slots.open()
+        await self.query_slots.open()
+        (row,) = await self.query_slots.call("select hash_seed from skep.installation")
+        hash_seed: int = row[0]
+        self.push = Push(self.engine, self._directory, hash_seed=hash_seed)
+        self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
+        self._serve_operations()
+        await self._wakeups.start()
+        self.lounge.start(self.pop)
+
+    async def stop(self) -> None:
+        """Finish what is under way and let go of everything."""
+        self.lounge.stop()
+        await self.engine.drain()
+        self._wakeups.stop()
+        await self.hot_slots.close()
+        await self.query_slots.close()
+
+    def _serve_operations(self) -> None:
+        engine, slots = self.engine, self.hot_slots
+        vouching = Vouching(slots, self._cache)
+        lanes = LaneProvisioner(slots, self._directory, vouching)
+        polls = PopExecutor(
+            slots, self.pop, self._leases, self.lounge, now=asyncio.get_running_loop().time
+        )
+        engine.serve("provision", lanes)
+        engine.serve("subscribe", GroupProvisioner(slots, self._directory))
+        engine.serve(
+            "push", PushExecutor(slots, self._directory, lanes, self._cache, self._wakeups)
+        )
+        engine.serve("pop", polls)
+        engine.serve("pop_partition", polls)
+        engine.serve("release", ReleaseExecutor(slots, self._wakeups))
+        engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups))
+        engine.serve("renew", RenewExecutor(slots))
+
+
+def _core(settings: Settings) -> FusionCore:
+    operations: dict[str, tuple[BatchPolicy, ConcurrencyLimiter]] = {
+        name: (policy, _limiter(settings, policy.concurrency_max))
+        for name, policy in policies(settings.connections).items()
+    }
+    return FusionCore(
+        operations,
+        slots=settings.connections,
+        weight_capacity=settings.engine_weight_mib * _MIB,
+    )
+
+
+def _limiter(settings: Settings, cap: int) -> ConcurrencyLimiter:
+    return StaticLimiter(cap) if settings.concurrency == "static" else VegasLimiter(cap)
+
+
+def _other_ports(assignment: WorkerAssignment) -> Sequence[int]:
+    ports: Sequence[Any] = assignment.wakeup_ports
+    return [port for index, port in enumerate(ports) if index != assignment.index]

@@ -1,0 +1,157 @@
+"""Provide the database an instance runs on: somebody's server, or an embedded one of our own.
+
+Also here, because it depends on that choice: whether the schema is migrated before serving.
+Connections are made by the workers themselves.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias, assert_never
+from urllib.parse import urlsplit
+
+from skep.app.supervisor import Companion
+from skep.db.embedded import EmbeddedPostgres
+from skep.db.migrate import migrate, schema_state
+from skep.model.errors import Refused
+from skep.settings import Settings
+
+CONNECTIONS_SPARE: Final = 30
+"""Connections of the embedded server beyond those of the workers: people, tools, restarts."""
+
+OnStep: TypeAlias = Callable[[str], None]
+"""Hears what is about to happen, for a person who waits."""
+
+
+class SchemaNotCurrent(Refused):
+    """The schema of the database is not the one this skep was written for."""
+
+    code = "schema_not_current"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A reachable database, and what has to be watched to keep it so."""
+
+    dsn: str
+    companions: tuple[Companion, ...] = ()
+
+
+@contextmanager
+def open_database(settings: Settings) -> Generator[Database]:
+    """Provide the database of these settings; an embedded server runs until the end of the block.
+
+    Raises:
+        SkepError: The embedded server cannot run; the message says why and what to do.
+    """
+    if settings.database_url is not None:
+        yield Database(settings.database_url)
+        return
+    with ExitStack() as until_the_end:
+        server = EmbeddedInstance(settings)
+        until_the_end.callback(server.stop)
+        server.start()
+        # Descriptors of processes are Linux's. Elsewhere the end of the server goes unnoticed
+        # here; requests then fail until the instance is restarted.
+        companions = (server,) if sys.platform == "linux" else ()
+        yield Database(server.dsn, companions)
+
+
+class EmbeddedInstance:
+    """The embedded server of one instance. Revived, it is found where it was before."""
+
+    name = "the embedded PostgreSQL"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._server = self._build(port=0)
+        self._process_fd = -1
+
+    def _build(self, *, port: int) -> EmbeddedPostgres:
+        per_worker = self._settings.connections + self._settings.query_connections
+        connections = self._settings.worker_count * per_worker + CONNECTIONS_SPARE
+        return EmbeddedPostgres(
+            self._settings.data_dir,
+            port=port,
+            parameters={"max_connections": str(connections)},
+            binaries=self._settings.postgres_bin,
+        )
+
+    @property
+    def dsn(self) -> str:
+        """The URL of the database, password included."""
+        return self._server.dsn
+
+    def start(self) -> None:
+        """Start the server."""
+        self._server.start()
+        if sys.platform == "linux":
+            self._process_fd = os.pidfd_open(self._server.pid)
+
+    def stop(self) -> None:
+        """Stop the server, if it runs."""
+        self._server.stop()
+        if self._process_fd >= 0:
+            os.close(self._process_fd)
+            self._process_fd = -1
+
+    def fileno(self) -> int:
+        """Return a descriptor that becomes readable when the server ends."""
+        return self._process_fd
+
+    def revive(self) -> None:
+        """Start the server again on the port the workers know."""
+        port = urlsplit(self._server.dsn).port or 0
+        self.stop()
+        self._server = self._build(port=port)
+        self.start()
+
+
+def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
+    """Migrate the schema, or only make sure that it is current, as the settings say.
+
+    Raises:
+        SchemaNotCurrent: It is not, and these settings do not allow to migrate it.
+        SkepError: The migration failed, or the database cannot be reached.
+    """
+    is_embedded = settings.database_url is None
+    match settings.migrate:
+        case "always":
+            is_migrated = True
+        case "auto":
+            is_migrated = is_embedded
+        case "never":
+            is_migrated = False
+        case _:
+            assert_never(settings.migrate)
+    if is_migrated:
+        asyncio.run(migrate(dsn, on_step=on_step))
+    else:
+        require_current_schema(dsn)
+
+
+def require_current_schema(dsn: str) -> None:
+    """Make sure that the database has the schema this code was written for.
+
+    Raises:
+        SchemaNotCurrent: It has not; the message says what to do.
+    """
+    state = asyncio.run(schema_state(dsn))
+    match state.verdict:
+        case "current":
+            return
+        case "behind":
+            raise SchemaNotCurrent(
+                "the schema of the database is behind this skep: run `skep migrate`, or start "
+                "with `--migrate always`"
+            )
+        case "ahead":
+            raise SchemaNotCurrent(
+                "the database was migrated by a newer skep: upgrade this one, or use another "
+                f"database (unknown here: {', '.join(state.differences)})"
+            )
+        case _:
+            assert_never(state.verdict)

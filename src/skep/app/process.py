@@ -1,0 +1,155 @@
+"""One worker process: an event loop with a broker behind an HTTP server."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+import uvicorn
+import uvloop
+
+from skep import __version__
+from skep.app.assignment import ReportReady, WorkerAssignment
+from skep.app.broker import Broker
+from skep.broker.configure import Configure
+from skep.model.errors import SkepError
+from skep.server.app import build_app
+from skep.server.fastpath import ConnectionLimits, build_protocol
+from skep.server.hot import HotHandlers, PollDefaults
+from skep.server.routes.configure import Configured, ConfigureRequest
+from skep.server.routes.health import Vitals
+
+KEEP_ALIVE_S: Final = 75
+"""Longer than the pauses between a consumer's polls, so that connections are reused."""
+
+
+def run_worker_process(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
+    """Serve until SIGTERM, then finish what is under way and return."""
+    uvloop.run(_serve(assignment, report_ready))
+
+
+async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
+    broker = Broker(assignment)
+    await broker.start()
+    try:
+        server = _Server(_config(assignment, broker), report_ready)
+        await server.serve(sockets=[assignment.listener])
+    finally:
+        await broker.stop()
+
+
+def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
+    settings = assignment.settings
+    handlers = HotHandlers(
+        push=broker.push,
+        pop=broker.pop,
+        ack=broker.ack,
+        renew=broker.renew,
+        defaults=PollDefaults(
+            wait_ms=settings.default_wait_ms,
+            batch=settings.default_batch,
+            subscription_mode=settings.default_subscription_mode,
+        ),
+        now=asyncio.get_running_loop().time,
+    )
+    routes = handlers.routes()
+    probe = BrokerProbe(broker, index=assignment.index)
+    return uvicorn.Config(
+        build_app(
+            routes,
+            probe=probe,
+            configure=_configure(Configure(broker.query_slots)),
+            body_bytes_max=settings.body_bytes_max,
+            version=__version__,
+        ),
+        http=build_protocol(
+            routes,
+            ConnectionLimits(body_bytes_max=settings.body_bytes_max),
+            on_drain=lambda: _drain(broker, probe),
+        ),
+        loop="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=max(1, int(settings.shutdown_grace_s)),
+    )
+
+
+def _drain(broker: Broker, probe: "BrokerProbe") -> None:
+    probe.is_draining = True
+    broker.lounge.stop()
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, report_ready: ReportReady) -> None:
+        super().__init__(config)
+        self._report_ready = report_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._report_ready()
+
+
+class BrokerProbe:
+    """Answers the health routes for one worker process."""
+
+    def __init__(self, broker: Broker, *, index: int) -> None:
+        self._broker: Final = broker
+        self._index: Final = index
+        self.is_draining = False
+
+    async def vitals(self) -> Vitals:
+        """Ask the database for a sign of life."""
+        return Vitals(
+            is_database_connected=await self._is_connected(),
+            server=socket.gethostname(),
+            worker_id=self._index,
+            version=__version__,
+            shared_state={"enabled": False},
+        )
+
+    async def why_not_ready(self) -> str | None:
+        """Say why this process should get no traffic."""
+        if self.is_draining:
+            return "shutting down"
+        return None if await self._is_connected() else "the database is not reachable"
+
+    async def _is_connected(self) -> bool:
+        try:
+            async with asyncio.timeout(2):
+                await self._broker.query_slots.call("select 1")
+        except (SkepError, TimeoutError):
+            return False
+        return True
+
+
+def _configure(
+    configure: Configure,
+) -> Callable[[ConfigureRequest], Awaitable[Configured]]:
+    async def run(request: ConfigureRequest) -> Configured:
+        options: dict[str, Any] = (
+            {} if request.options is None else msgspec.to_builtins(request.options)
+        )
+        is_replaced = request.mode == "replace"
+        configured = await configure.configure_queue(
+            request.queue,
+            namespace=_given(request.namespace),
+            task=_given(request.task),
+            options=options,
+            replace=is_replaced,
+        )
+        return msgspec.convert(configured, Configured)
+
+    return run
+
+
+def _given(name: str | msgspec.UnsetType | None) -> str | None:
+    """A name left out stays as it is; null takes the default, which is none."""
+    if isinstance(name, msgspec.UnsetType):
+        return None
+    return name or ""

@@ -1,0 +1,61 @@
+"""SIGTERM, SIGINT and SIGHUP as something a loop can wait for beside pipes and processes."""
+
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Final, Self, TypeAlias
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
+
+
+def _only_wake(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: the interpreter has already written to the wake-up descriptor."""
+
+
+class StopSignals:
+    """While entered, a stop signal makes this object readable instead of ending the process.
+
+    Main thread only, as Python demands. The previous handlers come back at the end.
+    """
+
+    def __init__(self) -> None:
+        self._received, self._written = socket.socketpair()
+        self._received.setblocking(False)
+        self._written.setblocking(False)
+        self._previous: dict[signal.Signals, _Handler] = {}
+        self._previous_fd = -1
+
+    def __enter__(self) -> Self:
+        self._previous_fd = signal.set_wakeup_fd(self._written.fileno(), warn_on_full_buffer=False)
+        for number in STOP_SIGNALS:
+            # nohup ignores SIGHUP on purpose; an ignored signal stays ignored.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._previous[number] = signal.signal(number, _only_wake)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._previous_fd)
+        self._received.close()
+        self._written.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable; `connection.wait` asks for it."""
+        return self._received.fileno()
+
+    def take(self) -> bool:
+        """Return whether a stop signal arrived since the last call."""
+        numbers = b""
+        with suppress(BlockingIOError):
+            numbers = self._received.recv(4096)
+        return any(number in STOP_SIGNALS for number in numbers)

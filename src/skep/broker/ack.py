@@ -1,0 +1,269 @@
+"""Ack: record what consumers did with the messages they hold.
+
+An item names its message by transaction id and partition; the offset comes from the memory of the
+lease, or else the database finds it. Items of one request that complete messages of one lane under
+one lease are sent as one: completing an offset completes all before it, so the highest speaks for
+all of them. Anything else is sent item by item.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+import xxhash
+
+from skep.broker.leases import LeaseMemory
+from skep.broker.wakeups import Announcer
+from skep.db.slots import Caller
+from skep.engine.driver import Engine
+from skep.model.errors import BadRequest, SkepError
+from skep.model.ids import parse_partition_uuid
+from skep.model.limits import ACK_ITEMS_MAX, ERROR_TEXT_CHARS_MAX, NAME_CHARS_MAX
+from skep.model.wire import QUEUE_MODE, AckItem
+
+ACK_CALL: Final = "select * from skep.ack_messages($1, $2, $3, $4, $5, $6, $7)"
+
+_STATUS_BY_WORD: Final = {
+    "completed": "completed",
+    "success": "completed",
+    "acked": "completed",
+    "ok": "completed",
+    "failed": "failed",
+    "retry": "retry",
+    "dlq": "dlq",
+}
+
+_REFUSAL_BY_OUTCOME: Final = {
+    "lease_lost": "Invalid or expired lease",
+    "not_found": "Message not found",
+    "already_done": "already committed: the message was completed before",
+    "no_group": "consumer not found",
+}
+
+_EXTRA_BY_OUTCOME: Final = {"noop": b',"noop":true', "redelivered": b',"redelivered":true'}
+
+_ITEM_WEIGHT: Final = 256
+
+_encode = msgspec.json.encode
+_digest = xxhash.xxh3_128_digest
+
+Answer: TypeAlias = Callable[["AckRequest"], None]
+
+
+class AckRow(msgspec.Struct, gc=False):
+    """One row of a call: an ack, and the items of the request it speaks for."""
+
+    partition_id: int
+    group: str
+    lease_id: UUID | None
+    offset: int | None
+    key: bytes
+    status: str
+    error: str | None
+    positions: list[int]
+    lease_text: str
+
+
+class AckRequest:
+    """One client's acknowledgments, and their results so far."""
+
+    __slots__ = ("_answer", "_items", "error", "is_settled", "results", "rows")
+
+    def __init__(self, items: Sequence[AckItem], answer: Answer) -> None:
+        self._items = items
+        self._answer = answer
+        self.results: list[bytes | None] = [None] * len(items)
+        self.rows: list[AckRow] = []
+        self.error: SkepError | None = None
+        self.is_settled = False
+
+    def finish(self) -> None:
+        """Answer the request."""
+        self.is_settled = True
+        self._answer(self)
+
+    def fail(self, error: SkepError) -> None:
+        """Answer that nothing is known to have been recorded."""
+        self.error = error
+        self.finish()
+
+    def set_outcome(
+        self,
+        position: int,
+        outcome: str,
+        *,
+        queue: str | None = None,
+        partition: str | None = None,
+        lease_released: bool = False,
+        refusal: str | None = None,
+    ) -> None:
+        """Render the result of one item."""
+        refusal = refusal or _REFUSAL_BY_OUTCOME.get(outcome)
+        self.results[position] = (
+            b'{"index":%d,"transactionId":%b,"success":%b,"error":%b,"queueName":%b,'
+            b'"partitionName":%b,"leaseReleased":%b,"dlq":%b%b}'
+        ) % (
+            position,
+            _encode(self._items[position].transaction_id),
+            b"false" if refusal else b"true",
+            _encode(refusal),
+            _encode(queue),
+            _encode(partition),
+            b"true" if lease_released else b"false",
+            b"true" if outcome == "dead_lettered" else b"false",
+            _EXTRA_BY_OUTCOME.get(outcome, b""),
+        )
+
+
+class Ack:
+    """Accept acknowledgments."""
+
+    def __init__(self, engine: Engine, leases: LeaseMemory, *, hash_seed: int) -> None:
+        self._engine: Final = engine
+        self._leases: Final = leases
+        self._hash_seed: Final = hash_seed
+
+    def ack_messages(self, items: Sequence[AckItem], group: str | None, answer: Answer) -> None:
+        """Record the items; `answer` is called once, when every item has a result.
+
+        Args:
+            items: Each speaks of one message.
+            group: The consumer group of all of them; None leaves it to each item.
+            answer: Gets the request back, with its results.
+
+        Raises:
+            BadRequest: The request as a whole is refused.
+            Overloaded: The engine is full.
+        """
+        if len(items) > ACK_ITEMS_MAX:
+            raise BadRequest(f"more than {ACK_ITEMS_MAX} acknowledgments in one request")
+        request = AckRequest(items, answer)
+        for position, item in enumerate(items):
+            self._add_row(request, position, item, group or item.consumer_group or QUEUE_MODE)
+        if not request.rows:
+            request.finish()
+            return
+        request.rows = _merge_completed(request.rows)
+        self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+
+    def _add_row(self, request: AckRequest, position: int, item: AckItem, group: str) -> None:
+        word = item.status or "completed"
+        status = _STATUS_BY_WORD.get(word)
+        partition_id = parse_partition_uuid(item.partition_id)
+        lease_id = _parse_lease_id(item.lease_id)
+        if status is None:
+            refusal = f"unknown status {word!r}: use completed, failed, retry or dlq"
+            request.set_outcome(position, "unknown", refusal=refusal)
+        elif partition_id is None:
+            request.set_outcome(position, "not_found")
+        elif item.lease_id and lease_id is None:
+            request.set_outcome(position, "lease_lost")
+        elif len(group) > NAME_CHARS_MAX or "\0" in group:
+            request.set_outcome(position, "no_group")
+        else:
+            key = _digest(item.transaction_id.encode(), self._hash_seed)
+            lease_text = item.lease_id or ""
+            request.rows.append(
+                AckRow(
+                    partition_id,
+                    group,
+                    lease_id,
+                    self._leases.find(lease_text, partition_id, key),
+                    key,
+                    status,
+                    _storable(item.error),
+                    [position],
+                    lease_text,
+                )
+            )
+
+
+class AckExecutor:
+    """Executor of the operation `ack`.
+
+    Repeating it after a lost answer is safe: a completed ack that was recorded is a no-op, and a
+    nack is fenced by its lease, which the first try ended.
+    """
+
+    def __init__(self, caller: Caller, leases: LeaseMemory, announcer: Announcer) -> None:
+        self._caller: Final = caller
+        self._leases: Final = leases
+        self._announcer: Final = announcer
+
+    async def execute(self, cargos: Sequence[AckRequest], *, is_repeated: bool) -> None:
+        """Record the acknowledgments of all requests in one call."""
+        del is_repeated
+        sent = [(request, row) for request in cargos for row in request.rows]
+        found = await self._caller.call(
+            ACK_CALL,
+            [row.partition_id for _, row in sent],
+            [row.group for _, row in sent],
+            [row.lease_id for _, row in sent],
+            [row.offset for _, row in sent],
+            [row.key for _, row in sent],
+            [row.status for _, row in sent],
+            [row.error for _, row in sent],
+        )
+        ready: dict[int, set[int]] = {}
+        for answer in found:
+            self._apply(*sent[answer[0] - 1], answer, ready)
+        for queue_id, lanes in ready.items():
+            self._announcer.announce(queue_id, len(lanes))
+        for request in cargos:
+            _finish(request)
+
+    def _apply(
+        self, request: AckRequest, row: AckRow, answer: Any, ready: dict[int, set[int]]
+    ) -> None:
+        _, outcome, queue_id, queue, partition, lease_released, has_more = answer
+        for position in row.positions:
+            request.set_outcome(
+                position,
+                outcome,
+                queue=queue,
+                partition=partition,
+                lease_released=lease_released,
+            )
+        if lease_released and row.lease_text:
+            self._leases.forget(row.lease_text, row.partition_id)
+        if has_more:
+            ready.setdefault(queue_id, set()).add(row.partition_id)
+
+
+def _finish(request: AckRequest) -> None:
+    """Answer a request whose rows came back; a row that did not has no such lane or group."""
+    for row in request.rows:
+        for position in row.positions:
+            if request.results[position] is None:
+                request.set_outcome(position, "no_group")
+    request.finish()
+
+
+def _merge_completed(rows: list[AckRow]) -> list[AckRow]:
+    """Let the highest completed message of a lane and lease speak for the others."""
+    merged: dict[tuple[int, str, str], AckRow] = {}
+    for row in rows:
+        if row.status != "completed" or row.offset is None:
+            return rows
+        address = (row.partition_id, row.group, row.lease_text)
+        first = merged.setdefault(address, row)
+        if first is not row:
+            first.positions += row.positions
+            assert first.offset is not None
+            first.offset = max(first.offset, row.offset)
+    return list(merged.values())
+
+
+def _parse_lease_id(text: str | None) -> UUID | None:
+    if not text:
+        return None
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _storable(error: str | None) -> str | None:
+    """Cut an error text to what is kept, and drop the one character PostgreSQL text cannot hold."""
+    return None if error is None else error[:ERROR_TEXT_CHARS_MAX].replace("\0", "")

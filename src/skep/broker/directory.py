@@ -1,0 +1,207 @@
+"""Remember what names mean: (queue, partition) and (queue, group) to their ids.
+
+The directory is a cache of facts that do not change while a queue exists; `provision_partitions`
+and `provision_group` fill it, a call that finds an id gone empties the entry. Looking up never
+waits: a name that is not known is provisioned through the engine like any other operation, so that
+many new names share one call and one bad name fails alone.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from skep.db.slots import Caller
+from skep.model.errors import SkepError
+from skep.model.ids import message_id_prefix, partition_uuid
+
+ENTRIES_MAX: Final = 200_000
+"""Names remembered of each kind. Beyond that the oldest tenth is forgotten and looked up again
+when needed; a lane costs about half a kilobyte."""
+
+_encode = msgspec.json.encode
+
+
+class Lane:
+    """A partition as the hot path needs it: its id, and its names as they stand in answers."""
+
+    __slots__ = (
+        "id_prefix",
+        "key",
+        "partition_id",
+        "queue_id",
+        "queue_json",
+        "uuid",
+    )
+
+    def __init__(self, queue: str, partition: str, queue_id: int, partition_id: int) -> None:
+        self.key = (queue, partition)
+        self.queue_id = queue_id
+        self.partition_id = partition_id
+        self.id_prefix = message_id_prefix(partition_id).encode()
+        self.uuid = partition_uuid(partition_id).encode()
+        self.queue_json = _encode(queue)
+
+
+class Group:
+    """A consumer group of a queue."""
+
+    __slots__ = ("group_id", "group_json", "key", "queue_id", "queue_json")
+
+    def __init__(self, queue: str, group: str, queue_id: int, group_id: int) -> None:
+        self.key = (queue, group)
+        self.queue_id = queue_id
+        self.group_id = group_id
+        self.queue_json = _encode(queue)
+        self.group_json = _encode(group)
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """How a new group starts: 'all', 'new', or from a time."""
+
+    mode: str = "all"
+    start: datetime | None = None
+
+
+class Directory:
+    """Known lanes and groups."""
+
+    def __init__(self) -> None:
+        self.lanes: dict[tuple[str, str], Lane] = {}
+        self.groups: dict[tuple[str, str], Group] = {}
+
+    def learn_lane(self, lane: Lane) -> None:
+        """Remember a partition."""
+        _make_room(self.lanes)
+        self.lanes[lane.key] = lane
+
+    def learn_group(self, group: Group) -> None:
+        """Remember a consumer group."""
+        _make_room(self.groups)
+        self.groups[group.key] = group
+
+    def forget_lane(self, lane: Lane) -> None:
+        """Drop a partition that turned out to be gone."""
+        self.lanes.pop(lane.key, None)
+
+    def forget_group(self, group: Group) -> None:
+        """Drop a group that turned out to be gone."""
+        self.groups.pop(group.key, None)
+
+
+def _make_room(entries: dict[tuple[str, str], Any]) -> None:
+    if len(entries) >= ENTRIES_MAX:
+        for key in list(entries)[: ENTRIES_MAX // 10]:
+            del entries[key]
+
+
+class LaneListener(Protocol):
+    """Whoever must prepare for a lane before the first push into it."""
+
+    async def prepare(self, created: Sequence[Lane], found: Sequence[Lane]) -> None:
+        """Hear of lanes this process did not know: just created, or older."""
+        ...
+
+
+class LaneWish:
+    """Someone waits for lanes to be known."""
+
+    __slots__ = ("is_settled", "keys", "ready")
+
+    def __init__(
+        self, keys: Sequence[tuple[str, str]], ready: Callable[[SkepError | None], None]
+    ) -> None:
+        self.keys = keys
+        self.ready = ready
+        self.is_settled = False
+
+    def fail(self, error: SkepError) -> None:
+        """Tell that the lanes cannot be had."""
+        self.is_settled = True
+        self.ready(error)
+
+
+class LaneProvisioner:
+    """Executor of the operation `provision`."""
+
+    def __init__(self, caller: Caller, directory: Directory, listener: LaneListener) -> None:
+        self._caller: Final = caller
+        self._directory: Final = directory
+        self._listener: Final = listener
+
+    async def execute(self, cargos: Sequence[LaneWish], *, is_repeated: bool) -> None:
+        """Provision what the wishes name; repeating it is harmless."""
+        del is_repeated
+        await self.provide({key for wish in cargos for key in wish.keys})
+        for wish in cargos:
+            if not wish.is_settled:
+                wish.ready(None)
+                wish.is_settled = True
+
+    async def provide(self, keys: set[tuple[str, str]]) -> None:
+        """Make these lanes known, creating those that do not exist."""
+        missing = sorted(key for key in keys if key not in self._directory.lanes)
+        if not missing:
+            return
+        rows = await self._caller.call(
+            "select * from skep.provision_partitions($1, $2)",
+            [queue for queue, _ in missing],
+            [partition for _, partition in missing],
+        )
+        lanes = [(Lane(row[0], row[1], row[2], row[3]), row[4]) for row in rows]
+        await self._listener.prepare(
+            [lane for lane, is_created in lanes if is_created],
+            [lane for lane, is_created in lanes if not is_created],
+        )
+        for lane, _ in lanes:
+            self._directory.learn_lane(lane)
+
+
+class GroupWish:
+    """Someone waits for a group to be subscribed."""
+
+    __slots__ = ("is_settled", "key", "ready", "subscription")
+
+    def __init__(
+        self,
+        key: tuple[str, str],
+        subscription: Subscription,
+        ready: Callable[[SkepError | None], None],
+    ) -> None:
+        self.key = key
+        self.subscription = subscription
+        self.ready = ready
+        self.is_settled = False
+
+    def fail(self, error: SkepError) -> None:
+        """Tell that the group cannot be had."""
+        self.is_settled = True
+        self.ready(error)
+
+
+class GroupProvisioner:
+    """Executor of the operation `subscribe`."""
+
+    def __init__(self, caller: Caller, directory: Directory) -> None:
+        self._caller: Final = caller
+        self._directory: Final = directory
+
+    async def execute(self, cargos: Sequence[GroupWish], *, is_repeated: bool) -> None:
+        """Subscribe the groups wished for; repeating it is harmless."""
+        del is_repeated
+        for wish in cargos:
+            if wish.is_settled:
+                continue
+            if wish.key not in self._directory.groups:
+                queue, group = wish.key
+                rows = await self._caller.call(
+                    "select * from skep.provision_group($1, $2, $3, $4)",
+                    queue,
+                    group,
+                    wish.subscription.mode,
+                    wish.subscription.start,
+                )
+                self._directory.learn_group(Group(queue, group, rows[0][0], rows[0][1]))
+            wish.ready(None)
+            wish.is_settled = True

@@ -1,0 +1,91 @@
+"""Remember which messages went out under which lease, to find the offset an ack speaks of.
+
+The memory only saves a search: an ack whose lease is not remembered (served by another process,
+or long ago) is resolved by the database from the keys of the range under lease. It keeps the
+16-byte keys as they lie in the segments, not an object per message, and forgets the oldest leases
+when it holds more than its bound.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+KEY_BYTES: Final = 16
+_SCAN_BYTES_MAX: Final = 256 * KEY_BYTES
+"""Ranges up to this length are searched as bytes; longer ones get an index at the first look."""
+
+_LEASE_BYTES: Final = 600
+"""About what a lease costs beside its keys."""
+
+
+class LeasedRange:
+    """Consecutive messages of one lane, by their keys."""
+
+    __slots__ = ("_index", "first", "keys")
+
+    def __init__(self, first: int, keys: bytes) -> None:
+        self.first = first
+        self.keys = keys
+        self._index: dict[bytes, int] | None = None
+
+    def find(self, key: bytes) -> int | None:
+        """Return the offset of a key, the first one if it occurs twice."""
+        if len(self.keys) <= _SCAN_BYTES_MAX:
+            return self._scan(key)
+        if self._index is None:
+            keys = self.keys
+            starts = range(len(keys) - KEY_BYTES, -1, -KEY_BYTES)
+            self._index = {keys[at : at + KEY_BYTES]: at // KEY_BYTES for at in starts}
+        place = self._index.get(key)
+        return None if place is None else self.first + place
+
+    def _scan(self, key: bytes) -> int | None:
+        at = self.keys.find(key)
+        while at >= 0 and at % KEY_BYTES:
+            at = self.keys.find(key, at + 1)
+        return None if at < 0 else self.first + at // KEY_BYTES
+
+
+class LeaseMemory:
+    """The ranges under each lease this process gave out."""
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self._bytes_max: Final = bytes_max
+        self._bytes = 0
+        self._leases: OrderedDict[str, dict[int, list[LeasedRange]]] = OrderedDict()
+
+    def remember(self, lease_id: str, partition_id: int, first: int, keys: bytes) -> None:
+        """Add messages to a lease."""
+        lanes = self._leases.get(lease_id)
+        if lanes is None:
+            lanes = self._leases[lease_id] = {}
+            self._bytes += _LEASE_BYTES
+        lanes.setdefault(partition_id, []).append(LeasedRange(first, keys))
+        self._bytes += len(keys)
+        while self._bytes > self._bytes_max and len(self._leases) > 1:
+            _, forgotten = self._leases.popitem(last=False)
+            self._bytes -= _LEASE_BYTES + sum(map(_weight, forgotten.values()))
+
+    def find(self, lease_id: str, partition_id: int, key: bytes) -> int | None:
+        """Return the offset of a message under a lease, or None when it is not remembered."""
+        lanes = self._leases.get(lease_id)
+        if lanes is None:
+            return None
+        for leased in lanes.get(partition_id, ()):
+            offset = leased.find(key)
+            if offset is not None:
+                return offset
+        return None
+
+    def forget(self, lease_id: str, partition_id: int) -> None:
+        """Drop a lane of a lease that has ended."""
+        lanes = self._leases.get(lease_id)
+        if lanes is None:
+            return
+        self._bytes -= _weight(lanes.pop(partition_id, []))
+        if not lanes:
+            del self._leases[lease_id]
+            self._bytes -= _LEASE_BYTES
+
+
+def _weight(ranges: list[LeasedRange]) -> int:
+    return sum(len(leased.keys) for leased in ranges)

@@ -1,0 +1,409 @@
+"""Pop: hand out messages under leases, or acknowledged at once.
+
+Polls of one group are fused into one claim. The messages come back as segments; their envelopes
+are cut out and spliced into the answer without looking into the payloads. A poll that finds
+nothing waits in the parking lot, holding no connection, if its client is ready to wait.
+
+A client that hangs up gets nothing lost: what was claimed for it is given back at once, the lease
+and the count of deliveries included.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from uuid import UUID, uuid4
+
+import msgspec
+
+from skep.broker.directory import Directory, Group, GroupWish, Lane, LaneWish, Subscription
+from skep.broker.leases import KEY_BYTES, LeaseMemory
+from skep.broker.wakeups import Announcer
+from skep.db.errors import GroupGone
+from skep.db.slots import Caller
+from skep.engine.driver import Engine
+from skep.model.errors import SkepError
+from skep.model.ids import message_id_prefix, partition_uuid
+
+if TYPE_CHECKING:
+    from skep.engine.fusion import Lot
+
+POP_CALL: Final = "select * from skep.pop_messages($1, $2, $3, $4, $5, $6)"
+POP_PARTITION_CALL: Final = "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6)"
+UNDO_CALL: Final = "select skep.undo_claims($1, $2)"
+RELEASE_CALL: Final = "select skep.release_claims($1, $2, $3)"
+
+_log = logging.getLogger(__name__)
+
+_WEIGHT: Final = 512
+_OFFSET_LOW: Final = 0xFFFF_FFFF_FFFF
+
+_encode = msgspec.json.encode
+_split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+Deliver: TypeAlias = Callable[[bytes | None], bool]
+"""Answer a poll: the body, or None when there is nothing. False when the client is gone."""
+
+
+class PollOptions(msgspec.Struct, frozen=True, gc=False):
+    """What a client asks for."""
+
+    queue: str
+    group: str
+    partition: str | None
+    batch: int
+    lanes: int
+    auto_ack: bool
+    lease_s: int
+    """Length of the lease; 0 for the queue's own."""
+    subscription: Subscription
+    extra: bytes = b""
+    """Further members of the answer, rendered, each ending in a comma."""
+
+
+class Parking(Protocol):
+    """Where polls that found nothing wait."""
+
+    def came_back(self, poll: "Poll", *, is_served: bool) -> None:
+        """Hear how an attempt of a poll ended; one that found nothing waits."""
+        ...
+
+    def leave(self, poll: "Poll") -> None:
+        """Let go of a poll that failed or whose client is gone."""
+        ...
+
+
+class Poll:
+    """One client's request for messages."""
+
+    __slots__ = (
+        "_deliver",
+        "_refuse",
+        "deadline",
+        "group",
+        "is_settled",
+        "lane",
+        "lease_id",
+        "lot",
+        "options",
+        "parking",
+        "tried_at",
+    )
+
+    def __init__(
+        self,
+        options: PollOptions,
+        *,
+        deadline: float,
+        deliver: Deliver,
+        refuse: Callable[[SkepError], None],
+    ) -> None:
+        self.options = options
+        self.deadline = deadline
+        self.group: Group | None = None
+        self.lane: Lane | None = None
+        self.lease_id: UUID = uuid4()
+        self.lot: Lot[Any] | None = None
+        self.parking: Parking | None = None
+        self.tried_at = 0.0
+        self.is_settled = False
+        self._deliver = deliver
+        self._refuse = refuse
+
+    def deliver(self, body: bytes | None) -> bool:
+        """Answer; False when the client is gone and nothing was sent."""
+        self.is_settled = True
+        return self._deliver(body)
+
+    def fail(self, error: SkepError) -> None:
+        """Answer that the poll cannot be served."""
+        self.is_settled = True
+        if self.parking is not None:
+            self.parking.leave(self)
+        self._refuse(error)
+
+
+class Pop:
+    """Accept polls."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        directory: Directory,
+        parking: Parking,
+        *,
+        now: Callable[[], float],
+    ) -> None:
+        self._engine: Final = engine
+        self._directory: Final = directory
+        self._parking: Final = parking
+        self._now: Final = now
+
+    def pop_messages(self, poll: Poll) -> None:
+        """Serve a poll; its answer is called once, unless it is aborted first.
+
+        Raises:
+            Overloaded: The engine is full.
+        """
+        options = poll.options
+        group = self._directory.groups.get((options.queue, options.group))
+        if group is None:
+            wish = GroupWish(
+                (options.queue, options.group), options.subscription, self._resume(poll)
+            )
+            self._engine.submit("subscribe", None, _WEIGHT, wish)
+            return
+        poll.group = group
+        if options.partition is None:
+            self.attempt(poll)
+            return
+        lane = self._directory.lanes.get((options.queue, options.partition))
+        if lane is None:
+            wished = LaneWish([(options.queue, options.partition)], self._resume(poll))
+            self._engine.submit("provision", None, _WEIGHT, wished)
+            return
+        poll.lane = lane
+        self.attempt(poll)
+
+    def attempt(self, poll: Poll) -> None:
+        """Let a poll try to claim something.
+
+        Raises:
+            Overloaded: The engine is full.
+        """
+        assert poll.group is not None
+        poll.parking = self._parking
+        poll.tried_at = self._now()
+        operation = "pop" if poll.lane is None else "pop_partition"
+        poll.lot = self._engine.submit(operation, poll.group.group_id, _WEIGHT, poll)
+
+    def abort(self, poll: Poll) -> None:
+        """The client of a poll is gone: stop working for it.
+
+        A poll whose claim is under way cannot be stopped; its answer will find nobody, and what
+        was claimed is given back then.
+        """
+        if poll.is_settled:
+            return
+        if poll.lot is not None:
+            self._engine.withdraw(poll.lot)
+        poll.is_settled = True
+        self._parking.leave(poll)
+
+    def give_back(self, group: Group, lease_id: UUID, partition_ids: set[int]) -> None:
+        """Release what was claimed for a poll that nobody will receive."""
+        claim = UnwantedClaim(group, lease_id, partition_ids)
+        self._engine.submit("release", None, _WEIGHT, claim)
+
+    def subscribe_anew(self, group: Group, polls: Sequence[Poll]) -> None:
+        """The group was deleted under its polls: let them start over."""
+        self._directory.forget_group(group)
+        for poll in polls:
+            if not poll.is_settled:
+                self._resume(poll)(None)
+
+    def _resume(self, poll: Poll) -> Callable[[SkepError | None], None]:
+        def resume(error: SkepError | None) -> None:
+            if poll.is_settled:
+                return
+            try:
+                if error is not None:
+                    raise error
+                self.pop_messages(poll)
+            except SkepError as refusal:
+                poll.fail(refusal)
+
+        return resume
+
+
+class UnwantedClaim:
+    """Lanes claimed for a client that is gone. Nobody waits for the answer."""
+
+    __slots__ = ("group", "is_settled", "lease_id", "partition_ids")
+
+    def __init__(self, group: Group, lease_id: UUID, partition_ids: set[int]) -> None:
+        self.group = group
+        self.lease_id = lease_id
+        self.partition_ids = partition_ids
+        self.is_settled = False
+
+    def fail(self, error: SkepError) -> None:
+        """Leave the lanes to the end of their lease."""
+        self.is_settled = True
+        _log.warning("a claim could not be given back: %s", error)
+
+
+class ReleaseExecutor:
+    """Executor of the operation `release`. Repeating it is harmless: a claim is named by its id."""
+
+    def __init__(self, caller: Caller, announcer: Announcer) -> None:
+        self._caller: Final = caller
+        self._announcer: Final = announcer
+
+    async def execute(self, cargos: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
+        """Release all claims in one call, and wake those who may want them."""
+        del is_repeated
+        lanes = [(claim, lane) for claim in cargos for lane in claim.partition_ids]
+        await self._caller.call(
+            RELEASE_CALL,
+            [lane for _, lane in lanes],
+            [claim.group.group_id for claim, _ in lanes],
+            [claim.lease_id for claim, _ in lanes],
+        )
+        for claim in cargos:
+            claim.is_settled = True
+            self._announcer.announce(claim.group.queue_id, len(claim.partition_ids))
+
+
+class PopExecutor:
+    """Executor of the operations `pop` and `pop_partition`; a call serves one group."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        pop: Pop,
+        leases: LeaseMemory,
+        parking: Parking,
+        *,
+        now: Callable[[], float],
+    ) -> None:
+        self._caller: Final = caller
+        self._pop: Final = pop
+        self._leases: Final = leases
+        self._parking: Final = parking
+        self._now: Final = now
+
+    async def execute(self, cargos: Sequence[Poll], *, is_repeated: bool) -> None:
+        """Claim for all polls in one call, and answer or park each of them."""
+        polls = [poll for poll in cargos if not poll.is_settled]
+        if not polls:
+            return
+        group = polls[0].group
+        assert group is not None
+        if is_repeated:
+            await self._caller.call(UNDO_CALL, group.group_id, [p.lease_id for p in polls])
+        try:
+            rows = await self._claim(group, polls)
+        except GroupGone:
+            self._pop.subscribe_anew(group, polls)
+            return
+        rows_by_poll: dict[int, list[Any]] = {}
+        for row in rows:
+            rows_by_poll.setdefault(row[0], []).append(row)
+        for number, poll in enumerate(polls, start=1):
+            self._settle(group, poll, rows_by_poll.get(number))
+
+    async def _claim(self, group: Group, polls: Sequence[Poll]) -> Sequence[Any]:
+        leases = [poll.lease_id for poll in polls]
+        batches = [poll.options.batch for poll in polls]
+        auto_acks = [poll.options.auto_ack for poll in polls]
+        lease_s = [poll.options.lease_s for poll in polls]
+        if polls[0].lane is None:
+            lanes = [poll.options.lanes for poll in polls]
+            return await self._caller.call(
+                POP_CALL, group.group_id, leases, batches, lanes, auto_acks, lease_s
+            )
+        partitions = [poll.lane.partition_id if poll.lane else None for poll in polls]
+        return await self._caller.call(
+            POP_PARTITION_CALL, group.group_id, leases, partitions, batches, auto_acks, lease_s
+        )
+
+    def _settle(self, group: Group, poll: Poll, rows: list[Any] | None) -> None:
+        if rows is not None:
+            is_sent = not poll.is_settled and poll.deliver(self._render(group, poll, rows))
+            if not is_sent:
+                self._pop.give_back(group, poll.lease_id, {row[1] for row in rows})
+            self._parking.came_back(poll, is_served=True)
+        elif poll.is_settled:
+            return  # its client left, and so did it
+        elif poll.deadline > self._now():
+            self._parking.came_back(poll, is_served=False)
+        else:
+            self._parking.came_back(poll, is_served=True)
+            poll.deliver(None)
+
+    def _render(self, group: Group, poll: Poll, rows: Sequence[Any]) -> bytes:
+        """Splice the messages into an answer, and remember what is under lease."""
+        is_leased = not poll.options.auto_ack
+        lease_text = str(poll.lease_id) if is_leased else ""
+        lease_json = b'"%b"' % lease_text.encode()
+        messages: list[bytes] = []
+        lanes: list[tuple[bytes, bytes]] = []
+        lane_id = 0
+        for row in rows:
+            _, partition_id, name, taken_from, taken_to, delivery, first, created_at, keys, body = (
+                row
+            )
+            if partition_id != lane_id:
+                lane_id = partition_id
+                lanes.append((_encode(name), partition_uuid(partition_id).encode()))
+            low = max(taken_from + 1 - first, 0)
+            high = min(taken_to + 1 - first, len(keys) // KEY_BYTES)
+            if is_leased:
+                self._leases.remember(
+                    lease_text, partition_id, first + low, keys[low * KEY_BYTES : high * KEY_BYTES]
+                )
+            common = _common_members(group, lanes[-1], lease_json, created_at, delivery)
+            _splice(messages, partition_id, first + low, _split_array(body)[low:high], common)
+        name_json, uuid = lanes[0]
+        return (
+            b'{"success":true,%b"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,'
+            b'"consumerGroup":%b,"partitionsClaimed":%d,"messages":[%b]}'
+        ) % (
+            poll.options.extra,
+            group.queue_json,
+            name_json,
+            uuid,
+            lease_json,
+            group.group_json,
+            len(lanes),
+            b",".join(messages),
+        )
+
+
+def _common_members(
+    group: Group,
+    lane: tuple[bytes, bytes],
+    lease_json: bytes,
+    created_at: datetime,
+    delivery: int,
+) -> bytes:
+    """Render what all messages of a segment share in an answer."""
+    name_json, uuid = lane
+    return (
+        b',"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,"consumerGroup":%b,'
+        b'"createdAt":"%b","deliveryAttempt":%d,"retryCount":%d,'
+    ) % (
+        group.queue_json,
+        name_json,
+        uuid,
+        lease_json,
+        group.group_json,
+        wire_time(created_at),
+        delivery,
+        delivery - 1,
+    )
+
+
+def _splice(
+    messages: list[bytes],
+    partition_id: int,
+    offset: int,
+    envelopes: Sequence[msgspec.Raw],
+    common: bytes,
+) -> None:
+    """Put each envelope behind its id and the common members; deleted messages are null."""
+    prefix = message_id_prefix(partition_id).encode()
+    for envelope in envelopes:
+        text = bytes(envelope)
+        if text != b"null":
+            messages.append(
+                b'{"id":"%b%04x-%012x"%b%b'
+                % (prefix, 0x8000 | offset >> 48, offset & _OFFSET_LOW, common, text[1:])
+            )
+        offset += 1
+
+
+def wire_time(moment: datetime) -> bytes:
+    """Spell a moment as the wire does: UTC, microseconds, Z."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()

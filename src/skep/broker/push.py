@@ -1,0 +1,439 @@
+"""Push: store messages, once each, in the order they came.
+
+A request is split into lots, one per partition; the engine fuses lots of many requests into one
+`push_segments` call, with at most one call in flight per partition. Results are rendered as they
+become known and answered when the last item of the request has its own.
+
+Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
+look-up), and by the procedure itself, which probes what the cache does not vouch for. When the
+procedure finds some it stores nothing for that partition and says which; the rest goes again.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+from uuid import UUID, uuid4
+
+import msgspec
+import xxhash
+
+from skep.broker.directory import Directory, Lane, LaneProvisioner, LaneWish
+from skep.broker.names import check_name, check_transaction_id
+from skep.broker.wakeups import Announcer
+from skep.db.slots import Caller
+from skep.engine.dedup import DedupCache
+from skep.engine.driver import Engine
+from skep.model.errors import BadRequest, Overloaded, SkepError
+from skep.model.limits import PUSH_ITEMS_MAX
+from skep.model.wire import DEFAULT_PARTITION, PushItem
+
+PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7)"
+CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
+
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+"""vouched_since of a broker that vouches for nothing."""
+
+_OFFSET_LOW: Final = 0xFFFF_FFFF_FFFF
+_LOT_WEIGHT: Final = 256
+"""Bytes a lot costs beyond its envelopes: objects, keys, the answer."""
+
+_encode = msgspec.json.encode
+_digest = xxhash.xxh3_128_digest
+
+Entry: TypeAlias = "tuple[PushRequest, int, bytes, bytes, bytes, bytes]"
+"""One item under way: request, position, key, envelope, transaction id and trace id as JSON."""
+
+Answer: TypeAlias = Callable[["PushRequest"], None]
+
+
+class PushRequest:
+    """One client's push, and the results of its items so far."""
+
+    __slots__ = ("_answer", "error", "has_stored", "lots_pending", "results")
+
+    def __init__(self, item_count: int, answer: Answer) -> None:
+        self.results: list[bytes | None] = [None] * item_count
+        self.lots_pending = 0
+        self.error: SkepError | None = None
+        self.has_stored = False
+        self._answer = answer
+
+    def finish_lot(self, *, has_stored: bool) -> None:
+        """Count one lot as answered, and answer the request with the last."""
+        self.lots_pending -= 1
+        self.has_stored = self.has_stored or has_stored
+        if self.lots_pending == 0:
+            self._answer(self)
+
+
+class PushLot:
+    """What one request pushes into one partition."""
+
+    __slots__ = ("entries", "is_settled", "lane", "request", "weight")
+
+    def __init__(self, request: PushRequest, lane: Lane) -> None:
+        self.request = request
+        self.lane = lane
+        self.entries: list[Entry] = []
+        self.weight = _LOT_WEIGHT
+        self.is_settled = False
+
+    def settle(self) -> None:
+        """Count the lot as answered: its messages are stored."""
+        self.is_settled = True
+        self.request.finish_lot(has_stored=True)
+
+    def fail(self, error: SkepError) -> None:
+        """Answer every item without a result with the error."""
+        self.request.error = error
+        message = _encode(error.message)
+        for request, position, _, _, transaction_id, _ in self.entries:
+            if request.results[position] is None:
+                request.results[position] = (
+                    b'{"index":%d,"transaction_id":%b,"status":"failed","error":%b,"queueName":%b}'
+                    % (position, transaction_id, message, self.lane.queue_json)
+                )
+        self.is_settled = True
+        self.request.finish_lot(has_stored=False)
+
+
+class Push:
+    """Accept push requests."""
+
+    def __init__(self, engine: Engine, directory: Directory, *, hash_seed: int) -> None:
+        self._engine: Final = engine
+        self._directory: Final = directory
+        self._hash_seed: Final = hash_seed
+
+    def push_messages(
+        self, items: Sequence[PushItem], answer: Answer, producer: str | None = None
+    ) -> None:
+        """Store the items; `answer` is called once, when every item has a result.
+
+        Raises:
+            BadRequest: The request as a whole is refused and nothing is stored.
+            Overloaded: The engine is full and nothing is stored.
+        """
+        if len(items) > PUSH_ITEMS_MAX:
+            raise BadRequest(f"more than {PUSH_ITEMS_MAX} items in one request")
+        request = PushRequest(len(items), answer)
+        missing = self._missing_lanes(items)
+        if not missing:
+            self._submit(request, items, producer)
+            return
+
+        def proceed(error: SkepError | None) -> None:
+            if error is None:
+                try:
+                    self._submit(request, items, producer)
+                except SkepError as refusal:
+                    error = refusal
+            if error is not None:
+                request.error = error
+                answer(request)
+
+        wish = LaneWish(missing, proceed)
+        self._engine.submit("provision", None, _LOT_WEIGHT * len(missing), wish)
+
+    def _missing_lanes(self, items: Sequence[PushItem]) -> list[tuple[str, str]]:
+        """Return the partitions not known yet, after checking every name."""
+        lanes = self._directory.lanes
+        missing: dict[tuple[str, str], None] = {}
+        for item in items:
+            key = (item.queue, item.partition or DEFAULT_PARTITION)
+            if key not in lanes and key not in missing:
+                check_name("queue", key[0])
+                check_name("partition", key[1])
+                missing[key] = None
+            if item.transaction_id:
+                check_transaction_id(item.transaction_id)
+            if item.trace_id:
+                item.trace_id = _checked_trace_id(item.trace_id)
+        return list(missing)
+
+    def _submit(
+        self, request: PushRequest, items: Sequence[PushItem], producer: str | None
+    ) -> None:
+        lots = self._lots(request, items, producer)
+        request.lots_pending = len(lots)
+        for index, lot in enumerate(lots):
+            try:
+                self._engine.submit("push", lot.lane.partition_id, lot.weight, lot)
+            except Overloaded as error:
+                if index == 0:
+                    raise
+                # What was accepted will be stored; say of the rest that it was not.
+                for refused in lots[index:]:
+                    refused.fail(error)
+                return
+
+    def _lots(
+        self, request: PushRequest, items: Sequence[PushItem], producer: str | None
+    ) -> list[PushLot]:
+        lanes = self._directory.lanes
+        seed = self._hash_seed
+        producer_json = b"null" if producer is None else _encode(producer)
+        lots: dict[tuple[str, str], PushLot] = {}
+        for position, item in enumerate(items):
+            key = (item.queue, item.partition or DEFAULT_PARTITION)
+            lot = lots.get(key)
+            if lot is None:
+                lot = lots[key] = PushLot(request, lanes[key])
+            transaction_id = item.transaction_id or str(uuid4())
+            id_json = _encode(transaction_id)
+            trace_json = b'"%b"' % item.trace_id.encode() if item.trace_id else b"null"
+            envelope = b'{"transactionId":%b,"traceId":%b,"producerSub":%b,"data":%b}' % (
+                id_json,
+                trace_json,
+                producer_json,
+                item.payload,
+            )
+            lot.weight += len(envelope)
+            lot.entries.append(
+                (
+                    request,
+                    position,
+                    _digest(transaction_id.encode(), seed),
+                    envelope,
+                    id_json,
+                    trace_json,
+                )
+            )
+        return list(lots.values())
+
+
+class _Flush:
+    """The entries of one call for one partition."""
+
+    __slots__ = ("entries", "is_vouched", "keys", "lane", "lots", "offset_by_key", "twins")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.lots: list[PushLot] = []
+        self.entries: list[Entry] = []
+        self.keys = b""
+        self.is_vouched = True
+        # Entries whose key an earlier entry of the flush has, and where those earlier ones went.
+        self.twins: list[Entry] = []
+        self.offset_by_key: dict[bytes, int] = {}
+
+    def join(self, entries: list[Entry]) -> None:
+        """Take these entries; of those with the same key the first decides for all."""
+        keys = [entry[2] for entry in entries]
+        if len(set(keys)) < len(keys):
+            first_by_key: dict[bytes, Entry] = {}
+            for entry in entries:
+                if first_by_key.setdefault(entry[2], entry) is not entry:
+                    self.twins.append(entry)
+            entries = list(first_by_key.values())
+            keys = list(first_by_key)
+        self.entries = entries
+        self.keys = b"".join(keys)
+
+    def settle(self) -> None:
+        """Answer the twins, now that it is known where the first ones went, and end the lots."""
+        for twin in self.twins:
+            _answer_twin(self, twin, self.offset_by_key[twin[2]], b"duplicate")
+        for lot in self.lots:
+            if not lot.is_settled:
+                lot.settle()
+
+
+class PushExecutor:
+    """Executor of the operation `push`."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        directory: Directory,
+        provisioner: LaneProvisioner,
+        cache: DedupCache,
+        announcer: Announcer,
+    ) -> None:
+        self._caller: Final = caller
+        self._directory: Final = directory
+        self._provisioner: Final = provisioner
+        self._cache: Final = cache
+        self._announcer: Final = announcer
+
+    async def execute(self, cargos: Sequence[PushLot], *, is_repeated: bool) -> None:
+        """Store the lots; what an earlier try stored is recognised by its keys."""
+        flushes = _by_partition(cargos)
+        await self._answer_cached_duplicates(flushes)
+        while flushes:
+            pending = [flushes[partition_id] for partition_id in sorted(flushes)]
+            rows = await self._call(pending, is_repeated=is_repeated)
+            flushes = await self._apply(rows, flushes, is_repeated=is_repeated)
+
+    async def _call(self, flushes: Sequence[_Flush], *, is_repeated: bool) -> Sequence[Any]:
+        vouched = [self._vouch(flush) for flush in flushes]
+        return await self._caller.call(
+            PUSH_CALL,
+            [flush.lane.partition_id for flush in flushes],
+            [len(flush.entries) for flush in flushes],
+            [to for to, _ in vouched],
+            [since for _, since in vouched],
+            [flush.keys for flush in flushes],
+            [b"[%b]" % b",".join([entry[3] for entry in flush.entries]) for flush in flushes],
+            is_repeated,
+        )
+
+    def _vouch(self, flush: _Flush) -> tuple[int, datetime]:
+        vouched = self._cache.vouch(flush.lane.partition_id) if flush.is_vouched else None
+        return vouched or (0, _NEVER)
+
+    async def _apply(
+        self, rows: Sequence[Any], flushes: dict[int, _Flush], *, is_repeated: bool
+    ) -> dict[int, _Flush]:
+        """Answer what was stored or found, and return what has to go again."""
+        again: dict[int, _Flush] = {}
+        touched: dict[int, int] = {}
+        cache = self._cache
+        for row in rows:
+            partition_id, first, created_at, positions, offsets, gap_first, gap_keys, gap_at = row
+            flush = flushes.pop(partition_id)
+            if gap_keys is not None:
+                cache.adopt(partition_id, gap_first, gap_keys, gap_at)
+            if first is None:
+                known_to = (cache.vouch(partition_id) or (0, _NEVER))[0]
+                _answer_duplicates(
+                    flush,
+                    zip(positions, offsets, strict=True),
+                    # Above what was known before the lost try lies what that try stored.
+                    queued_above=(gap_first or known_to + 1) - 1 if is_repeated else None,
+                )
+                if flush.entries:
+                    again[partition_id] = flush
+                continue
+            cache.record(partition_id, first, flush.keys, created_at)
+            _answer_stored(flush, first)
+            queue_id = flush.lane.queue_id
+            touched[queue_id] = touched.get(queue_id, 0) + 1
+        for queue_id, lane_count in touched.items():
+            self._announcer.announce(queue_id, lane_count)
+        for flush in flushes.values():
+            again.update(await self._find_anew(flush))
+        return again
+
+    async def _find_anew(self, flush: _Flush) -> dict[int, _Flush]:
+        """The partition is gone, its queue was deleted: create it again under a new id."""
+        self._directory.forget_lane(flush.lane)
+        self._cache.forget(flush.lane.partition_id)
+        await self._provisioner.provide({flush.lane.key})
+        flush.lane = self._directory.lanes[flush.lane.key]
+        for lot in flush.lots:
+            lot.lane = flush.lane
+        return {flush.lane.partition_id: flush}
+
+    async def _answer_cached_duplicates(self, flushes: dict[int, _Flush]) -> None:
+        """Take out what the cache knows to be stored, once the database confirms it."""
+        candidates = list(flushes.values())
+        hits = self._cache.find([(flush.lane.partition_id, flush.keys) for flush in candidates])
+        if not hits:
+            return
+        verdicts = await self._caller.call(
+            CONFIRM_CALL,
+            [candidates[lot].lane.partition_id for lot, _, _ in hits],
+            [offset for _, _, offset in hits],
+            [candidates[lot].entries[index][2] for lot, index, _ in hits],
+        )
+        duplicates: dict[int, list[tuple[int, int]]] = {}
+        for number, is_same_key, is_in_window in verdicts:
+            lot, index, offset = hits[number - 1]
+            if not is_same_key:
+                # Two keys share a fingerprint: the cache cannot speak for this one.
+                candidates[lot].is_vouched = False
+            elif is_in_window:
+                duplicates.setdefault(lot, []).append((index, offset))
+        for lot, found in duplicates.items():
+            flush = candidates[lot]
+            _answer_duplicates(flush, found, queued_above=None)
+            if not flush.entries:
+                del flushes[flush.lane.partition_id]
+
+
+def _by_partition(lots: Iterable[PushLot]) -> dict[int, _Flush]:
+    """Join the lots of each partition, and answer what is twice in the same flush."""
+    flushes: dict[int, _Flush] = {}
+    for lot in lots:
+        flush = flushes.get(lot.lane.partition_id)
+        if flush is None:
+            flush = flushes[lot.lane.partition_id] = _Flush(lot.lane)
+        flush.lots.append(lot)
+        # A lot that comes again after a lost answer may have items that were answered already.
+        flush.entries += [e for e in lot.entries if e[0].results[e[1]] is None]
+    for flush in flushes.values():
+        flush.join(flush.entries)
+    return flushes
+
+
+def _answer_stored(flush: _Flush, first: int) -> None:
+    lane = flush.lane
+    prefix, tail = lane.id_prefix, b'","partition_id":"%b","trace_id":' % lane.uuid
+    end = b',"queueName":%b}' % lane.queue_json
+    offset = first
+    for request, position, _, _, transaction_id, trace_id in flush.entries:
+        request.results[position] = (
+            b'{"index":%d,"transaction_id":%b,"status":"queued","message_id":"%b%04x-%012x%b%b%b'
+            % (
+                position,
+                transaction_id,
+                prefix,
+                0x8000 | offset >> 48,
+                offset & _OFFSET_LOW,
+                tail,
+                trace_id,
+                end,
+            )
+        )
+        offset += 1
+    if flush.twins:
+        stored_at = enumerate(flush.entries, start=first)
+        flush.offset_by_key.update({entry[2]: offset for offset, entry in stored_at})
+    flush.settle()
+
+
+def _answer_duplicates(
+    flush: _Flush, found: Iterable[tuple[int, int]], *, queued_above: int | None
+) -> None:
+    """Answer the entries found stored already, and leave the others in the flush.
+
+    Args:
+        flush: Its `found` entries are taken out.
+        found: (index in the flush, offset where it is stored).
+        queued_above: Offsets above it were stored by an earlier try of this very call.
+    """
+    offset_by_index = dict(found)
+    for index, offset in offset_by_index.items():
+        is_ours = queued_above is not None and offset > queued_above
+        flush.offset_by_key[flush.entries[index][2]] = offset
+        _answer_twin(flush, flush.entries[index], offset, b"queued" if is_ours else b"duplicate")
+    flush.entries = [e for i, e in enumerate(flush.entries) if i not in offset_by_index]
+    flush.keys = b"".join([entry[2] for entry in flush.entries])
+    if not flush.entries:
+        flush.settle()
+
+
+def _answer_twin(flush: _Flush, entry: Entry, offset: int, status: bytes) -> None:
+    request, position, _, _, transaction_id, _ = entry
+    request.results[position] = (
+        b'{"index":%d,"transaction_id":%b,"status":"%b","message_id":"%b%04x-%012x"'
+        b',"partition_id":"%b","trace_id":null,"queueName":%b}'
+        % (
+            position,
+            transaction_id,
+            status,
+            flush.lane.id_prefix,
+            0x8000 | offset >> 48,
+            offset & _OFFSET_LOW,
+            flush.lane.uuid,
+            flush.lane.queue_json,
+        )
+    )
+
+
+def _checked_trace_id(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise BadRequest("traceId must be a UUID") from None

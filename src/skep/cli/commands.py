@@ -1,0 +1,26 @@
+"""The commands of `skep`, each described by its function."""
+
+import typer
+
+from skep import __version__
+from skep.cli.config import config
+from skep.cli.migrate import migrate
+from skep.cli.serve import serve
+
+app = typer.Typer(
+    name="skep",
+    help="A partitioned message broker on the PostgreSQL you already run.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    # A traceback of ours is for a bug report: whole, plain, and without the values of variables.
+    pretty_exceptions_enable=False,
+)
+app.command()(serve)
+app.command()(migrate)
+app.command()(config)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"skep {__version__}")

@@ -1,0 +1,61 @@
+"""`skep migrate`: bring a database to the schema of this skep."""
+
+import asyncio
+from typing import Annotated, Final
+
+import typer
+
+from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+
+EXIT_CODES: Final = {"current": 0, "behind": 3, "ahead": 4}
+"""Of `--check`; apart from 1 and 2, so that a script can tell a state from a failure."""
+
+
+def migrate(
+    *,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the SQL for an empty database; change nothing.")
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Change nothing; exit with 0 if the schema is current, 3 if it is behind, "
+            "4 if a newer skep has migrated it.",
+        ),
+    ] = False,
+    config_file: ConfigFile = None,
+) -> None:
+    """Bring the database to the schema of this skep. Repeating it is harmless."""
+    from skep.db.migrate import migration_script
+
+    if sql:
+        typer.echo(migration_script(), nl=False)
+        return
+    settings = effective_settings(
+        config_file, database_url=database_url, data_dir=data_dir, postgres_bin=postgres_bin
+    ).settings
+    from skep.app.database import open_database
+
+    with open_database(settings) as database:
+        if check:
+            raise typer.Exit(_check(database.dsn))
+        _migrate(database.dsn)
+
+
+def _check(dsn: str) -> int:
+    from skep.db.migrate import schema_state
+
+    state = asyncio.run(schema_state(dsn))
+    typer.echo("\n".join([f"the schema is {state.verdict}", *state.differences]))
+    return EXIT_CODES[state.verdict]
+
+
+def _migrate(dsn: str) -> None:
+    from skep.db import migrate as migration
+
+    report = asyncio.run(migration.migrate(dsn, on_step=typer.echo))
+    typer.echo("the schema is current" if report.has_changes else "nothing to do")

@@ -1,0 +1,122 @@
+"""`skep serve`: run a broker, from nothing if need be.
+
+Order matters to the person who waits. What is cheap and often wrong (settings, the port) is
+checked before what takes seconds (the embedded PostgreSQL, migrations), and the address is only
+printed once every worker accepts connections.
+"""
+
+import signal
+import socket
+from importlib.util import find_spec
+from typing import Annotated, Final
+
+import typer
+
+from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.model.errors import Refused
+from skep.settings import Settings, redacted_url
+from skep.settings.fields import description
+
+SERVER_EXTRA: Final = ("httptools", "litestar", "numpy", "uvicorn", "xxhash")
+"""What the broker imports beyond a bare install."""
+
+KILL_MARGIN_S: Final = 2.0
+"""A worker cuts its last requests at the end of the grace; it needs a moment for that itself."""
+
+
+class ServerExtraMissing(Refused):
+    """The broker is not installed: run `pip install "skep[server]"`."""
+
+    code = "server_extra_missing"
+
+
+def serve(
+    *,
+    host: Annotated[str | None, typer.Option(help=description("host"))] = None,
+    port: Annotated[int | None, typer.Option(help=description("port"))] = None,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    migrate: Annotated[str | None, typer.Option(help=description("migrate"))] = None,
+    workers: Annotated[int | None, typer.Option(help=description("workers"))] = None,
+    connections: Annotated[int | None, typer.Option(help=description("connections"))] = None,
+    log_level: Annotated[str | None, typer.Option(help=description("log_level"))] = None,
+    log_format: Annotated[str | None, typer.Option(help=description("log_format"))] = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Run the broker until SIGTERM or Ctrl-C."""
+    settings = effective_settings(
+        config_file,
+        host=host,
+        port=port,
+        database_url=database_url,
+        data_dir=data_dir,
+        postgres_bin=postgres_bin,
+        migrate=migrate,
+        workers=workers,
+        connections=connections,
+        log_level=log_level,
+        log_format=log_format,
+    ).settings
+    if not all(find_spec(module) for module in SERVER_EXTRA):
+        raise ServerExtraMissing
+    _serve(settings)
+
+
+def _serve(settings: Settings) -> None:
+    from rich.console import Console
+
+    from skep.app.database import open_database, prepare_schema
+    from skep.app.entry import work
+    from skep.app.sockets import assign_workers, bind_listener
+    from skep.app.supervisor import Supervisor
+    from skep.telemetry.logs import configure_logging
+
+    configure_logging(level=settings.log_level, style=settings.log_format)
+    # Until the supervisor takes over, both signals unwind the start and undo what it did.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with bind_listener(settings.host, settings.port) as listener:
+        first_step = "Starting PostgreSQL" if settings.database_url is None else "Connecting"
+        status = Console(stderr=True).status(first_step)
+        with status, open_database(settings) as database:
+            prepare_schema(settings, database.dsn, on_step=status.update)
+            status.update("Starting the broker")
+
+            def announce() -> None:
+                status.stop()
+                typer.echo(greeting(settings, listener))
+
+            Supervisor(
+                assign_workers(settings, dsn=database.dsn, listener=listener),
+                work,
+                grace_s=settings.shutdown_grace_s + KILL_MARGIN_S,
+                on_ready=announce,
+                companions=database.companions,
+            ).run()
+
+
+def greeting(settings: Settings, listener: socket.socket) -> str:
+    """Say where the broker listens, on what it runs, and three things to try."""
+    url = base_url(listener)
+    count = settings.worker_count
+    if settings.database_url is None:
+        database = f"embedded PostgreSQL in {settings.data_dir}"
+    else:
+        database = redacted_url(settings.database_url)
+    push = '{"items": [{"queue": "demo", "payload": {"hello": "world"}}]}'
+    return f"""\
+Skep listens on {url} ({count} worker{"s" if count > 1 else ""}, {database})
+
+Push a message, pop it, read the rest:
+  curl {url}/api/v1/push -H 'content-type: application/json' -d '{push}'
+  curl '{url}/api/v1/pop/queue/demo?autoAck=true'
+  {url}/docs
+"""
+
+
+def base_url(listener: socket.socket) -> str:
+    """Return the URL under which this machine reaches the listener."""
+    host: str = listener.getsockname()[0]
+    port: int = listener.getsockname()[1]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (replaced here)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"

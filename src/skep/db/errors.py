@@ -1,0 +1,79 @@
+"""What a failed database call means for its caller.
+
+    Unavailable
+    ├── NotExecuted       rolled back or never sent: run it again as it was
+    └── OutcomeUnknown    the connection broke after the call was sent: find out before repeating
+    BadRequest
+    └── RejectedData      the database refused a value; some request in the call is guilty
+    NotFound
+    └── GroupGone         a remembered consumer group was deleted
+
+The table goes by SQLSTATE; nobody parses message text.
+"""
+
+import asyncpg
+
+from skep.model.errors import BadRequest, Defect, NotFound, SkepError, Unavailable
+
+
+class NotExecuted(Unavailable):
+    """The database did not run the call; it is safe to repeat."""
+
+    code = "not_executed"
+
+
+class OutcomeUnknown(Unavailable):
+    """The connection to the database broke before the call's outcome was known."""
+
+    code = "outcome_unknown"
+
+
+class RejectedData(BadRequest):
+    """The database refused a value of the request."""
+
+    code = "rejected_data"
+
+
+class GroupGone(NotFound):
+    """The consumer group does not exist any more."""
+
+    code = "group_gone"
+
+
+_BY_STATE: dict[str, type[SkepError]] = {
+    "SK404": GroupGone,
+    "40001": NotExecuted,  # serialization failure
+    "40P01": NotExecuted,  # deadlock
+    "55P03": NotExecuted,  # lock timeout
+    "57014": NotExecuted,  # statement timeout
+    "57P01": OutcomeUnknown,  # the server is shutting down: the commit may or may not have won
+    "57P02": OutcomeUnknown,
+    "57P03": NotExecuted,  # starting up, not accepting connections
+    "0A000": NotExecuted,  # cached plan no longer fits: the functions were re-created
+    "42883": NotExecuted,  # ... or are just being re-created
+}
+
+_BY_CLASS: dict[str, type[SkepError]] = {
+    "08": OutcomeUnknown,  # connection exceptions
+    "22": RejectedData,
+    "23": RejectedData,
+    "25": NotExecuted,  # read-only transaction: a standby answers during a failover
+    "53": NotExecuted,  # disk full, out of memory, too many connections
+    "54": RejectedData,  # program limits
+    "58": NotExecuted,
+}
+
+
+def translate(error: BaseException) -> SkepError:
+    """Return what an exception of the driver means for the call that raised it."""
+    if isinstance(error, SkepError):
+        return error
+    if isinstance(error, asyncpg.PostgresError):
+        state = str(getattr(error, "sqlstate", None) or "")
+        kind = _BY_STATE.get(state) or _BY_CLASS.get(state[:2], Defect)
+        return kind(f"{error} (SQLSTATE {state})")
+    if isinstance(error, asyncpg.DataError | OverflowError | UnicodeEncodeError):
+        return RejectedData(str(error))
+    if isinstance(error, OSError | EOFError | TimeoutError | asyncpg.InterfaceError):
+        return OutcomeUnknown(str(error) or type(error).__name__)
+    return Defect(f"{type(error).__name__}: {error}")

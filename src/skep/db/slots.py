@@ -1,0 +1,221 @@
+"""A fixed set of PostgreSQL connections that repair themselves.
+
+A slot runs one statement at a time, in its own implicit transaction. Connections are opened once,
+with every statement prepared and the planner told what a hot path needs; a connection that breaks
+is replaced in the background, and callers wait for a free slot meanwhile. An asyncpg pool is not
+used because it resets a connection after every use, a round trip that would double the cost of
+a call.
+
+Promises: `call` raises only `SkepError`s; `OutcomeUnknown` exactly when the statement may have
+been executed although no answer came. A replaced connection is available again within about half
+a second of the database's return.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import asyncpg
+
+from skep.db.connection import Connection, Prepared, connect
+from skep.db.errors import NotExecuted, OutcomeUnknown, translate
+
+_log = logging.getLogger(__name__)
+
+HOT_PATH: Final[Mapping[str, str]] = {
+    # Plans are made once, when tables may be empty, and must fit when they are full: walk indexes
+    # in order, join by look-up, whatever the statistics of the moment say.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_sort": "off",
+    "jit": "off",
+    "work_mem": "32MB",
+}
+"""Planner settings of connections that run the broker's procedures."""
+
+ONE_OFF: Final[Mapping[str, str]] = {"jit": "off"}
+"""Settings of connections that run listings, configuration and the like."""
+
+RECONNECT_PAUSE_S_MAX: Final = 0.5
+CONNECT_TIMEOUT_S: Final = 5.0
+
+
+class Caller(Protocol):
+    """Whatever can run a named procedure call."""
+
+    async def call(self, statement: str, *arguments: object) -> Sequence[Any]:
+        """Run a statement and return its rows."""
+        ...
+
+
+class _Slot:
+    __slots__ = ("connection", "prepared")
+
+    def __init__(self, connection: Connection, prepared: dict[str, Prepared]) -> None:
+        self.connection = connection
+        self.prepared = prepared
+
+
+class Slots:
+    """Connections to one database, each serving one call at a time."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        size: int,
+        server_settings: Mapping[str, str],
+        statement_timeout_s: float,
+        application_name: str = "skep",
+        prepare: Sequence[str] = (),
+    ) -> None:
+        self._dsn: Final = dsn
+        self._size: Final = size
+        self._prepare: Final = tuple(prepare)
+        self._timeout_s: Final = statement_timeout_s
+        self._server_settings: Final = {
+            **server_settings,
+            "application_name": application_name,
+            "timezone": "UTC",
+            "statement_timeout": str(int(statement_timeout_s * 1000)),
+        }
+        self._free: list[_Slot] = []
+        self._waiters: deque[asyncio.Future[_Slot]] = deque()
+        self._repairs: set[asyncio.Task[None]] = set()
+        self._busy: set[_Slot] = set()
+        self._is_closed = False
+        self.connected_count = 0
+        self.call_count = 0
+
+    async def open(self) -> None:
+        """Open every connection.
+
+        Raises:
+            NotExecuted: The database cannot be reached or refuses the login.
+        """
+        try:
+            self._free = list(await asyncio.gather(*(self._connect() for _ in range(self._size))))
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            await self.close()
+            raise NotExecuted(f"cannot connect to the database: {error}") from error
+
+    async def close(self) -> None:
+        """Close everything; calls in flight end with `OutcomeUnknown`."""
+        self._is_closed = True
+        for repair in tuple(self._repairs):
+            repair.cancel()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(NotExecuted("this instance is shutting down"))
+        for slot in self._busy:
+            slot.connection.terminate()
+        for slot in self._free:
+            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+                await slot.connection.close(timeout=2)
+        self._free.clear()
+
+    async def call(self, statement: str, *arguments: object) -> Sequence[Any]:
+        """Run a statement in a transaction of its own and return its rows.
+
+        Raises:
+            SkepError: As `skep.db.errors` explains.
+        """
+        slot = await self._acquire()
+        self.call_count += 1
+        try:
+            prepared = slot.prepared.get(statement)
+            if prepared is None:
+                prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
+            # The server's own timeout comes first; this one is for a server that went silent.
+            async with asyncio.timeout(self._timeout_s + 5):
+                return await prepared.fetch(*arguments)
+        except TimeoutError as error:
+            slot.connection.terminate()
+            raise OutcomeUnknown("the database did not answer in time") from error
+        except asyncio.CancelledError:
+            # The statement may still run; a connection in that state must not be used again.
+            slot.connection.terminate()
+            raise
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+            if getattr(error, "sqlstate", None) in {"0A000", "42883"}:
+                slot.prepared.clear()
+            raise translate(error) from error
+        finally:
+            self._release(slot)
+
+    async def _acquire(self) -> _Slot:
+        if self._is_closed:
+            raise NotExecuted("this instance is shutting down")
+        while self._free:
+            slot = self._free.pop()
+            if not slot.connection.is_closed():
+                self._busy.add(slot)
+                return slot
+            self._replace()
+        waiter: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await waiter
+        except BaseException as error:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._release(waiter.result())  # handed over in the very turn we gave up
+            if isinstance(error, TimeoutError):
+                raise NotExecuted("the database is not reachable") from error
+            raise
+
+    def _release(self, slot: _Slot) -> None:
+        self._busy.discard(slot)
+        if slot.connection.is_closed():
+            self._replace()
+        else:
+            self._hand_out(slot)
+
+    def _hand_out(self, slot: _Slot) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                self._busy.add(slot)
+                waiter.set_result(slot)
+                return
+        self._free.append(slot)
+
+    def _replace(self) -> None:
+        self.connected_count -= 1
+        if self._is_closed:
+            return
+        repair = asyncio.get_running_loop().create_task(self._reconnect())
+        self._repairs.add(repair)
+        repair.add_done_callback(self._repairs.discard)
+
+    async def _reconnect(self) -> None:
+        pause_s = 0.02
+        while True:
+            try:
+                slot = await self._connect()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+                _log.warning("cannot reconnect to the database yet: %s", error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RECONNECT_PAUSE_S_MAX)
+            else:
+                _log.info("reconnected to the database")
+                self._hand_out(slot)
+                return
+
+    async def _connect(self) -> _Slot:
+        connection = await connect(
+            self._dsn, timeout_s=CONNECT_TIMEOUT_S, server_settings=self._server_settings
+        )
+        try:
+            prepared = {text: await connection.prepare(text) for text in self._prepare}
+        except BaseException:
+            connection.terminate()
+            raise
+        self.connected_count += 1
+        return _Slot(connection, prepared)

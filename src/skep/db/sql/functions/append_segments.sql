@@ -1,0 +1,47 @@
+/*
+append_segments: allocate offsets and store the segments. The second half of a push.
+
+Takes   p_partition_id, p_count, p_keys, p_body as push_segments; p_now, the moment of the push.
+Returns one row per partition as push_segments, with first and created_at.
+Locks   the partitions are locked by the caller; idle skep.cursor rows in (partition_id, group_id)
+        order.
+Why     Apart from push_segments so that the same statement serves the vouched and the probed
+        path. Keys and bodies travel through the update's returning list: joining them again
+        would be quadratic in the number of partitions.
+*/
+create function skep.append_segments(
+  p_partition_id bigint[], p_count integer[], p_keys bytea[], p_body bytea[], p_now timestamptz)
+returns table (
+  partition_id bigint, first bigint, created_at timestamptz,
+  duplicate_index integer[], duplicate_offset bigint[],
+  gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  return query
+  with allocated as (
+    update skep.partition p
+    set head = p.head + i.count, pushed_at = greatest(p.pushed_at, p_now)
+    from unnest(p_partition_id, p_count, p_keys, p_body) i(id, count, keys, body)
+    where p.id = i.id
+    returning p.id, p.queue_id, p.head - i.count + 1 as first, p.head as last, p.pushed_at,
+              i.keys, i.body
+  ),
+  stored as (
+    insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)
+    select a.id, a.first, a.last, a.queue_id, a.pushed_at, a.keys, a.body from allocated a
+  )
+  select a.id, a.first, a.pushed_at,
+         null::integer[], null::bigint[], null::bigint, null::bytea, null::timestamptz
+  from allocated a;
+
+  update skep.cursor c
+  set available_at = p_now
+  from (
+    select k.partition_id, k.group_id from skep.cursor k
+    where k.partition_id = any(p_partition_id) and k.available_at is null
+    order by k.partition_id, k.group_id
+    for no key update
+  ) idle
+  where c.partition_id = idle.partition_id and c.group_id = idle.group_id;
+end $$;

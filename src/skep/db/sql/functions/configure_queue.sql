@@ -1,0 +1,55 @@
+/*
+configure_queue: create a queue or change the options given, and show all of them.
+
+Takes   p_name; p_namespace, p_task: null leaves them; p_options: jsonb object, column to value,
+        only those to change.
+Returns one row: the queue after the change, and the id of its partition 'Default'.
+Locks   the skep.queue row for no key update, then as provision_partitions.
+Why     Merging, not replacing: a client that sets one option must not reset the others. Which
+        values mean "back to the default" is the broker's business; it sends them as values.
+*/
+create function skep.configure_queue(
+  p_name text, p_namespace text, p_task text, p_options jsonb)
+returns table (queue jsonb, default_partition_id bigint)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_queue skep.queue;
+  v_changed skep.queue;
+begin
+  perform 1 from skep.queue q where q.name = p_name;
+  if not found then
+    perform skep.ensure_queue(p_name);
+    update skep.queue set namespace = '', task = '' where name = p_name;
+  end if;
+  select * into strict v_queue from skep.queue q where q.name = p_name for no key update;
+  v_changed := jsonb_populate_record(
+    v_queue, p_options - '{id,name,namespace,task,created_at,updated_at}'::text[]);
+
+  update skep.queue q
+  set namespace = coalesce(p_namespace, q.namespace),
+      task = coalesce(p_task, q.task),
+      priority = v_changed.priority,
+      lease_time_s = v_changed.lease_time_s,
+      retry_limit = v_changed.retry_limit,
+      retry_delay_ms = v_changed.retry_delay_ms,
+      max_size = v_changed.max_size,
+      ttl_s = v_changed.ttl_s,
+      dead_letter_queue = v_changed.dead_letter_queue,
+      dlq_after_max_retries = v_changed.dlq_after_max_retries,
+      delayed_processing_s = v_changed.delayed_processing_s,
+      window_buffer_s = v_changed.window_buffer_s,
+      retention_s = v_changed.retention_s,
+      completed_retention_s = v_changed.completed_retention_s,
+      retention_enabled = v_changed.retention_enabled,
+      encryption_enabled = v_changed.encryption_enabled,
+      max_wait_time_s = v_changed.max_wait_time_s,
+      dedup_window_s = v_changed.dedup_window_s,
+      updated_at = skep.now()
+  where q.id = v_queue.id
+  returning * into v_changed;
+
+  return query
+  select to_jsonb(v_changed), p.partition_id
+  from skep.provision_partitions(array[p_name], array['Default']) p;
+end $$;

@@ -1,0 +1,25 @@
+/*
+confirm_duplicates: check the broker's suspicion that keys are stored at given offsets.
+
+Takes   p_partition_id, p_offset, p_key: parallel arrays.
+Returns one row per message still there: item (1-based), is_same_key, is_in_window.
+Locks   none: a committed message inside the window is a fact that no lock can change.
+Why     The cache remembers offsets, so a duplicate costs one look-up by primary key instead of a
+        probe of the whole window under the partition's lock. The same key outside the window is
+        no duplicate any more; another key means that two fingerprints of the cache collided.
+*/
+create function skep.confirm_duplicates(p_partition_id bigint[], p_offset bigint[], p_key bytea[])
+returns table (item integer, is_same_key boolean, is_in_window boolean)
+language sql stable as $$
+  select i.ord::integer,
+         substr(s.keys, (i.at - s.first)::integer * 16 + 1, 16) = i.key,
+         s.created_at > skep.now() - make_interval(secs => q.dedup_window_s)
+  from unnest(p_partition_id, p_offset, p_key) with ordinality i(id, at, key, ord)
+  join skep.partition p on p.id = i.id
+  join skep.queue q on q.id = p.queue_id
+  cross join lateral (
+    select s.first, s.last, s.created_at, s.keys from skep.segment s
+    where s.partition_id = i.id and s.first <= i.at order by s.first desc limit 1
+  ) s
+  where i.at between s.first and s.last;
+$$;

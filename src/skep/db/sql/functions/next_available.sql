@@ -1,0 +1,26 @@
+/*
+next_available: how long until each of many groups, or single lanes of groups, can be served.
+
+Takes   p_group_id, p_partition_id: parallel arrays; 0 as partition asks about all lanes.
+Returns one row per question with an answer: item (1-based) and the seconds until the earliest
+        available_at: 0 or less = ready now, more = a lease ends or a delay is over then. No row
+        when everything asked about is idle.
+Locks   none.
+Why     One question for all parked polls of a broker, one index look-up each: an idle broker with
+        a thousand parked polls asks it about once a second.
+*/
+create function skep.next_available(p_group_id integer[], p_partition_id bigint[])
+returns table (item integer, seconds double precision)
+language sql stable as $$
+  select q.ord::integer, extract(epoch from c.available_at - skep.now())::double precision
+  from unnest(p_group_id, p_partition_id) with ordinality q(group_id, partition_id, ord)
+  cross join lateral (
+    (select c.available_at from skep.cursor c
+     where q.partition_id = 0 and c.group_id = q.group_id and c.available_at is not null
+     order by c.available_at limit 1)
+    union all
+    select c.available_at from skep.cursor c
+    where q.partition_id <> 0 and c.partition_id = q.partition_id
+      and c.group_id = q.group_id and c.available_at is not null
+  ) c;
+$$;

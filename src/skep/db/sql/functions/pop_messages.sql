@@ -1,0 +1,82 @@
+/*
+pop_messages: serve many polls of one consumer group, each from whichever lanes waited longest.
+
+Takes   p_group_id; per poll, in parallel arrays: p_lease_id (its new lease), p_batch (messages at
+        most, 1 or more), p_lanes (partitions at most, 1 or more), p_auto_ack, p_lease_s (0 for
+        the queue's lease time).
+Returns as take_lanes. No row for a poll that got nothing.
+Raises  SK404 when the group does not exist (any more).
+Locks   ready skep.cursor rows, longest waiting first, skipping locked ones; then as take_lanes.
+        It never waits for a lock.
+Why     available_at alone decides who may be served, so the cost depends neither on the number of
+        lanes nor on the backlog, and how much a lane holds is head - acked, known without reading
+        a message. Lanes that turn out empty are put to rest and replaced in another round, so
+        that they cannot stand in front of lanes with work.
+*/
+create function skep.pop_messages(
+  p_group_id integer, p_lease_id uuid[], p_batch integer[], p_lanes integer[],
+  p_auto_ack boolean[], p_lease_s integer[])
+returns table (
+  poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
+  delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+  v_polls constant integer := cardinality(p_lease_id);
+  v_poll integer := 1;                    -- the poll being filled
+  v_batch_left integer := p_batch[1];
+  v_lanes_left integer := p_lanes[1];
+  v_limit integer := 0;                   -- lanes to look at in this round
+  v_seen integer;
+  v_lane record;
+  v_take integer;
+  v_taken_poll integer[];                 -- null for a lane that turned out empty
+  v_taken_id bigint[];
+  v_taken_to bigint[];
+begin
+  perform skep.assert_group(p_group_id);
+  for i in 1 .. v_polls loop
+    v_limit := v_limit + p_lanes[i];
+  end loop;
+
+  loop
+    v_seen := 0;
+    v_taken_poll := '{}';
+    v_taken_id := '{}';
+    v_taken_to := '{}';
+    for v_lane in
+      select c.partition_id as id, greatest(c.acked, p.tail - 1) as acked, p.head
+      from skep.cursor c
+      join skep.partition p on p.id = c.partition_id
+      where c.group_id = p_group_id and c.available_at <= v_now
+      order by c.available_at
+      limit v_limit
+      for no key update of c skip locked
+    loop
+      exit when v_poll > v_polls;
+      v_seen := v_seen + 1;
+      v_take := least(v_lane.head - v_lane.acked, v_batch_left);
+      v_taken_poll := v_taken_poll || case when v_take > 0 then v_poll end;
+      v_taken_id := v_taken_id || v_lane.id;
+      v_taken_to := v_taken_to || v_lane.acked + greatest(v_take, 0);
+      continue when v_take <= 0;
+      v_batch_left := v_batch_left - v_take;
+      v_lanes_left := v_lanes_left - 1;
+      if v_batch_left = 0 or v_lanes_left = 0 then
+        v_poll := v_poll + 1;
+        v_batch_left := p_batch[v_poll];
+        v_lanes_left := p_lanes[v_poll];
+      end if;
+    end loop;
+
+    if v_seen > 0 then
+      return query select * from skep.take_lanes(
+        p_group_id, v_now, v_taken_poll, v_taken_id, v_taken_to,
+        p_lease_id, p_auto_ack, p_lease_s);
+    end if;
+    -- Fewer than asked for means that nothing else is ready.
+    exit when v_poll > v_polls or v_seen < v_limit;
+    v_limit := least(v_limit * 4, 1000);
+  end loop;
+end $$;

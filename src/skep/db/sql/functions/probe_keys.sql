@@ -1,0 +1,69 @@
+/*
+probe_keys: look for keys in the part of a partition's window that the broker does not vouch for.
+
+Takes   p_partition_id, p_keys: the new keys. p_vouched_to, p_vouched_since, p_now, p_resolve as
+        push_segments.
+Returns one row. duplicate_index, duplicate_offset: which new keys are stored already, and where
+        (the newest place); null when none is. gap_*: the keys above vouched_to in offset order,
+        when they are few enough to send.
+Locks   none; the caller holds the partition, so nothing can be added meanwhile.
+Why     The walk goes backwards and stops at the window's start: created_at never decreases along
+        a partition, and a partition may keep far more than its window.
+*/
+create function skep.probe_keys(
+  p_partition_id bigint, p_keys bytea, p_vouched_to bigint, p_vouched_since timestamptz,
+  p_now timestamptz, p_resolve boolean)
+returns table (
+  duplicate_index integer[], duplicate_offset bigint[],
+  gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_window_start timestamptz;
+  v_segment record;
+  v_hit record;
+  v_gap_limit constant integer := 1048576;
+begin
+  select p_now - make_interval(secs => q.dedup_window_s) into v_window_start
+  from skep.partition p join skep.queue q on q.id = p.queue_id where p.id = p_partition_id;
+
+  for v_segment in
+    select s.first, s.last, s.created_at, s.keys from skep.segment s
+    where s.partition_id = p_partition_id order by s.first desc
+  loop
+    if v_segment.first > p_vouched_to then
+      exit when v_segment.created_at <= v_window_start and not p_resolve;
+      if gap_keys is null then
+        gap_created_at := v_segment.created_at;
+        gap_keys := v_segment.keys;
+      elsif length(gap_keys) < v_gap_limit then
+        gap_keys := v_segment.keys || gap_keys;
+      end if;
+      gap_first := v_segment.first;
+    else
+      exit when v_segment.created_at <= v_window_start;
+      continue when v_segment.created_at >= p_vouched_since;
+    end if;
+
+    for v_hit in
+      select n.index, v_segment.first + o.index as at
+      from (
+        select g as index, substr(p_keys, g * 16 + 1, 16) as key
+        from generate_series(0, length(p_keys) / 16 - 1) g
+      ) n
+      join (
+        select g as index, substr(v_segment.keys, g * 16 + 1, 16) as key
+        from generate_series(0, (v_segment.last - v_segment.first)::integer) g
+      ) o on o.key = n.key
+    loop
+      continue when duplicate_index is not null and v_hit.index = any(duplicate_index);
+      duplicate_index := duplicate_index || v_hit.index;
+      duplicate_offset := duplicate_offset || v_hit.at;
+    end loop;
+  end loop;
+
+  if length(gap_keys) >= v_gap_limit or gap_first <> p_vouched_to + 1 then
+    gap_first := null; gap_keys := null; gap_created_at := null;
+  end if;
+  return next;
+end $$;

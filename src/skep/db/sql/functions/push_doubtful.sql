@@ -1,0 +1,51 @@
+/*
+push_doubtful: the rare half of a push, for calls in which the broker's word does not cover every
+partition: probe those, and append what is free of duplicates.
+
+Takes   the arrays of push_segments; p_doubtful, the partitions to probe; p_now.
+Returns as push_segments.
+Locks   as push_segments; the partitions are locked by the caller.
+Why     Probing costs about a quarter of a microsecond per stored key, so it must stay out of the
+        common path; here it runs once for what other brokers wrote, and the keys it read go back
+        so that the next push needs no probe.
+*/
+create function skep.push_doubtful(
+  p_partition_id bigint[], p_count integer[], p_vouched_to bigint[],
+  p_vouched_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
+  p_doubtful bigint[], p_now timestamptz)
+returns table (
+  partition_id bigint, first bigint, created_at timestamptz,
+  duplicate_index integer[], duplicate_offset bigint[],
+  gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
+language plpgsql
+set enable_hashjoin = on
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with probed as materialized (
+    select i.id, i.count, i.keys, i.body, f.*
+    from unnest(p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body)
+           i(id, count, vouched_to, vouched_since, keys, body)
+    left join lateral skep.probe_keys(
+      i.id, i.keys, i.vouched_to, i.vouched_since, p_now, p_resolve) f
+      on i.id = any(p_doubtful)
+  ),
+  clean as (
+    select array_agg(p.id order by p.id) as ids, array_agg(p.count order by p.id) as counts,
+           array_agg(p.keys order by p.id) as keys, array_agg(p.body order by p.id) as bodies
+    from probed p
+    where p.duplicate_index is null
+  ),
+  appended as materialized (
+    select a.partition_id, a.first, a.created_at
+    from clean c
+    cross join lateral skep.append_segments(c.ids, c.counts, c.keys, c.bodies, p_now) a
+    where c.ids is not null
+  )
+  select p.id, a.first, a.created_at, p.duplicate_index, p.duplicate_offset,
+         p.gap_first, p.gap_keys, p.gap_created_at
+  from probed p
+  left join appended a on a.partition_id = p.id
+  where a.first is not null or p.duplicate_index is not null;
+end $$;

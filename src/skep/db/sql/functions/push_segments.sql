@@ -1,0 +1,58 @@
+/*
+push_segments: append one segment to each of many partitions.
+
+Takes   p_partition_id: ascending, no id twice. p_count: messages in the segment. p_keys, p_body:
+        their keys and envelopes. p_vouched_to, p_vouched_since: the broker's word that none of
+        the keys occurs at offsets up to vouched_to in segments created at or after vouched_since
+        (0 and 'infinity' when it knows nothing). p_resolve: this repeats a call whose outcome was
+        lost, so look for the keys above vouched_to whatever the window.
+Returns one row per existing partition. Stored: first and created_at. Not stored, because some
+        keys are duplicates: duplicate_index (0-based) and duplicate_offset. Either way, when
+        others had pushed since vouched_to, gap_first, gap_keys and gap_created_at tell what, so
+        that the broker can vouch for it from now on. No row: the partition does not exist.
+Locks   skep.partition rows for no key update, in id order, until commit; then idle skep.cursor
+        rows in (partition_id, group_id) order.
+Why     The offset is allocated under the row lock and held to commit, so offset order is commit
+        order and a reader can never pass a message that appears later. A duplicate is found
+        before anything is allocated: no savepoint, no rollback, and the broker sends the rest
+        again. created_at is taken under the lock and never decreases along a partition, even
+        when the server's clock does.
+*/
+create function skep.push_segments(
+  p_partition_id bigint[], p_count integer[], p_vouched_to bigint[],
+  p_vouched_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean)
+returns table (
+  partition_id bigint, first bigint, created_at timestamptz,
+  duplicate_index integer[], duplicate_offset bigint[],
+  gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_doubtful bigint[];
+  v_clean boolean[];
+begin
+  -- One pass locks in order and finds the partitions for which the broker's word is not enough.
+  v_now := skep.now();
+  select array_agg(l.id) filter (where l.doubtful) into v_doubtful
+  from (
+    select p.id,
+           (p.head > i.vouched_to and (q.dedup_window_s > 0 or p_resolve))
+           or i.vouched_since > v_now - make_interval(secs => q.dedup_window_s) as doubtful
+    from unnest(p_partition_id, p_vouched_to, p_vouched_since)
+           with ordinality i(id, vouched_to, vouched_since, ord)
+    join skep.partition p on p.id = i.id
+    join skep.queue q on q.id = p.queue_id
+    order by i.ord
+    for no key update of p
+  ) l;
+  v_now := greatest(v_now, skep.now());  -- the locks may have been waited for
+
+  if v_doubtful is not null then
+    return query select * from skep.push_doubtful(
+      p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body, p_resolve,
+      v_doubtful, v_now);
+    return;
+  end if;
+  return query select * from skep.append_segments(p_partition_id, p_count, p_keys, p_body, v_now);
+end $$;

@@ -1,0 +1,33 @@
+/*
+read_keys: the keys of partitions' duplicate windows, for a broker that starts to vouch for them.
+
+Takes   p_partition_id; p_segments_max: how many segments of each the broker is ready to learn.
+Returns per partition: one row without a segment that tells the head and where the window starts,
+        then its newest segments inside the window, newest first: first, created_at, keys.
+Locks   none.
+Why     Learning is done before the push, without the partition's lock; what is pushed meanwhile
+        lies above the last offset learned and is probed by push_segments.
+*/
+create function skep.read_keys(p_partition_id bigint[], p_segments_max integer)
+returns table (
+  partition_id bigint, head bigint, window_start timestamptz, first bigint,
+  created_at timestamptz, keys bytea)
+language plpgsql stable as $$
+#variable_conflict use_column
+begin
+  for partition_id, head, window_start in
+    select p.id, p.head, skep.now() - make_interval(secs => q.dedup_window_s)
+    from skep.partition p join skep.queue q on q.id = p.queue_id
+    where p.id = any(p_partition_id)
+  loop
+    first := null; created_at := null; keys := null;
+    return next;
+    for first, created_at, keys in
+      select s.first, s.created_at, s.keys from skep.segment s
+      where s.partition_id = read_keys.partition_id order by s.first desc limit p_segments_max
+    loop
+      exit when created_at <= window_start;
+      return next;
+    end loop;
+  end loop;
+end $$;

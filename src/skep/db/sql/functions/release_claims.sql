@@ -1,0 +1,37 @@
+/*
+release_claims: take back what was claimed for consumers who never received it.
+
+Takes   per claimed lane, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
+Returns the number of lanes released.
+Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
+Why     A client that hung up during its poll must not keep the lane until the lease expires, and
+        its messages must not count as delivered. An acknowledged-at-once claim is undone the same
+        way, as long as nobody moved the cursor since.
+*/
+create function skep.release_claims(
+  p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[]) returns integer
+language plpgsql as $$
+declare
+  v_now constant timestamptz := skep.now();
+  v_count integer;
+begin
+  perform 1
+  from unnest(p_partition_id, p_group_id) i(partition_id, group_id)
+  join skep.cursor c on c.partition_id = i.partition_id and c.group_id = i.group_id
+  order by c.partition_id, c.group_id
+  for no key update of c;
+
+  update skep.cursor c
+  set acked = case when c.leased is null then c.leased_from else c.acked end,
+      leased = null,
+      lease_id = null,
+      deliveries = greatest(c.deliveries - 1, 0),
+      available_at = v_now
+  from unnest(p_partition_id, p_group_id, p_lease_id) i(partition_id, group_id, lease_id)
+  where c.partition_id = i.partition_id and c.group_id = i.group_id
+    and c.lease_id = i.lease_id
+    -- A lease that was acknowledged in part went somewhere after all: leave what was done.
+    and (c.leased is not null or c.deliveries = 0);
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;

@@ -1,0 +1,18 @@
+/*
+undo_claims: take back whatever polls of a group may have claimed before their connection broke.
+
+Takes   p_group_id; p_lease_id: the leases those polls would have had.
+Returns the number of lanes released.
+Locks   as release_claims.
+Why     After a lost answer nobody knows whether the claim was committed. The cursor remembers the
+        last claim, so it can be found and undone, and the polls can simply be served again. The
+        search reads every cursor of the group; it happens only after a connection loss.
+*/
+create function skep.undo_claims(p_group_id integer, p_lease_id uuid[]) returns integer
+language sql as $$
+  select skep.release_claims(
+    array_agg(c.partition_id), array_agg(c.group_id), array_agg(c.lease_id))
+  from skep.cursor c
+  where c.group_id = p_group_id and c.lease_id = any(p_lease_id)
+  having count(*) > 0;
+$$;

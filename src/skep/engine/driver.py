@@ -1,0 +1,168 @@
+"""Carry out what the fusion core decides: run calls, and find the guilty when one fails.
+
+The driver owns the event loop's side of the engine. It gathers everything submitted in one turn
+of the loop, asks the core what may leave, and runs each call as a task. When a call fails:
+
+* refused data, or a bug: the call is halved until the guilty lot stands alone; only that one fails;
+* not executed (deadlock, timeout, no connection): the same call is run again, with growing pauses;
+* outcome unknown (the connection broke): the executor is told that this is a repetition and finds
+  out what the first try did, so that nothing is done twice.
+
+Repeating ends at `patience_s` after the call left; what is still undone then fails as unavailable.
+"""
+
+import asyncio
+import logging
+from collections.abc import Hashable, Sequence
+from typing import Any, Final, Protocol
+
+from skep.db.errors import NotExecuted, OutcomeUnknown
+from skep.engine.fusion import Call, FusionCore, Lot
+from skep.model.errors import Defect, SkepError, Unavailable
+
+_log = logging.getLogger(__name__)
+
+RETRY_PAUSE_S: Final = 0.02
+RETRY_PAUSE_S_MAX: Final = 0.5
+
+
+class Cargo(Protocol):
+    """What a lot carries: someone waits for it."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was answered, or its client is gone."""
+        ...
+
+    def fail(self, error: SkepError) -> None:
+        """Answer that it could not be done."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs the calls of one operation."""
+
+    async def execute(self, cargos: Sequence[Any], *, is_repeated: bool) -> None:
+        """Run one call for these cargos and answer each of them.
+
+        Args:
+            cargos: In the order to apply them.
+            is_repeated: An earlier try of the same cargos may have been executed.
+
+        Raises:
+            SkepError: No cargo that is not settled was answered.
+        """
+        ...
+
+
+class Engine:
+    """The fusion engine of one process."""
+
+    def __init__(self, core: FusionCore, *, patience_s: float) -> None:
+        self._core: Final = core
+        self._executors: Final[dict[str, Executor]] = {}
+        self._patience_s: Final = patience_s
+        self._loop: Final = asyncio.get_running_loop()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._is_pump_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def serve(self, operation: str, executor: Executor) -> None:
+        """Name who runs the calls of an operation of the core."""
+        self._executors[operation] = executor
+
+    def submit(self, operation: str, lane: Hashable | None, weight: int, cargo: Cargo) -> Lot[Any]:
+        """Queue a lot; it leaves at the end of this turn of the loop at the earliest.
+
+        Raises:
+            Overloaded: The engine holds as much as it may.
+        """
+        lot = self._core.offer(operation, lane, weight, cargo, self._loop.time())
+        if not self._is_pump_scheduled:
+            # At the end of the turn: everything that arrived with this lot can leave with it.
+            self._is_pump_scheduled = True
+            self._loop.call_soon(self._pump)
+        return lot
+
+    def withdraw(self, lot: Lot[Any]) -> bool:
+        """Take back a lot whose client is gone; False when it is already under way."""
+        return self._core.withdraw(lot)
+
+    async def drain(self) -> None:
+        """Wait until nothing waits and nothing flies."""
+        while self._calls or self._is_pump_scheduled:
+            if self._calls:
+                await asyncio.wait(self._calls)
+            else:
+                await asyncio.sleep(0)
+
+    def _pump(self) -> None:
+        self._is_pump_scheduled = False
+        now = self._loop.time()
+        for call in self._core.take_ready(now):
+            task = self._loop.create_task(self._run(call))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+        self._set_timer(now)
+
+    def _set_timer(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_at = self._core.next_due(now)
+        if due_at is not None:
+            self._timer = self._loop.call_at(due_at, self._pump)
+
+    async def _run(self, call: Call) -> None:
+        succeeded = False
+        try:
+            cargos = [lot.cargo for lot in call.lots]
+            succeeded = await self._execute(self._executors[call.operation], cargos)
+        finally:
+            self._core.settle(call, self._loop.time(), succeeded=succeeded)
+            self._pump()
+
+    async def _execute(self, executor: Executor, cargos: Sequence[Any]) -> bool:
+        """Run the cargos to the end, whatever happens; tell whether the first try worked."""
+        deadline = self._loop.time() + self._patience_s
+        is_repeated = False
+        pause_s = RETRY_PAUSE_S
+        succeeded = True
+        while True:
+            try:
+                await executor.execute(cargos, is_repeated=is_repeated)
+            except (NotExecuted, OutcomeUnknown) as error:
+                is_repeated = is_repeated or isinstance(error, OutcomeUnknown)
+                if self._loop.time() + pause_s > deadline:
+                    _fail(cargos, error)
+                    return False
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RETRY_PAUSE_S_MAX)
+                succeeded = False
+            except Exception as error:  # noqa: BLE001 -- any failure is some lot's; halving finds whose
+                await self._isolate(executor, cargos, error)
+                return False
+            else:
+                return succeeded
+            cargos = [cargo for cargo in cargos if not cargo.is_settled]
+            if not cargos:
+                return False
+
+    async def _isolate(self, executor: Executor, cargos: Sequence[Any], error: Exception) -> None:
+        """Fail the only cargo left, or run each half on its own."""
+        cargos = [cargo for cargo in cargos if not cargo.is_settled]
+        if len(cargos) > 1:
+            middle = len(cargos) // 2
+            await self._execute(executor, cargos[:middle])
+            await self._execute(executor, cargos[middle:])
+            return
+        if not isinstance(error, SkepError) or isinstance(error, Defect):
+            _log.error("a call failed by a defect", exc_info=error)
+        _fail(cargos, error if isinstance(error, SkepError) else Defect())
+
+
+def _fail(cargos: Sequence[Any], error: SkepError) -> None:
+    for cargo in cargos:
+        if not cargo.is_settled:
+            is_expected = isinstance(error, Unavailable)
+            cargo.fail(Unavailable() if is_expected else error)

@@ -1,0 +1,61 @@
+"""How one operation batches: the numbers the fusion core decides by.
+
+A policy is a plain value, checked once when it is built. The rules that use it live in
+`skep.engine.fusion`; how many calls the database can take at the moment is the limiter's to say.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+LOTS_PER_CALL_MAX: Final = 1_024
+"""Lots one call carries unless the policy says otherwise. Each of them is answered in one go when
+the call comes back, so this bounds how long a single call can keep the event loop to itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPolicy:
+    """When a call of an operation leaves, and what it may carry.
+
+    Weight is whatever the operation counts: items for a push, acknowledgments for an ack.
+    """
+
+    preferred_weight: int
+    """A call leaves although others are in flight once this much waits ..."""
+
+    hold_s_max: float
+    """... or once the oldest lot that could leave has waited this long."""
+
+    weight_max: int
+    """A call carries at most this much, but always at least one lot."""
+
+    concurrency_max: int
+    """Calls of this operation in flight, at most; the limiter may allow fewer."""
+
+    calls_per_lane: int = 1
+    """Calls in flight that may carry the same lane; one keeps a lane's lots strictly in turn."""
+
+    lanes_per_call: int | None = None
+    """Lanes one call may carry; None is any number."""
+
+    lots_max: int = LOTS_PER_CALL_MAX
+    """Lots one call may carry, however light."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers with which nothing would ever leave.
+
+        Raises:
+            ValueError: A bound is below one, or the hold is negative.
+        """
+        bounds = {
+            "preferred_weight": self.preferred_weight,
+            "weight_max": self.weight_max,
+            "concurrency_max": self.concurrency_max,
+            "calls_per_lane": self.calls_per_lane,
+            "lanes_per_call": 1 if self.lanes_per_call is None else self.lanes_per_call,
+            "lots_max": self.lots_max,
+        }
+        for name, bound in bounds.items():
+            if bound < 1:
+                raise ValueError(f"{name} must be at least 1, not {bound}")
+        if not self.hold_s_max >= 0:
+            raise ValueError(f"hold_s_max must not be negative, not {self.hold_s_max}")

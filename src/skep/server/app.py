@@ -1,0 +1,87 @@
+"""The ASGI application: every route that is not hot, and the hot ones for other ASGI servers.
+
+`build_app` wires Litestar: health, configure, the API document and whatever routes the caller adds.
+All errors leave as `{"error", "code"}` by the problems table. There is no CORS: a broker is not
+called from other people's web pages.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from litestar import Litestar, Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import ASGIApp, ControllerRouterHandler
+
+from skep.server.asgi import HotGate
+from skep.server.exchange import HotRoutes
+from skep.server.openapi import openapi_config
+from skep.server.problems import Problem, problem, problem_of
+from skep.server.routes.configure import Configure, configure_route
+from skep.server.routes.health import Probe, health_routes
+
+log = logging.getLogger(__name__)
+
+_CODE_BY_STATUS = {
+    400: "bad_request",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "payload_too_large",
+}
+
+
+def build_app(
+    routes: HotRoutes,
+    *,
+    probe: Probe,
+    configure: Configure,
+    body_bytes_max: int,
+    version: str,
+    further_routes: Sequence[ControllerRouterHandler] = (),
+) -> ASGIApp:
+    """Build the application to give to `uvicorn.Config`, or to any other ASGI server.
+
+    Fill `routes` first: the API document describes what is in the table at this moment.
+    """
+    config, document_route = openapi_config(routes, version=version)
+    app = Litestar(
+        [*health_routes(probe), configure_route(configure), document_route, *further_routes],
+        openapi_config=config,
+        exception_handlers={HTTPException: _answer_http_exception, Exception: _answer_exception},
+        request_max_body_size=body_bytes_max,
+        logging_config=None,
+    )
+    return HotGate(routes, app, body_bytes_max=body_bytes_max)
+
+
+def _answer_http_exception(
+    _request: Request[Any, Any, Any], exception: HTTPException
+) -> Response[bytes]:
+    status = exception.status_code
+    if status >= 500:
+        return _answer_exception(_request, exception)
+    code = _CODE_BY_STATUS.get(status, "refused")
+    return _response(problem(status, code, _text_of(exception)), exception.headers)
+
+
+def _answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
+    answer = problem_of(exception)
+    if answer.status == 500:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=exception)
+    return _response(answer)
+
+
+def _text_of(exception: HTTPException) -> str:
+    if isinstance(exception, ValidationException) and isinstance(exception.extra, list):
+        return "; ".join(str(each["message"]) for each in exception.extra)
+    return exception.detail
+
+
+def _response(answer: Problem, further: dict[str, str] | None = None) -> Response[bytes]:
+    headers = dict(further or {})
+    for line in answer.headers.decode().splitlines():
+        name, _, value = line.partition(": ")
+        headers[name] = value
+    return Response(
+        answer.body, status_code=answer.status, headers=headers, media_type="application/json"
+    )

@@ -1,0 +1,66 @@
+"""Turn request bodies into values, and say clearly what is wrong with those that cannot be."""
+
+import re
+from typing import Final, TypeVar
+
+import msgspec
+
+from skep.model.errors import BadRequest
+
+T = TypeVar("T")
+
+_SURROGATE: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB])"
+    rb"\\u[dD][c-fC-F]"
+)
+
+
+def decode_body(decoder: msgspec.json.Decoder[T], body: bytes, wording: dict[str, str]) -> T:
+    """Decode a JSON body.
+
+    Args:
+        decoder: For the shape the route expects.
+        body: As it was sent.
+        wording: Text of the error by the path of the field it is about, where the wire has one.
+
+    Raises:
+        BadRequest: The body is empty, not UTF-8, not JSON, or of another shape.
+    """
+    if not body:
+        raise BadRequest("the request body is empty; send a JSON object")
+    if not body.isascii():
+        _check_utf8(body)
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise BadRequest(_worded(str(error), wording)) from error
+    except msgspec.DecodeError as error:
+        if _SURROGATE.search(body):
+            text = "the body is not valid JSON: it escapes half of a surrogate pair"
+            raise BadRequest(text) from error
+        raise BadRequest(f"the body is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise BadRequest("the body is nested too deeply") from error
+
+
+def _check_utf8(body: bytes) -> None:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the body is not valid UTF-8 (byte {error.start})") from error
+
+
+_MISSING: Final = re.compile(r"missing required field `(\w+)`")
+_PATH: Final = re.compile(r"at `\$([^`]*)`")
+_INDEX: Final = re.compile(r"\[\d+\]|\[\.\.\.\]")
+
+
+def _worded(text: str, wording: dict[str, str]) -> str:
+    """Prefer the wire's own words for the field an error is about."""
+    path_found = _PATH.search(text)
+    path = _INDEX.sub("[]", path_found[1]) if path_found else ""
+    missing = _MISSING.search(text)
+    if missing:
+        path = f"{path}.{missing[1]}"
+    known = wording.get(path)
+    return f"{known} ({text})" if known else text

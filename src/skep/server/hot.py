@@ -1,0 +1,272 @@
+"""The hot routes: push, pop, ack, lease.
+
+Each handler reads its request, hands it to the broker and returns; the broker calls back with the
+result, which is answered on the exchange. Nothing here awaits. Which carrier brought the request,
+the parser fast path or ASGI, makes no difference.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from skep.broker.ack import Ack, AckRequest
+from skep.broker.directory import Subscription
+from skep.broker.names import check_name
+from skep.broker.pop import Poll, PollOptions, Pop, wire_time
+from skep.broker.push import Push, PushRequest
+from skep.broker.renew import Renew, Renewal
+from skep.model.errors import BadRequest, NotFound, SkepError
+from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
+from skep.model.wire import QUEUE_MODE, AckBatchBody, AckItem, ExtendBody, PushBody
+from skep.server.decoding import decode_body
+from skep.server.exchange import Exchange, HotRoutes, decode_segment, parse_query
+from skep.server.problems import problem_of
+
+_PUSH: Final = msgspec.json.Decoder(PushBody)
+_ACK: Final = msgspec.json.Decoder(AckItem)
+_ACK_BATCH: Final = msgspec.json.Decoder(AckBatchBody)
+_EXTEND: Final = msgspec.json.Decoder(ExtendBody)
+
+_PUSH_WORDS: Final = {
+    ".items": "items array is required",
+    ".items[].queue": "Queue must be a string",
+    ".items[].partition": "Partition must be a string",
+    ".items[].transactionId": "TransactionId must be a string",
+    ".items[].traceId": "TraceId must be a string",
+}
+_ACK_WORDS: Final = {
+    ".transactionId": "transactionId is required",
+    ".partitionId": "partitionId is required to ensure message uniqueness",
+}
+_ACK_BATCH_WORDS: Final = {
+    ".acknowledgments": "acknowledgments array is required",
+    ".acknowledgments[].transactionId": (
+        "Each acknowledgment must have a valid transactionId string"
+    ),
+    ".acknowledgments[].partitionId": "Each acknowledgment must have a valid partitionId string",
+}
+
+_POP_PREFIX: Final = b"/api/v1/pop/queue/"
+_PARTITION_MARK: Final = b"/partition/"
+_LEASE_PREFIX: Final = b"/api/v1/lease/"
+_EXTEND_SUFFIX: Final = b"/extend"
+
+AUTOPILOT_BATCH: Final = 200
+AUTOPILOT_LANES: Final = 10
+RENEWAL_SECONDS: Final = 60
+
+_encode = msgspec.json.encode
+
+
+class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What a poll gets that does not say otherwise."""
+
+    wait_ms: int = 30_000
+    batch: int = 1
+    subscription_mode: str = "all"
+
+
+class HotHandlers:
+    """Handlers of the hot routes."""
+
+    def __init__(
+        self,
+        *,
+        push: Push,
+        pop: Pop,
+        ack: Ack,
+        renew: Renew,
+        defaults: PollDefaults,
+        now: Callable[[], float],
+    ) -> None:
+        self._push: Final = push
+        self._pop: Final = pop
+        self._ack: Final = ack
+        self._renew: Final = renew
+        self._defaults: Final = defaults
+        self._now: Final = now
+
+    def routes(self) -> HotRoutes:
+        """Return the table of the hot routes."""
+        routes = HotRoutes()
+        routes.add(b"POST", b"/api/v1/push", self.push)
+        routes.add(b"POST", b"/api/v1/ack", self.ack)
+        routes.add(b"POST", b"/api/v1/ack/batch", self.ack_batch)
+        routes.add_prefix(b"GET", _POP_PREFIX, self.pop)
+        routes.add_prefix(b"POST", _LEASE_PREFIX, self.extend_lease, suffix=_EXTEND_SUFFIX)
+        return routes
+
+    def push(self, exchange: Exchange) -> None:
+        """`POST /api/v1/push`."""
+        items = decode_body(_PUSH, exchange.body, _PUSH_WORDS).items
+        if not items:
+            exchange.respond(201, b"[]")
+            return
+
+        def answer(request: PushRequest) -> None:
+            if request.error is not None and not request.has_stored:
+                _respond_problem(exchange, request.error)
+            else:
+                exchange.respond(201, b"[%b]" % b",".join(request.results))  # pyright: ignore[reportArgumentType] -- every item has a result by now
+
+        self._push.push_messages(items, answer)
+
+    def pop(self, exchange: Exchange) -> None:
+        """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
+        queue, partition = _pop_target(exchange.path)
+        options, wait_ms = self._poll_options(queue, partition, parse_query(exchange.query))
+
+        def deliver(body: bytes | None) -> bool:
+            return exchange.respond(204) if body is None else exchange.respond(200, body)
+
+        poll = Poll(
+            options,
+            deadline=self._now() + wait_ms / 1000,
+            deliver=deliver,
+            refuse=lambda error: _respond_problem(exchange, error),
+        )
+        exchange.when_aborted(lambda: self._pop.abort(poll))
+        self._pop.pop_messages(poll)
+
+    def ack(self, exchange: Exchange) -> None:
+        """`POST /api/v1/ack`."""
+        item = decode_body(_ACK, exchange.body, _ACK_WORDS)
+        self._ack.ack_messages([item], None, _ack_answer(exchange))
+
+    def ack_batch(self, exchange: Exchange) -> None:
+        """`POST /api/v1/ack/batch`."""
+        body = decode_body(_ACK_BATCH, exchange.body, _ACK_BATCH_WORDS)
+        # The group of the body stands over those of the items, and a body without one means
+        # queue mode only for items that name none either.
+        self._ack.ack_messages(body.acknowledgments, body.consumer_group, _ack_answer(exchange))
+
+    def extend_lease(self, exchange: Exchange) -> None:
+        """`POST /api/v1/lease/{leaseId}/extend`."""
+        text = decode_segment(exchange.path[len(_LEASE_PREFIX) : -len(_EXTEND_SUFFIX)])
+        seconds = None
+        if exchange.body:
+            seconds = decode_body(_EXTEND, exchange.body, {}).seconds
+        seconds = RENEWAL_SECONDS if seconds is None else seconds
+        if not 1 <= seconds <= LEASE_SECONDS_MAX:
+            raise BadRequest(f"seconds must be between 1 and {LEASE_SECONDS_MAX}")
+        try:
+            lease_id = UUID(text)
+        except ValueError:
+            exchange.respond(200, _lease_body(text, None))
+            return
+
+        def answer(renewal: Renewal) -> None:
+            if renewal.error is not None:
+                _respond_problem(exchange, renewal.error)
+            else:
+                exchange.respond(200, _lease_body(text, renewal.expires_at))
+
+        self._renew.renew_lease(Renewal(lease_id, seconds, answer))
+
+    def _poll_options(
+        self, queue: str, partition: str | None, query: dict[str, str]
+    ) -> tuple[PollOptions, int]:
+        group = check_name("consumerGroup", query.get("consumerGroup") or QUEUE_MODE)
+        is_autopilot = _flag(query, "autopilot")
+        batch = _whole(query, "batch", AUTOPILOT_BATCH if is_autopilot else self._defaults.batch)
+        if batch < 1:
+            raise BadRequest("batch must be at least 1")
+        lanes = _whole(query, "partitions", AUTOPILOT_LANES if is_autopilot else 1)
+        wait_ms = _whole(query, "timeout", self._defaults.wait_ms) if _flag(query, "wait") else 0
+        if wait_ms < 0:
+            raise BadRequest("timeout must not be negative")
+        batch = min(batch, POP_BATCH_MAX)
+        lanes = POP_PARTITIONS_MAX if lanes < 1 else min(lanes, POP_PARTITIONS_MAX)
+        options = PollOptions(
+            queue=queue,
+            group=group,
+            partition=partition,
+            batch=batch,
+            lanes=lanes,
+            auto_ack=_flag(query, "autoAck"),
+            lease_s=min(max(_whole(query, "leaseSeconds", 0), 0), LEASE_SECONDS_MAX),
+            subscription=self._subscription(group, query),
+            extra=_autopilot_echo(batch, lanes) if is_autopilot else b"",
+        )
+        return options, min(wait_ms, WAIT_MS_MAX)
+
+    def _subscription(self, group: str, query: dict[str, str]) -> Subscription:
+        """Decide where a group starts that does not exist yet."""
+        if group == QUEUE_MODE:
+            return Subscription()
+        start = query.get("subscriptionFrom")
+        mode = query.get("subscriptionMode") or self._defaults.subscription_mode
+        if start and start != "now":
+            return Subscription("timestamp", _timestamp(start))
+        if start == "now" or mode in {"new", "new-only"}:
+            return Subscription("new")
+        return Subscription()
+
+
+def _pop_target(path: bytes) -> tuple[str, str | None]:
+    """Return the queue and, if the path names one, the partition."""
+    queue, mark, partition = path[len(_POP_PREFIX) :].partition(_PARTITION_MARK)
+    if b"/" in queue or b"/" in partition:
+        raise NotFound("no such path; a slash inside a name is written %2F")
+    queue_name = check_name("queue", decode_segment(queue))
+    return queue_name, check_name("partition", decode_segment(partition)) if mark else None
+
+
+def _ack_answer(exchange: Exchange) -> Callable[[AckRequest], None]:
+    def answer(request: AckRequest) -> None:
+        if request.error is not None:
+            _respond_problem(exchange, request.error)
+        else:
+            exchange.respond(200, b"[%b]" % b",".join(request.results))  # pyright: ignore[reportArgumentType] -- every item has a result by now
+
+    return answer
+
+
+def _respond_problem(exchange: Exchange, error: SkepError) -> None:
+    status, body, headers = problem_of(error)
+    exchange.respond(status, body, headers=headers)
+
+
+def _lease_body(lease_id: str, expires_at: datetime | None) -> bytes:
+    """Render the answer to a renewal with every name clients of different ages look for."""
+    expires = None if expires_at is None else wire_time(expires_at).decode()
+    return _encode(
+        {
+            "index": 0,
+            "leaseId": lease_id,
+            "success": expires is not None,
+            "error": None if expires else "Lease not found or expired",
+            "expiresAt": expires,
+            "newExpiresAt": expires,
+            "lease_expires_at": expires,
+        }
+    )
+
+
+def _autopilot_echo(batch: int, lanes: int) -> bytes:
+    return b'"autopilot":{"partitions":%d,"batch":%d,"waitMs":0},' % (lanes, batch)
+
+
+def _flag(query: dict[str, str], name: str) -> bool:
+    return query.get(name) in {"true", "1"}
+
+
+def _whole(query: dict[str, str], name: str, default: int) -> int:
+    text = query.get(name)
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise BadRequest(f"{name} must be a whole number") from None
+
+
+def _timestamp(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadRequest("subscriptionFrom must be 'now' or an ISO 8601 timestamp") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,69 @@
+"""How an error becomes an HTTP answer.
+
+The one table from Skep's errors to status codes. Every error body is `{"error": text, "code":
+slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. Overload is
+503 and never 429, because Queen's clients repeat 5xx answers but give up on any 4xx.
+
+A defect shows its stack in the log and nothing of itself to the client.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from skep.model.errors import (
+    BadRequest,
+    NotFound,
+    Overloaded,
+    PayloadTooLarge,
+    Refused,
+    SkepError,
+    Unavailable,
+)
+
+STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
+    BadRequest: 400,
+    PayloadTooLarge: 413,
+    Refused: 409,
+    NotFound: 404,
+    Overloaded: 503,
+    Unavailable: 503,
+}
+
+UNAVAILABLE_RETRY_AFTER_S: Final = 1
+"""PostgreSQL restarts and failovers take seconds; a client that asks each second notices soon."""
+
+
+class Problem(NamedTuple):
+    """An answer that says no. `headers` are raw `name: value` lines, each ending in CR LF."""
+
+    status: int
+    body: bytes
+    headers: bytes = b""
+
+
+class _Body(msgspec.Struct):
+    error: str
+    code: str
+
+
+def problem(status: int, code: str, text: str, *, headers: bytes = b"") -> Problem:
+    """Word a problem that has no exception of its own, such as an unknown path."""
+    return Problem(status, msgspec.json.encode(_Body(error=text, code=code)), headers)
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Choose the answer for an error. What is not a `SkepError` is a bug and is answered as one."""
+    for cls in type(error).__mro__:
+        status = STATUS_BY_ERROR.get(cls)
+        if status is not None and isinstance(error, SkepError):
+            return problem(status, error.code, error.message, headers=_retry_after(error))
+    return problem(500, "defect", "Internal error; the server's log has the details.")
+
+
+def _retry_after(error: SkepError) -> bytes:
+    if isinstance(error, Overloaded):
+        return b"retry-after: %d\r\n" % error.retry_after_s
+    if isinstance(error, Unavailable):
+        return b"retry-after: %d\r\n" % UNAVAILABLE_RETRY_AFTER_S
+    return b""

@@ -1,0 +1,142 @@
+"""Shapes of the wire that only the API document and tests need.
+
+The broker writes its hot answers as bytes and never builds such objects. Push results keep Queen's
+snake case, everything else is camel case.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from skep.model.wire import PushItem
+
+
+class PushResult(msgspec.Struct, kw_only=True):
+    """What became of one pushed item; results come in the order of the items."""
+
+    index: int
+    transaction_id: str
+    status: Literal["queued", "duplicate", "buffered", "failed"]
+    message_id: str | None = None
+    """Of a duplicate: the id of the message that was first."""
+    partition_id: str | None = None
+    trace_id: str | None = None
+    queue_name: str = msgspec.field(name="queueName")
+    error: str | None = None
+
+
+class PoppedMessage(msgspec.Struct, rename="camel", kw_only=True):
+    """One delivered message."""
+
+    id: str
+    transaction_id: str
+    trace_id: str | None
+    data: Any
+    """The payload, byte for byte as it was pushed."""
+    producer_sub: str | None
+    created_at: str
+    queue: str
+    partition: str
+    partition_id: str
+    lease_id: str
+    """Empty when the message was acknowledged on delivery."""
+    consumer_group: str
+    delivery_attempt: int
+    retry_count: int
+
+
+class PopAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """The messages of one pop. One lease covers all partitions they come from."""
+
+    success: bool
+    queue: str
+    partition: str
+    """The first partition; each message names its own."""
+    partition_id: str | None
+    lease_id: str | None
+    consumer_group: str
+    partitions_claimed: int = 0
+    messages: list[PoppedMessage]
+
+
+class AckResult(msgspec.Struct, rename="camel", kw_only=True):
+    """What became of one acknowledgment."""
+
+    index: int
+    transaction_id: str
+    success: bool
+    error: str | None
+    queue_name: str | None
+    partition_name: str | None
+    lease_released: bool | None
+    dlq: bool
+    noop: bool = False
+    """The message was completed before; nothing changed."""
+
+
+class LeaseAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """The lease after an extension. The expiry has a name for each generation of clients."""
+
+    index: int = 0
+    lease_id: str
+    success: bool
+    error: str | None
+    expires_at: str | None
+    new_expires_at: str | None
+    lease_expires_at: str | None = msgspec.field(name="lease_expires_at")
+
+
+class TransactionPush(msgspec.Struct, tag_field="type", tag="push"):
+    """Messages to store if everything else succeeds."""
+
+    items: list[PushItem]
+
+
+class TransactionAck(msgspec.Struct, rename="camel", tag_field="type", tag="ack"):
+    """A message to acknowledge if everything else succeeds."""
+
+    transaction_id: str
+    partition_id: str
+    status: str = "completed"
+    error: str | None = None
+    lease_id: str | None = None
+    consumer_group: str | None = None
+
+
+class TransactionBody(msgspec.Struct, rename="camel"):
+    """Operations that happen together, and the leases that must still be held."""
+
+    operations: list[TransactionPush | TransactionAck]
+    required_leases: list[str] = []
+
+
+class TransactionResult(msgspec.Struct, rename="camel", kw_only=True):
+    """What became of one operation of a transaction."""
+
+    index: int
+    type: Literal["push", "ack"]
+    success: bool
+    transaction_id: str
+    message_id: str | None = None
+    partition_id: str | None = None
+    queue_name: str | None = None
+    error: str | None = None
+    dlq: bool = False
+
+
+class TransactionAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """All of it happened, or nothing."""
+
+    transaction_id: str
+    success: bool
+    error: str | None = None
+    results: list[TransactionResult]
+
+
+class ErrorAnswer(msgspec.Struct):
+    """Why a whole request failed."""
+
+    error: str
+    """For people."""
+    code: str
+    """For programs; stable."""

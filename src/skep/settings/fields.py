@@ -1,0 +1,244 @@
+"""What can be set: every field with its type, bounds, default and documentation.
+
+The description of a field is the only place where its meaning is written; the flags of the
+command line, `skep config` and the reference page all print it from here.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from skep.model.errors import BadRequest
+from skep.model.limits import POP_BATCH_MAX, WAIT_MS_MAX
+
+AUTOMATIC_WORKERS_MAX: Final = 4
+"""Beyond four processes PostgreSQL, not Python, is the limit; more has to be asked for."""
+
+CONNECTIONS_MAX: Final = 64
+"""Per worker. More busy backends than this from one process only make PostgreSQL slower."""
+
+
+class InvalidSettings(BadRequest):
+    """A setting is wrong."""
+
+    code: ClassVar[str] = "invalid_settings"
+
+
+def automatic_worker_count() -> int:
+    """Half of the cores this process may use, because PostgreSQL needs the other half."""
+    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(max(1, usable // 2), AUTOMATIC_WORKERS_MAX)
+
+
+def process_environment() -> Mapping[str, str]:
+    """The variables of this process. The ban on `os.environ` sends everybody else here."""
+    return os.environ  # noqa: TID251 (the one place that may)
+
+
+def default_data_dir() -> Path:
+    """Where the embedded database lies when nothing says otherwise.
+
+    As root the server runs as an unprivileged account, which could not reach into root's home.
+    """
+    if os.geteuid() == 0:
+        return Path("/var/lib/skep")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "skep"
+    data_home = process_environment().get("XDG_DATA_HOME")
+    return (Path(data_home) if data_home else Path.home() / ".local" / "share") / "skep"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything an operator can choose. The description of a field is its documentation."""
+
+    host: Annotated[str, Meta(min_length=1, description="Address the broker listens on.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[
+        int, Meta(ge=0, le=65_535, description="Port the broker listens on; 0 takes a free one.")
+    ] = 6632
+    database_url: Annotated[
+        Annotated[str, Meta(pattern="^postgres(ql)?://")] | None,
+        Meta(
+            description="PostgreSQL to use, as `postgresql://user:password@host:port/database`. "
+            "Without it an embedded PostgreSQL is started in `data_dir`."
+        ),
+    ] = None
+    data_dir: Annotated[
+        Path,
+        Meta(
+            description="Directory of the embedded PostgreSQL, kept between runs: "
+            "`/var/lib/skep` for root, else the user's data directory "
+            "(`~/.local/share/skep` on Linux)."
+        ),
+    ] = msgspec.field(default_factory=default_data_dir)
+    postgres_bin: Annotated[
+        Path | None,
+        Meta(
+            description="Directory with `initdb` and `postgres` for the embedded database. "
+            "Without it the installed wheel is used, then the system's."
+        ),
+    ] = None
+    migrate: Annotated[
+        Literal["auto", "always", "never"],
+        Meta(
+            description="Whether `skep serve` migrates the schema first: `auto` does so on the "
+            "embedded database only."
+        ),
+    ] = "auto"
+    workers: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=256,
+            description="Worker processes that share the port; "
+            f"0 is half the cores, at most {AUTOMATIC_WORKERS_MAX}.",
+        ),
+    ] = 0
+    connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=CONNECTIONS_MAX,
+            description="PostgreSQL connections per worker for push, pop and ack.",
+        ),
+    ] = 4
+    query_connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=CONNECTIONS_MAX,
+            description="PostgreSQL connections per worker for listings and configuration, "
+            "apart so that they never delay a message.",
+        ),
+    ] = 2
+    concurrency: Annotated[
+        Literal["vegas", "static"],
+        Meta(
+            description="How many calls fly at once: `vegas` follows the measured latency with "
+            "`connections` as its ceiling, `static` always allows `connections`."
+        ),
+    ] = "vegas"
+    statement_timeout_s: Annotated[
+        float,
+        Meta(gt=0, le=86_400, description="PostgreSQL cancels a statement that runs longer."),
+    ] = 30.0
+    body_bytes_max: Annotated[
+        int, Meta(ge=1024, le=1 << 30, description="Largest request body accepted, in bytes.")
+    ] = 16 << 20
+    engine_weight_mib: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Memory per worker for requests that wait or are in flight; "
+            "above it requests are refused as overloaded.",
+        ),
+    ] = 256
+    dedup_memory_mib: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Memory per worker for recently seen transaction ids. Duplicates are "
+            "found whatever it holds; more memory means fewer probes in SQL.",
+        ),
+    ] = 128
+    default_wait_ms: Annotated[
+        int,
+        Meta(ge=0, le=WAIT_MS_MAX, description="How long a waiting pop parks unless it says."),
+    ] = 30_000
+    default_batch: Annotated[
+        int, Meta(ge=1, le=POP_BATCH_MAX, description="Messages a pop asks for unless it says.")
+    ] = 1
+    default_subscription_mode: Annotated[
+        Literal["all", "new"],
+        Meta(
+            description="Where a new consumer group starts unless it says: at the oldest message "
+            "kept, or at the present."
+        ),
+    ] = "all"
+    poll_interval_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=60_000,
+            description="First fallback check of parked pops. Wake-ups make it rarely matter.",
+        ),
+    ] = 100
+    poll_interval_ms_max: Annotated[
+        int,
+        Meta(ge=1, le=60_000, description="The fallback check doubles its interval up to this."),
+    ] = 1_000
+    shutdown_grace_s: Annotated[
+        float,
+        Meta(ge=0, le=3_600, description="How long requests may take to finish after SIGTERM."),
+    ] = 10.0
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
+    ] = "info"
+    log_format: Annotated[
+        Literal["text", "json"],
+        Meta(description="Log lines for people, or one JSON object a line for machines."),
+    ] = "text"
+
+    @property
+    def worker_count(self) -> int:
+        """How many worker processes to run, with 0 resolved."""
+        return self.workers or automatic_worker_count()
+
+    def printable(self) -> dict[str, str | int | float | None]:
+        """Return every value fit for a screen or a log: passwords hidden, paths as text."""
+        values: dict[str, Any] = msgspec.structs.asdict(self)
+        if self.database_url is not None:
+            values["database_url"] = redacted_url(self.database_url)
+        return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{k}={v!r}' for k, v in self.printable().items())})"
+
+
+def redacted_url(url: str) -> str:
+    """Hide the password of a database URL, in its authority and in its query."""
+    # Greedy up to the last @: a password that was not percent-encoded may hold @, / and ?.
+    hidden = re.sub(r"(://[^:@/?#]*):.*@", r"\1:***@", url)
+    return re.sub(r"([?&]password=)[^&#]*", r"\1***", hidden)
+
+
+FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings)}
+
+
+def description(name: str) -> str:
+    """Return the documentation of a setting, or nothing when it has none."""
+    metadata = (part for part in get_args(FIELDS[name].type)[1:] if isinstance(part, Meta))
+    return next((meta.description for meta in metadata if meta.description), "")
+
+
+def accepted_values(name: str) -> str:
+    """Say in words which values a setting takes."""
+    base, bounds = _base_and_bounds(FIELDS[name].type)
+    if get_origin(base) is Literal:
+        return "one of " + ", ".join(f"`{value}`" for value in get_args(base))
+    if bounds.pattern:
+        return "a URL that begins with `postgresql://`"
+    words = {int: "a whole number", float: "a number", str: "text", Path: "a path"}[base]
+    if bounds.ge is not None and bounds.le is not None:
+        return f"{words} from {bounds.ge} to {bounds.le}"
+    if bounds.ge is not None:
+        return f"{words}, at least {bounds.ge}"
+    if bounds.gt is not None and bounds.le is not None:
+        return f"{words} above {bounds.gt}, at most {bounds.le}"
+    return words
+
+
+def _base_and_bounds(annotation: object) -> tuple[Any, Meta]:
+    """Strip `Annotated` and `| None`; return what is left and the innermost constraint."""
+    bounds = Meta()
+    while get_origin(annotation) is not Literal and get_args(annotation):
+        annotation, *rest = get_args(annotation)
+        bounds = next((part for part in rest if isinstance(part, Meta)), bounds)
+    return annotation, bounds

@@ -1,0 +1,165 @@
+"""Merge defaults, file, environment and flags into the settings in force, the later winning.
+
+The file is the one named by `--config` or `SKEP_CONFIG`, else `./skep.toml`. The environment has
+two sets of names: `SKEP_<FIELD>` for every field, and below them Queen's. Only the winning value
+of a field is checked, so that a flag can mend a broken environment. A wrong value, or an unknown
+key in the file, is refused by name; an unknown `SKEP_*` variable is only warned about, because
+the environment also belongs to others (Kubernetes adds `SKEP_SERVICE_HOST` for a service `skep`).
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from skep.settings.fields import (
+    FIELDS,
+    InvalidSettings,
+    Settings,
+    accepted_values,
+    process_environment,
+)
+from skep.settings.queen import translate_queen_variables
+
+CONFIG_FILE_VARIABLE: Final = "SKEP_CONFIG"
+DEFAULT_CONFIG_FILE: Final = Path("skep.toml")
+VARIABLES: Final = {f"SKEP_{name.upper()}": name for name in FIELDS}
+"""The environment variable of each field."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSettings:
+    """The settings in force, with the origin of every value and what deserves a warning."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value as a layer gave it. Text from the environment may stand for a number."""
+
+    value: object
+    origin: str
+    is_text: bool
+
+
+_Layer: TypeAlias = dict[str, _Given]
+
+
+def load_settings(
+    *,
+    config_file: Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> EffectiveSettings:
+    """Find the settings in force.
+
+    Args:
+        config_file: The file named by `--config`; None looks in the other two places.
+        flags: Values by field name; None as a value means that the flag was not given.
+        environment: Variables to read instead of those of this process.
+
+    Raises:
+        InvalidSettings: A value is wrong, a key is unknown, or a named file cannot be read.
+    """
+    variables = process_environment() if environment is None else environment
+    # An empty variable is how compose files and shells spell "not set".
+    variables = {name: text for name, text in variables.items() if text}
+    given = (
+        _from_file(config_file, variables)
+        | _from_queen_variables(variables)
+        | _from_skep_variables(variables)
+        | _from_flags(flags or {})
+    )
+    values: dict[str, Any] = {name: _checked(name, entry) for name, entry in given.items()}
+    settings = Settings(**values)
+    _check_together(settings)
+    origins = {name: given[name].origin if name in given else "default" for name in FIELDS}
+    return EffectiveSettings(settings, origins, tuple(_unknown_variables(variables)))
+
+
+def _from_file(config_file: Path | None, variables: Mapping[str, str]) -> _Layer:
+    if config_file is None and CONFIG_FILE_VARIABLE in variables:
+        config_file = Path(variables[CONFIG_FILE_VARIABLE])
+    if config_file is None and not DEFAULT_CONFIG_FILE.exists():
+        return {}
+    path = config_file or DEFAULT_CONFIG_FILE
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSettings(f"cannot read the settings file {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidSettings(f"{path} is not valid TOML: {error}") from error
+    for key in table:
+        if key not in FIELDS:
+            raise InvalidSettings(f"{path}: unknown setting `{key}`{_nearest(key, FIELDS)}")
+    return {key: _Given(value, f"file {path}", is_text=False) for key, value in table.items()}
+
+
+def _from_queen_variables(variables: Mapping[str, str]) -> _Layer:
+    return {
+        name: _Given(text, f"environment {', '.join(sources)}", is_text=True)
+        for name, (text, sources) in translate_queen_variables(variables).items()
+    }
+
+
+def _from_skep_variables(variables: Mapping[str, str]) -> _Layer:
+    return {
+        name: _Given(variables[variable], f"environment {variable}", is_text=True)
+        for variable, name in VARIABLES.items()
+        if variable in variables
+    }
+
+
+def _from_flags(flags: Mapping[str, object]) -> _Layer:
+    return {
+        name: _Given(value, f"flag --{name.replace('_', '-')}", is_text=True)
+        for name, value in flags.items()
+        if value is not None
+    }
+
+
+def _unknown_variables(variables: Mapping[str, str]) -> list[str]:
+    known = {CONFIG_FILE_VARIABLE, *VARIABLES}
+    return [
+        f"unknown variable {name}{_nearest(name, known)}"
+        for name in sorted(variables)
+        if name.startswith("SKEP_") and name not in known
+    ]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean `{matches[0]}`?" if matches else ""
+
+
+def _checked(name: str, given: _Given) -> object:
+    try:
+        return msgspec.convert(
+            given.value, FIELDS[name].type, strict=not given.is_text, dec_hook=_decode_path
+        )
+    except msgspec.ValidationError as error:
+        # The value itself is not quoted: it may be a URL with a password in it.
+        wanted = accepted_values(name)
+        raise InvalidSettings(f"{name} ({given.origin}) must be {wanted}") from error
+
+
+def _decode_path(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str | Path):
+        # PostgreSQL is started with another working directory, so a relative path ends here.
+        return Path(value).expanduser().absolute()
+    raise msgspec.ValidationError(f"expected a path, got {type(value).__name__}")
+
+
+def _check_together(settings: Settings) -> None:
+    if settings.poll_interval_ms > settings.poll_interval_ms_max:
+        raise InvalidSettings(
+            f"poll_interval_ms ({settings.poll_interval_ms}) must not be above "
+            f"poll_interval_ms_max ({settings.poll_interval_ms_max})"
+        )

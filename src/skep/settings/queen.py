@@ -1,0 +1,92 @@
+"""Queen's environment variables, for those that mean something here.
+
+A Queen deployment can be pointed at Skep with its environment unchanged. Variables of Queen that
+tune parts Skep does not have are ignored in silence, because that environment is not ours.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+from urllib.parse import quote, urlencode
+
+from skep.settings.fields import CONNECTIONS_MAX, automatic_worker_count
+
+Translated: TypeAlias = tuple[str, tuple[str, ...]]
+"""The text of a setting, and the variables it was made from."""
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _seconds_from_ms(text: str) -> str:
+    return str(int(text) / 1000) if text.isdecimal() else text
+
+
+def _subscription_mode(text: str) -> str:
+    return {"new-only": "new", "from_beginning": "all"}.get(text, text)
+
+
+def _log_level(text: str) -> str:
+    level = text.lower()
+    ours = {"trace": "debug", "warn": "warning", "critical": "error", "off": "error"}
+    return ours.get(level, level)
+
+
+SINGLE_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
+    "HOST": ("host", _as_it_is),
+    "PORT": ("port", _as_it_is),
+    "NUM_WORKERS": ("workers", _as_it_is),
+    "DB_STATEMENT_TIMEOUT": ("statement_timeout_s", _seconds_from_ms),
+    "QUEEN_CONCURRENCY_MODE": ("concurrency", _as_it_is),
+    "DEFAULT_TIMEOUT": ("default_wait_ms", _as_it_is),
+    "DEFAULT_BATCH_SIZE": ("default_batch", _as_it_is),
+    "DEFAULT_SUBSCRIPTION_MODE": ("default_subscription_mode", _subscription_mode),
+    "POP_WAIT_INITIAL_INTERVAL_MS": ("poll_interval_ms", _as_it_is),
+    "POP_WAIT_MAX_INTERVAL_MS": ("poll_interval_ms_max", _as_it_is),
+    "LOG_LEVEL": ("log_level", _log_level),
+}
+"""Variables that carry one setting each: its field, and how the text is translated."""
+
+DATABASE_VARIABLES: Final = ("PG_HOST", "PG_PORT", "PG_USER", "PG_PASSWORD", "PG_DB")
+POOL_VARIABLE: Final = "DB_POOL_SIZE"
+
+
+def translate_queen_variables(variables: Mapping[str, str]) -> dict[str, Translated]:
+    """Return the settings, by field, that Queen's variables ask for."""
+    translated: dict[str, Translated] = {
+        field: (translate(variables[name]), (name,))
+        for name, (field, translate) in SINGLE_VARIABLES.items()
+        if name in variables
+    }
+    given = tuple(name for name in DATABASE_VARIABLES if name in variables)
+    if given:
+        translated["database_url"] = (_database_url(variables), given)
+    if POOL_VARIABLE in variables:
+        translated["connections"] = (_connections(variables), (POOL_VARIABLE,))
+    return translated
+
+
+def _database_url(variables: Mapping[str, str]) -> str:
+    """Build a URL from `PG_*`, with Queen's own defaults for those not given."""
+    user = quote(variables.get("PG_USER", "postgres"), safe="")
+    password = quote(variables.get("PG_PASSWORD", "postgres"), safe="")
+    database = quote(variables.get("PG_DB", "postgres"), safe="")
+    host, port = variables.get("PG_HOST", "localhost"), variables.get("PG_PORT", "5432")
+    query = {"sslmode": "require"} if variables.get("PG_USE_SSL") == "true" else {}
+    if host.startswith("/"):
+        # A directory of Unix sockets does not fit the authority of a URL.
+        query, address = {"host": host, "port": port} | query, ""
+    else:
+        address = f"{f'[{host}]' if ':' in host else host}:{port}"
+    url = f"postgresql://{user}:{password}@{address}/{database}"
+    return f"{url}?{urlencode(query)}" if query else url
+
+
+def _connections(variables: Mapping[str, str]) -> str:
+    """Divide Queen's pool, which is one for the whole server, over the worker processes."""
+    pool, workers = variables[POOL_VARIABLE], variables.get("NUM_WORKERS", "")
+    if not pool.isdecimal():
+        return pool
+    worker_count = int(workers) if workers.isdecimal() else 0
+    share = int(pool) // (worker_count or automatic_worker_count())
+    return str(max(1, min(share, CONNECTIONS_MAX)))

@@ -1,0 +1,60 @@
+"""Log lines: for people, or one JSON object a line for machines.
+
+Everything logs by the standard library, under names that begin with `skep`. This decides where it
+goes (standard error, so that standard output stays free for results) and what it looks like.
+"""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+_PLAIN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "color_message",  # uvicorn's own message again, with escape codes
+}
+"""What records carry anyway; anything else was given by the caller as `extra`."""
+
+
+def configure_logging(*, level: str, style: Literal["text", "json"]) -> None:
+    """Send the log of this process to standard error. Calling it again replaces the choice."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the values given beside the message."""
+    return {name: v for name, v in vars(record).items() if name not in _PLAIN_ATTRIBUTES}
+
+
+class TextFormatter(logging.Formatter):
+    """`10:04:05.123 warning skep.engine call failed op=push`, and the stack below."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the standard's name)
+        """Put the extra fields behind the message."""
+        fields = "".join(f" {name}={v!r}" for name, v in extra_fields(record).items())
+        return super().formatMessage(record) + fields
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, the extra fields, the stack."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of JSON."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **extra_fields(record),
+        }
+        if record.exc_info:
+            line["stack"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=repr).decode()

@@ -1,0 +1,625 @@
+"""The fusion core keeps its promises: order, exclusion, fairness, bounds and exact timing."""
+
+import weakref
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from skep.engine.fusion import FusionCore
+from skep.engine.limiter import StaticLimiter
+from skep.engine.policy import BatchPolicy
+from skep.model.errors import Overloaded
+
+
+def policy_with(**changes):
+    numbers = {"preferred_weight": 10, "hold_s_max": 0.5, "weight_max": 100, "concurrency_max": 4}
+    return BatchPolicy(**(numbers | changes))
+
+
+def core_of(*, slots=8, weight_capacity=1_000, **policies):
+    operations = {name: (policy, StaticLimiter(8)) for name, policy in policies.items()}
+    return FusionCore(operations, slots=slots, weight_capacity=weight_capacity)
+
+
+def offer_all(core, lanes, *, operation="push", weight=1, now=0.0):
+    """Offer one lot for each lane named; the cargo is lane and running number, like `a1`."""
+    seen = Counter()
+    lots = []
+    for lane in lanes:
+        seen[lane] += 1
+        lots.append(core.offer(operation, lane, weight, f"{lane}{seen[lane]}", now))
+    return lots
+
+
+def take_one(core, now=0.0):
+    (call,) = core.take_ready(now)
+    return call
+
+
+def occupy(core, lane="busy", *, operation="push", weight=1):
+    """Have a call in flight, so that the operation is not idle."""
+    core.offer(operation, lane, weight, None, 0.0)
+    return take_one(core)
+
+
+def cargos(calls):
+    return [" ".join(lot.cargo for lot in call.lots) for call in calls]
+
+
+# When a call leaves
+
+
+def test_an_idle_operation_sends_whatever_waits_at_once():
+    core = core_of(push=policy_with(preferred_weight=100))
+    offer_all(core, "ab")
+
+    assert core.next_due(0.0) == 0.0
+    assert cargos(core.take_ready(0.0)) == ["a1 b1"]
+    assert core.next_due(0.0) is None
+
+
+def test_a_call_tells_what_it_carries():
+    core = core_of(push=policy_with())
+    core.offer("push", "a", 3, "eggs", 1.0)
+    core.offer("push", "b", 4, "milk", 1.5)
+
+    call = take_one(core, 2.0)
+
+    assert (call.operation, call.weight, call.started_at) == ("push", 7, 2.0)
+    assert [(lot.lane, lot.weight, lot.cargo, lot.arrived_at) for lot in call.lots] == [
+        ("a", 3, "eggs", 1.0),
+        ("b", 4, "milk", 1.5),
+    ]
+
+
+def test_another_call_waits_for_the_preferred_weight():
+    core = core_of(push=policy_with(preferred_weight=3))
+    occupy(core)
+    offer_all(core, "ab")
+    assert core.take_ready(0.0) == []
+
+    offer_all(core, "c")
+
+    assert core.next_due(0.0) == 0.0
+    assert cargos(core.take_ready(0.0)) == ["a1 b1 c1"]
+
+
+def test_another_call_leaves_when_the_oldest_lot_was_held_long_enough():
+    core = core_of(push=policy_with(hold_s_max=0.5))
+    occupy(core)
+    offer_all(core, "a", now=1.0)
+    offer_all(core, "b", now=1.25)
+
+    assert core.next_due(1.25) == 1.5
+    assert core.take_ready(1.4) == []
+    assert cargos(core.take_ready(1.5)) == ["a1 b1"]
+
+
+def test_weight_in_a_busy_lane_does_not_call_for_another_call():
+    core = core_of(push=policy_with(preferred_weight=3))
+    occupy(core, "a")
+
+    offer_all(core, "aaaaa")
+
+    assert core.take_ready(9.0) == []
+    assert core.next_due(9.0) is None
+
+
+def test_the_hold_of_a_released_lane_counts_from_its_arrival():
+    core = core_of(push=policy_with(hold_s_max=0.5))
+    holding_a = occupy(core, "a")
+    occupy(core, "other", weight=10)
+    offer_all(core, "a", now=1.0)
+    offer_all(core, "b", now=1.2)
+    assert core.next_due(1.2) == 1.7
+
+    core.settle(holding_a, 1.3, succeeded=True)
+
+    assert core.next_due(1.3) == 1.5
+
+
+def test_a_withdrawn_lot_does_not_set_the_hold():
+    core = core_of(push=policy_with(hold_s_max=0.5))
+    occupy(core)
+    (first,) = offer_all(core, "a", now=1.0)
+    offer_all(core, "a", now=1.1)
+    offer_all(core, "b", now=1.2)
+
+    core.withdraw(first)
+
+    assert core.next_due(1.2) == 1.6
+
+
+def test_withdrawn_weight_does_not_call_for_another_call():
+    core = core_of(push=policy_with(preferred_weight=3))
+    occupy(core)
+    first, *_ = offer_all(core, "abc")
+
+    core.withdraw(first)
+
+    assert core.take_ready(0.0) == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(200)))
+def test_the_hold_stays_exact_while_many_come_and_go(arrivals):
+    core = core_of(push=policy_with(hold_s_max=0.5, preferred_weight=1_000))
+    occupy(core)
+    waiting = [core.offer("push", at, 1, None, float(at)) for at in arrivals]
+
+    while waiting:
+        assert core.next_due(0.0) == min(lot.arrived_at for lot in waiting) + 0.5
+        core.withdraw(waiting.pop())
+
+
+def test_the_limiter_caps_calls_in_flight():
+    limiter = StaticLimiter(2)
+    policy = policy_with(preferred_weight=1, weight_max=1, concurrency_max=4)
+    core = FusionCore({"push": (policy, limiter)}, slots=8, weight_capacity=100)
+    offer_all(core, "abcd")
+
+    assert cargos(core.take_ready(0.0)) == ["a1", "b1"]
+    assert core.next_due(0.0) is None
+
+
+def test_the_policy_caps_calls_in_flight():
+    core = core_of(push=policy_with(preferred_weight=1, weight_max=1, concurrency_max=3))
+    offer_all(core, "abcd")
+
+    assert cargos(core.take_ready(0.0)) == ["a1", "b1", "c1"]
+
+
+def test_the_limiter_learns_how_a_call_went():
+    class Recorder(StaticLimiter):
+        def record(self, rtt_s, in_flight, now, succeeded, *, weight=1):
+            self.seen = (rtt_s, in_flight, now, succeeded, weight)
+
+    limiter = Recorder(8)
+    core = FusionCore({"push": (policy_with(), limiter)}, slots=8, weight_capacity=100)
+    call = occupy(core, "a", weight=12)
+    occupy(core, "b", weight=10)
+
+    core.settle(call, 0.25, succeeded=False)
+
+    assert limiter.seen == (0.25, 2, 0.25, False, 12)
+
+
+# Lanes
+
+
+def test_a_lane_in_flight_gathers_and_leaves_in_order_when_released():
+    core = core_of(push=policy_with())
+    call = occupy(core, "a")
+    offer_all(core, "aaa")
+    assert core.take_ready(9.0) == []
+
+    core.settle(call, 9.0, succeeded=True)
+
+    assert cargos(core.take_ready(9.0)) == ["a1 a2 a3"]
+
+
+def test_as_many_calls_carry_a_lane_as_the_policy_allows():
+    policy = policy_with(preferred_weight=1, weight_max=1, calls_per_lane=2)
+    core = core_of(push=policy)
+    offer_all(core, "aaa")
+
+    first, second = core.take_ready(0.0)
+    assert cargos([first, second]) == ["a1", "a2"]
+
+    core.settle(second, 0.0, succeeded=True)
+
+    assert cargos(core.take_ready(0.0)) == ["a3"]
+
+
+def test_lots_without_a_lane_leave_in_order_and_exclude_nobody():
+    core = core_of(ack=policy_with(preferred_weight=1, weight_max=2))
+    offer_all(core, [None] * 5, operation="ack")
+
+    assert cargos(core.take_ready(0.0)) == ["None1 None2", "None3 None4", "None5"]
+
+
+def test_a_call_carries_no_more_lanes_than_allowed():
+    core = core_of(pop=policy_with(preferred_weight=1, lanes_per_call=1))
+    offer_all(core, "abab", operation="pop")
+
+    assert cargos(core.take_ready(0.0)) == ["a1 a2", "b1 b2"]
+
+
+# What a call carries
+
+
+def test_a_call_is_filled_up_to_its_weight():
+    core = core_of(push=policy_with(weight_max=10, preferred_weight=99))
+    offer_all(core, "abcd", weight=3)
+
+    assert cargos(core.take_ready(0.0)) == ["a1 b1 c1"]
+
+
+def test_a_call_is_filled_up_to_its_number_of_lots():
+    core = core_of(push=policy_with(lots_max=2, preferred_weight=99))
+    offer_all(core, "aab")
+
+    assert cargos(core.take_ready(0.0)) == ["a1 a2"]
+
+
+def test_a_lot_heavier_than_a_call_goes_alone():
+    core = core_of(push=policy_with(weight_max=10, preferred_weight=1))
+    offer_all(core, "a")
+    offer_all(core, "b", weight=50)
+    offer_all(core, "c")
+
+    assert cargos(core.take_ready(0.0)) == ["a1", "b1", "c1"]
+
+
+def test_a_lot_that_does_not_fit_is_first_in_the_next_call():
+    core = core_of(push=policy_with(weight_max=10, preferred_weight=99))
+    offer_all(core, "a", weight=6)
+    offer_all(core, "b", weight=6)
+    offer_all(core, "c", weight=1)
+
+    call = take_one(core)
+    core.settle(call, 0.0, succeeded=True)
+
+    assert cargos([call, *core.take_ready(0.0)]) == ["a1", "b1 c1"]
+
+
+def test_a_lane_too_long_for_one_call_goes_behind_the_others():
+    core = core_of(push=policy_with(weight_max=2, preferred_weight=99))
+    offer_all(core, "aaaabc")
+
+    call = take_one(core)
+    core.settle(call, 0.0, succeeded=True)
+
+    assert cargos([call, *core.take_ready(0.0)]) == ["a1 a2", "b1 c1"]
+
+
+# Slots and capacity
+
+
+def test_operations_take_turns_when_slots_are_short():
+    greedy = policy_with(preferred_weight=1, weight_max=1)
+    core = core_of(slots=1, push=greedy, pop=greedy, ack=greedy)
+    for operation in ("push", "pop", "ack"):
+        offer_all(core, "abc", operation=operation)
+
+    order = []
+    for _ in range(6):
+        call = take_one(core)
+        order.append(call.operation)
+        core.settle(call, 0.0, succeeded=True)
+
+    assert order == ["push", "pop", "ack"] * 2
+
+
+def test_nothing_is_due_without_a_free_slot():
+    core = core_of(slots=1, push=policy_with(), ack=policy_with())
+    occupy(core)
+    offer_all(core, "a", operation="ack")
+
+    assert core.take_ready(9.0) == []
+    assert core.next_due(9.0) is None
+
+
+def test_an_offer_beyond_the_capacity_is_refused_until_a_call_settles():
+    core = core_of(weight_capacity=10, push=policy_with())
+    call = occupy(core, weight=6)
+    core.offer("push", "a", 4, None, 0.0)
+
+    with pytest.raises(Overloaded):
+        core.offer("push", "b", 1, None, 0.0)
+
+    core.settle(call, 0.0, succeeded=True)
+    core.offer("push", "b", 1, None, 0.0)
+    assert core.weight == 5
+
+
+def test_a_lot_beyond_the_whole_capacity_is_accepted_when_nothing_else_is_there():
+    core = core_of(weight_capacity=10, push=policy_with())
+
+    core.offer("push", "a", 11, None, 0.0)
+
+    assert len(core.take_ready(0.0)) == 1
+
+
+def test_a_lot_without_weight_is_a_defect():
+    core = core_of(push=policy_with())
+
+    with pytest.raises(AssertionError):
+        core.offer("push", "a", 0, None, 0.0)
+
+
+def test_a_core_without_slots_is_refused():
+    with pytest.raises(ValueError, match="slots"):
+        core_of(slots=0, push=policy_with())
+
+
+# Withdrawing and settling
+
+
+@pytest.mark.parametrize("withdrawn", [0, 1, 2])
+def test_a_withdrawn_lot_is_gone_wherever_it_stood(withdrawn):
+    core = core_of(push=policy_with())
+    lots = offer_all(core, "aaa")
+
+    assert core.withdraw(lots[withdrawn]) is True
+    assert core.withdraw(lots[withdrawn]) is False
+    assert take_one(core).lots == [lot for lot in lots if lot is not lots[withdrawn]]
+
+
+def test_the_last_lot_withdrawn_frees_lane_and_weight():
+    core = core_of(push=policy_with())
+    (lot,) = offer_all(core, "a")
+
+    core.withdraw(lot)
+
+    assert core.weight == 0
+    assert core.next_due(0.0) is None
+    assert core.take_ready(0.0) == []
+
+
+def test_a_lot_in_flight_cannot_be_withdrawn():
+    core = core_of(push=policy_with())
+    (lot,) = offer_all(core, "a")
+    core.take_ready(0.0)
+
+    assert core.withdraw(lot) is False
+    assert core.weight == 1
+
+
+def test_a_call_that_failed_frees_its_lanes_too():
+    core = core_of(push=policy_with())
+    call = occupy(core, "a")
+    offer_all(core, "a")
+
+    core.settle(call, 0.0, succeeded=False)
+
+    assert cargos(core.take_ready(0.0)) == ["a1"]
+
+
+def test_a_call_settles_once():
+    core = core_of(push=policy_with())
+    call = occupy(core)
+    core.settle(call, 0.0, succeeded=True)
+
+    with pytest.raises(AssertionError):
+        core.settle(call, 0.0, succeeded=True)
+
+
+def test_lots_that_left_together_do_not_keep_each_other_alive():
+    class Cargo:
+        pass
+
+    core = core_of(push=policy_with())
+    for _ in range(3):
+        core.offer("push", "a", 1, Cargo(), 0.0)
+    call = take_one(core)
+    first = weakref.ref(call.lots[0].cargo)
+
+    core.settle(call, 0.0, succeeded=True)
+    kept = call.lots.pop()
+    del call
+
+    assert first() is None
+    assert kept.cargo is not None
+
+
+def memory_of(core):
+    """Count everything a core without work still remembers about lanes and lots."""
+    return sum(
+        len(backlog._lanes)
+        + len(backlog._ready)
+        + len(backlog._arrivals._noted)
+        + len(backlog._arrivals._sorted)
+        for backlog in core._turns
+    )
+
+
+def test_lanes_that_are_done_are_forgotten():
+    core = core_of(push=policy_with())
+    for lane in range(1_000):
+        core.offer("push", lane, 1, None, 0.0)
+        core.settle(take_one(core), 0.0, succeeded=True)
+
+    assert memory_of(core) == 0
+
+
+def test_clients_that_come_and_go_while_nothing_can_leave_leave_nothing_behind():
+    core = core_of(push=policy_with(concurrency_max=1))
+    occupy(core)
+    core.offer("push", "steady", 1, None, 0.0)
+    for lane in range(1_000):
+        core.withdraw(core.offer("push", lane, 1, None, 0.0))
+        core.withdraw(core.offer("push", "steady", 1, None, 0.0))
+
+    assert memory_of(core) < 100
+
+
+def test_lanes_that_keep_changing_under_a_standing_backlog_leave_nothing_behind():
+    core = core_of(push=policy_with(preferred_weight=1, weight_max=1, concurrency_max=1))
+    core.offer("push", -1, 1, None, 0.0)
+    for lane in range(1_000):
+        core.offer("push", lane, 1, None, 0.0)
+        core.settle(take_one(core), 0.0, succeeded=True)
+
+    assert memory_of(core) < 100
+
+
+# Everything at once, against a model that looks at all lots every time
+
+
+@dataclass
+class Model:
+    """One operation, told in lists."""
+
+    policy: BatchPolicy
+    limiter: "WaveringLimiter"
+    waiting: list = field(default_factory=list)
+    calls: list = field(default_factory=list)
+
+    def eligible(self):
+        flying = Counter(lane for call in self.calls for lane in {lot.lane for lot in call.lots})
+        return [
+            lot
+            for lot in self.waiting
+            if lot.lane is None or flying[lot.lane] < self.policy.calls_per_lane
+        ]
+
+    def due_at(self, now):
+        eligible = self.eligible()
+        if not eligible:
+            return None
+        if not self.calls:
+            return now
+        if len(self.calls) >= min(self.limiter.limit, self.policy.concurrency_max):
+            return None
+        if sum(lot.weight for lot in eligible) >= self.policy.preferred_weight:
+            return now
+        oldest = min(lot.arrived_at for lot in eligible)
+        return max(now, oldest + self.policy.hold_s_max)
+
+    def start(self, call, now):
+        """Check that the call was allowed to leave with what it carries, and let it."""
+        assert self.due_at(now) == now
+        policy, eligible, lots = self.policy, self.eligible(), call.lots
+        lanes = {lot.lane for lot in lots}
+        assert call.weight == sum(lot.weight for lot in lots)
+        assert len(lots) == 1 or call.weight <= policy.weight_max
+        assert 1 <= len(lots) <= policy.lots_max
+        assert policy.lanes_per_call is None or len(lanes) <= policy.lanes_per_call
+        for lane in lanes:
+            carried = [lot for lot in lots if lot.lane == lane]
+            assert carried == [lot for lot in eligible if lot.lane == lane][: len(carried)]
+        self.waiting = [lot for lot in self.waiting if lot not in lots]
+        self.calls.append(call)
+
+
+class WaveringLimiter:
+    """Changes its mind after every call."""
+
+    def __init__(self):
+        self.limit = 1
+
+    def record(self, rtt_s, in_flight, now, succeeded, *, weight=1):
+        self.limit = 1 + (self.limit + weight + succeeded) % 3
+
+
+SMALL = st.integers(1, 4)
+POLICIES = st.builds(
+    BatchPolicy,
+    preferred_weight=st.integers(1, 8),
+    hold_s_max=st.sampled_from([0.0, 0.25, 1.0]),
+    weight_max=st.integers(1, 8),
+    concurrency_max=SMALL,
+    calls_per_lane=st.integers(1, 2),
+    lanes_per_call=st.none() | SMALL,
+    lots_max=st.integers(1, 5),
+)
+OPERATIONS = ("push", "pop", "ack")
+
+
+class FusionMachine(RuleBasedStateMachine):
+    @initialize(
+        policies=st.tuples(POLICIES, POLICIES, POLICIES), slots=SMALL, capacity=st.integers(5, 40)
+    )
+    def build(self, policies, slots, capacity):
+        self.models = {
+            operation: Model(policy, WaveringLimiter())
+            for operation, policy in zip(OPERATIONS, policies, strict=True)
+        }
+        self.core = FusionCore(
+            {name: (model.policy, model.limiter) for name, model in self.models.items()},
+            slots=slots,
+            weight_capacity=capacity,
+        )
+        self.slots, self.capacity, self.now = slots, capacity, 0.0
+        self.offered = []
+
+    @rule(
+        operation=st.sampled_from(OPERATIONS),
+        lane=st.sampled_from([None, "a", "b", "c", "d"]),
+        weight=st.integers(1, 5),
+    )
+    def offer(self, operation, lane, weight):
+        held = self.held_weight()
+        try:
+            lot = self.core.offer(operation, lane, weight, object(), self.now)
+        except Overloaded:
+            assert held > 0
+            assert held + weight > self.capacity
+        else:
+            assert held == 0 or held + weight <= self.capacity
+            self.models[operation].waiting.append(lot)
+            self.offered.append((operation, lot))
+
+    @precondition(lambda self: self.offered)
+    @rule(data=st.data())
+    def withdraw(self, data):
+        operation, lot = data.draw(st.sampled_from(self.offered))
+        waiting = self.models[operation].waiting
+        was_waiting = lot in waiting
+        assert self.core.withdraw(lot) is was_waiting
+        if was_waiting:
+            waiting.remove(lot)
+
+    @rule()
+    def take(self):
+        for call in self.core.take_ready(self.now):
+            assert len(self.flying()) < self.slots
+            self.models[call.operation].start(call, self.now)
+        assert self.model_due_at() != self.now
+
+    @precondition(lambda self: self.flying())
+    @rule(data=st.data(), succeeded=st.booleans())
+    def settle(self, data, succeeded):
+        call = data.draw(st.sampled_from(self.flying()))
+        self.core.settle(call, self.now, succeeded=succeeded)
+        self.models[call.operation].calls.remove(call)
+
+    @rule(seconds=st.sampled_from([0.125, 0.5]))
+    def let_time_pass(self, seconds):
+        self.now += seconds
+
+    @rule()
+    def sleep_until_due(self):
+        self.now = self.core.next_due(self.now) or self.now
+
+    @invariant()
+    def the_next_due_time_is_exact(self):
+        assert self.core.next_due(self.now) == self.model_due_at()
+
+    @invariant()
+    def the_weight_is_what_waits_and_flies(self):
+        assert self.core.weight == self.held_weight()
+
+    def teardown(self):
+        """While calls come back, everything leaves."""
+        if not hasattr(self, "core"):
+            return
+        for _ in range(2 * len(self.offered) + 1):
+            self.take()
+            for call in self.flying():
+                self.core.settle(call, self.now, succeeded=True)
+                self.models[call.operation].calls.remove(call)
+        assert self.held_weight() == 0
+        assert memory_of(self.core) == 0
+
+    def flying(self):
+        return [call for model in self.models.values() for call in model.calls]
+
+    def held_weight(self):
+        waiting = [lot for model in self.models.values() for lot in model.waiting]
+        return sum(held.weight for held in (*waiting, *self.flying()))
+
+    def model_due_at(self):
+        if len(self.flying()) >= self.slots:
+            return None
+        due = [model.due_at(self.now) for model in self.models.values()]
+        return min((at for at in due if at is not None), default=None)
+
+
+TestFusionMachine = FusionMachine.TestCase
+TestFusionMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

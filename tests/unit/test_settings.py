@@ -1,0 +1,305 @@
+import pickle
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep.settings import InvalidSettings, Settings, load_settings, redacted_url
+from skep.settings.fields import (
+    FIELDS,
+    accepted_values,
+    automatic_worker_count,
+    default_data_dir,
+)
+from skep.settings.layers import VARIABLES
+from skep.settings.queen import SINGLE_VARIABLES
+
+
+def load(*, file=None, flags=None, **environment):
+    return load_settings(config_file=file, flags=flags, environment=environment)
+
+
+@pytest.fixture(autouse=True)
+def no_file_around(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def write_file(tmp_path):
+    def write(text, name="skep.toml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+class TestLayers:
+    def test_without_anything_every_value_is_a_default(self):
+        effective = load()
+
+        assert effective.settings == Settings()
+        assert set(effective.origins.values()) == {"default"}
+        assert effective.warnings == ()
+
+    def test_each_layer_wins_over_the_one_before(self, write_file):
+        file = write_file("port = 1\nworkers = 1\ndefault_batch = 1\nconnections = 1")
+
+        effective = load(
+            file=file,
+            NUM_WORKERS="2",
+            DEFAULT_BATCH_SIZE="2",
+            SKEP_DEFAULT_BATCH="3",
+            SKEP_CONNECTIONS="3",
+            flags={"connections": 4},
+        )
+
+        assert effective.settings.port == 1
+        assert effective.settings.workers == 2
+        assert effective.settings.default_batch == 3
+        assert effective.settings.connections == 4
+
+    def test_the_origin_of_each_value_is_known(self, write_file):
+        file = write_file("port = 1")
+
+        origins = load(
+            file=file, PG_HOST="db", PG_USER="me", SKEP_WORKERS="1", flags={"log_level": "debug"}
+        ).origins
+
+        assert origins["host"] == "default"
+        assert origins["port"] == f"file {file}"
+        assert origins["database_url"] == "environment PG_HOST, PG_USER"
+        assert origins["workers"] == "environment SKEP_WORKERS"
+        assert origins["log_level"] == "flag --log-level"
+
+    def test_a_flag_that_was_not_given_hides_nothing(self):
+        assert load(flags={"port": None}, SKEP_PORT="7").settings.port == 7
+
+    def test_an_empty_variable_is_one_that_is_not_set(self):
+        assert load(SKEP_PORT="", PG_HOST="").settings == Settings()
+
+    def test_a_flag_mends_a_broken_environment(self):
+        effective = load(SKEP_PORT="tcp://10.0.0.1:6632", flags={"port": 6632})
+
+        assert effective.settings.port == 6632
+
+    def test_a_relative_directory_becomes_absolute(self, tmp_path):
+        assert load(flags={"data_dir": "here"}).settings.data_dir == tmp_path / "here"
+
+
+class TestFile:
+    def test_the_file_in_the_working_directory_is_found(self, write_file):
+        write_file("port = 7")
+
+        assert load().settings.port == 7
+
+    def test_the_variable_names_another_file(self, write_file):
+        write_file("port = 7")
+        other = write_file("port = 8", name="other.toml")
+
+        assert load(SKEP_CONFIG=str(other)).settings.port == 8
+
+    def test_the_flag_wins_over_the_variable(self, write_file):
+        named, other = write_file("port = 7", "a.toml"), write_file("port = 8", "b.toml")
+
+        assert load(file=named, SKEP_CONFIG=str(other)).settings.port == 7
+
+    def test_a_named_file_must_exist(self, tmp_path):
+        with pytest.raises(InvalidSettings, match="cannot read the settings file"):
+            load(file=tmp_path / "absent.toml")
+
+    def test_broken_toml_is_refused_with_its_place(self, write_file):
+        with pytest.raises(InvalidSettings, match=r"skep\.toml is not valid TOML.*line 2"):
+            load(file=write_file("port = 1\nworkers = x"))
+
+    def test_an_unknown_key_is_refused_with_the_nearest_name(self, write_file):
+        with pytest.raises(InvalidSettings, match="unknown setting `prot`; did you mean `port`"):
+            load(file=write_file("prot = 1"))
+
+    def test_the_type_of_a_value_matters(self, write_file):
+        with pytest.raises(InvalidSettings, match=r"port \(file .*\) must be a whole number"):
+            load(file=write_file('port = "6632"'))
+
+
+class TestEnvironment:
+    @pytest.mark.parametrize(("variable", "name"), VARIABLES.items())
+    def test_every_setting_has_a_variable(self, variable, name):
+        value = msgspec.structs.asdict(Settings())[name]
+        text = {"database_url": "postgresql://db", "postgres_bin": "/pg"}.get(name, str(value))
+
+        effective = load(**{variable: text})
+
+        assert effective.origins[name] == f"environment {variable}"
+        assert str(getattr(effective.settings, name)) == text
+
+    def test_an_unknown_variable_is_warned_about_with_the_nearest_name(self):
+        effective = load(SKEP_PROT="1")
+
+        assert effective.warnings == ("unknown variable SKEP_PROT; did you mean `SKEP_PORT`?",)
+
+    @pytest.mark.parametrize(
+        ("variable", "text"),
+        [
+            ("SKEP_PORT", "many"),
+            ("SKEP_PORT", "65536"),
+            ("SKEP_PORT", "-1"),
+            ("SKEP_WORKERS", "1.5"),
+            ("SKEP_CONNECTIONS", "0"),
+            ("SKEP_CONCURRENCY", "renos"),
+            ("SKEP_SHUTDOWN_GRACE_S", "nan"),
+            ("SKEP_STATEMENT_TIMEOUT_S", "inf"),
+            ("SKEP_DATABASE_URL", "mysql://db"),
+            ("SKEP_LOG_LEVEL", "loud"),
+        ],
+    )
+    def test_a_wrong_value_is_refused_by_name_with_what_is_accepted(self, variable, text):
+        name = VARIABLES[variable]
+
+        with pytest.raises(InvalidSettings) as refusal:
+            load(**{variable: text})
+
+        assert f"{name} (environment {variable}) must be" in refusal.value.message
+        assert accepted_values(name) in refusal.value.message
+
+    def test_a_refused_url_does_not_show_its_password(self):
+        with pytest.raises(InvalidSettings) as refusal:
+            load(SKEP_DATABASE_URL="mysql://me:hidden@db")
+
+        assert "hidden" not in refusal.value.message
+
+    def test_the_first_poll_may_not_be_later_than_the_last(self):
+        with pytest.raises(InvalidSettings, match="poll_interval_ms_max"):
+            load(SKEP_POLL_INTERVAL_MS="50", SKEP_POLL_INTERVAL_MS_MAX="20")
+
+
+class TestQueenVariables:
+    @pytest.mark.parametrize(
+        ("variable", "text", "value"),
+        [
+            ("HOST", "0.0.0.0", "0.0.0.0"),
+            ("PORT", "7000", 7000),
+            ("NUM_WORKERS", "10", 10),
+            ("DB_STATEMENT_TIMEOUT", "1500", 1.5),
+            ("QUEEN_CONCURRENCY_MODE", "static", "static"),
+            ("DEFAULT_TIMEOUT", "5000", 5000),
+            ("DEFAULT_BATCH_SIZE", "9", 9),
+            ("DEFAULT_SUBSCRIPTION_MODE", "new-only", "new"),
+            ("POP_WAIT_INITIAL_INTERVAL_MS", "50", 50),
+            ("POP_WAIT_MAX_INTERVAL_MS", "500", 500),
+            ("LOG_LEVEL", "WARN", "warning"),
+        ],
+    )
+    def test_a_variable_of_queen_sets_what_it_means_here(self, variable, text, value):
+        field, _ = SINGLE_VARIABLES[variable]
+
+        assert getattr(load(**{variable: text}).settings, field) == value
+
+    def test_variables_of_queen_for_parts_that_skep_lacks_are_ignored(self):
+        effective = load(SIDECAR_POOL_SIZE="50", WORKER_ID="cpp-worker-1")
+
+        assert effective.settings == Settings()
+        assert effective.warnings == ()
+
+    def test_one_database_variable_is_enough_and_queen_has_defaults_for_the_rest(self):
+        settings = load(PG_DB="queue").settings
+
+        assert settings.database_url == "postgresql://postgres:postgres@localhost:5432/queue"
+
+    def test_special_characters_of_a_password_do_not_break_the_url(self):
+        settings = load(PG_HOST="db", PG_PASSWORD="a@b/c:d").settings
+
+        assert settings.database_url == ("postgresql://postgres:a%40b%2Fc%3Ad@db:5432/postgres")
+
+    @pytest.mark.parametrize(
+        ("host", "address"),
+        [
+            ("::1", "@[::1]:5432/postgres"),
+            ("/run/pg", "@/postgres?host=%2Frun%2Fpg&port=5432"),
+        ],
+    )
+    def test_a_host_may_be_an_ipv6_address_or_a_socket_directory(self, host, address):
+        assert load(PG_HOST=host).settings.database_url.endswith(address)
+
+    @pytest.mark.parametrize(("text", "is_encrypted"), [("true", True), ("1", False)])
+    def test_only_the_literal_true_asks_for_encryption(self, text, is_encrypted):
+        url = load(PG_HOST="db", PG_USE_SSL=text).settings.database_url
+
+        assert ("sslmode=require" in url) == is_encrypted
+
+    @pytest.mark.parametrize(
+        ("pool", "workers", "connections"), [("50", "10", 5), ("2", "4", 1), ("9999", "1", 64)]
+    )
+    def test_the_pool_of_the_server_is_shared_out_to_its_workers(self, pool, workers, connections):
+        assert load(DB_POOL_SIZE=pool, NUM_WORKERS=workers).settings.connections == connections
+
+    def test_a_url_of_our_own_wins_over_the_database_variables(self):
+        settings = load(PG_HOST="db", SKEP_DATABASE_URL="postgresql://other").settings
+
+        assert settings.database_url == "postgresql://other"
+
+
+class TestSecrets:
+    @given(st.text("abcABC012:@/?#%&=+ ", min_size=1).map(lambda text: f"<{text}>"))
+    def test_no_password_in_a_url_is_ever_shown(self, password):
+        assert password not in redacted_url(f"postgresql://me:{password}@db:5432/skep?a=b")
+
+    def test_a_password_in_the_query_is_not_shown_either(self):
+        url = "postgresql://db/skep?password=hidden&sslmode=require"
+
+        assert redacted_url(url) == "postgresql://db/skep?password=***&sslmode=require"
+
+    @pytest.mark.parametrize(
+        "url", ["postgresql://db/skep", "postgresql://me@db:5432/skep", "postgresql://"]
+    )
+    def test_a_url_without_a_password_stays_as_it_is(self, url):
+        assert redacted_url(url) == url
+
+    def test_the_settings_print_without_the_password(self):
+        settings = Settings(database_url="postgresql://me:hidden@db/skep")
+
+        assert "hidden" not in repr(settings)
+        assert "hidden" not in str(settings)
+        assert "hidden" not in str(settings.printable())
+        assert "postgresql://me:***@db/skep" in repr(settings)
+
+
+def test_settings_travel_to_a_worker_process_unchanged():
+    settings = Settings(database_url="postgresql://me:secret@db/skep", workers=3)
+
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        Settings().port = 1
+
+
+@pytest.mark.parametrize(("asked", "count"), [(0, automatic_worker_count()), (3, 3)])
+def test_zero_workers_means_as_many_as_fit_this_machine(asked, count):
+    assert Settings(workers=asked).worker_count == count
+
+
+@pytest.mark.parametrize(("cores", "count"), [(1, 1), (2, 1), (3, 1), (4, 2), (8, 4), (128, 4)])
+def test_half_of_the_cores_are_left_to_postgresql(monkeypatch, cores, count):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+
+    assert automatic_worker_count() == count
+
+
+def test_the_data_directory_of_root_is_one_that_other_accounts_reach(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+
+    assert str(default_data_dir()) == "/var/lib/skep"
+
+
+def test_the_data_directory_of_a_user_follows_the_desktop_standard(monkeypatch, tmp_path):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+    assert default_data_dir() == tmp_path / "skep"
+
+
+def test_every_field_says_which_values_it_takes():
+    assert all(accepted_values(name) for name in FIELDS)
