@@ -10,6 +10,8 @@ statistics up to a second late, and up to ten seconds after they went idle, and 
 them. A transaction id is taken by each transaction that writes, at once, on every version.
 Transactions that write nothing are therefore missing; `statements` (from `pg_stat_database`) has
 them, for windows in a steady state, where what is late at the end is as much as at the beginning.
+PostgreSQL publishes a session's transactions only along with a table it has touched: a session that
+only ever says `select 1` stays invisible.
 """
 
 import os

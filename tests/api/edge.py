@@ -43,6 +43,7 @@ class ColdApp:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.started = asyncio.Event()
+        self.has_read = asyncio.Event()
         self.disconnected = asyncio.Event()
 
     async def __call__(self, scope, receive, send):
@@ -59,6 +60,7 @@ class ColdApp:
             body += event["body"]
             if not event["more_body"]:
                 break
+        self.has_read.set()
         await self.may_answer.wait()
         await self._send(send, b"cold " + scope["raw_path"] + b" " + body)
 
@@ -91,7 +93,9 @@ class Edge:
 
 
 @asynccontextmanager
-async def serving(*, limits=None, app=None, on_drain=None, keep_alive_s=60, desk=None):
+async def serving(
+    *, limits=None, app=None, on_drain=None, keep_alive_s=60, desk=None, websocket="none"
+):
     """Serve `/hot` (echo), `/later` (the desk) and the cold application behind the hot gate."""
     desk = desk or Desk()
     cold = app or ColdApp()
@@ -106,6 +110,7 @@ async def serving(*, limits=None, app=None, on_drain=None, keep_alive_s=60, desk
     config = uvicorn.Config(
         HotGate(routes, cold, body_bytes_max=limits.body_bytes_max),
         http=build_protocol(routes, limits, on_drain=on_drain),
+        ws=websocket,
         timeout_keep_alive=keep_alive_s,
         lifespan="off",
         log_config=None,
@@ -171,6 +176,10 @@ class Client:
 
     async def bodies(self, count):
         return [(await self.answer()).body for _ in range(count)]
+
+    async def everything_sent(self):
+        async with asyncio.timeout(PATIENCE_S):
+            await self._writer.drain()
 
     async def rest(self):
         """Return what comes until the server closes."""

@@ -156,7 +156,7 @@ class TestServe:
         assert_refused(result, exit_code=1, saying="newer skep")
 
     def test_a_data_directory_in_use_is_refused(self, skep, durable_postgres, postgres_dir):
-        server = durable_postgres("taken")
+        server = durable_postgres("taken", fsync="off")
         server.start()
 
         result = skep("serve", "--port", 0, "--data-dir", postgres_dir / "taken")

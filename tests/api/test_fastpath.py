@@ -8,10 +8,10 @@ import pytest
 import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.api.edge import Desk, request, serving
 
 from skep.model.errors import Defect, Overloaded
 from skep.server.fastpath import ConnectionLimits
+from tests.api.edge import Desk, request, serving
 
 pytestmark = pytest.mark.usefixtures("arun")
 
@@ -40,8 +40,8 @@ async def until(condition):
             await asyncio.sleep(0)
 
 
-def read_bytes(edge):
-    return only(edge.connections)._request_bytes if edge.connections else 0
+def body_bytes(edge):
+    return len(only(edge.connections)._body) if edge.connections else 0
 
 
 def age(connection, seconds):
@@ -289,8 +289,10 @@ async def test_a_hot_request_behind_an_asgi_request_starts_after_it():
 async def test_reading_goes_on_behind_an_unfinished_asgi_request():
     async with serving() as edge, edge.client() as client:
         edge.cold.may_answer.clear()
-        client.send(request("GET", "/cold") + request("GET", "/cold"))
-        await edge.cold.started.wait()
+        client.request("GET", "/cold")
+        await edge.cold.has_read.wait()
+        client.request("GET", "/cold")
+        await until(lambda: len(only(edge.connections)._turns) == 2)
 
         assert only(edge.connections).transport.is_reading()
 
@@ -359,15 +361,15 @@ async def answer_in_order(desk, kinds, order):
 # Bodies
 
 
-async def test_a_client_that_asks_is_told_to_go_on():
+async def test_a_client_that_asks_is_told_to_go_on_each_time():
     async with serving() as edge, edge.client() as client:
-        body = b"x" * 10
-        whole = request("POST", "/hot", body, headers="Expect: 100-continue\r\n")
-        client.send(whole[: -len(body)])
-        assert (await client.answer()).status == 100
-        client.send(body)
+        for body in (b"first", b"second"):
+            whole = request("POST", "/hot", body, headers="Expect: 100-continue\r\n")
+            client.send(whole[: -len(body)])
+            assert (await client.answer()).status == 100
+            client.send(body)
 
-        assert (await client.answer()).body == b"POST /hot " + body
+            assert (await client.answer()).body == b"POST /hot " + body
 
 
 async def test_go_on_is_not_said_before_earlier_answers():
@@ -444,17 +446,19 @@ async def test_wrapping_may_not_outweigh_the_body():
 
 
 async def test_an_asgi_body_that_grows_without_end_is_refused_without_a_reset():
-    async with serving(limits=limits(linger_s=0.2)) as edge, edge.client() as client:
+    async with serving(limits=limits()) as edge, edge.client() as client:
         client.send(b"POST /cold HTTP/1.1\r\ncontent-length: 99999999999\r\n\r\n")
         client.send(b"x" * 8_000_000)
 
         assert (await client.answer()).status == 413
         assert await client.rest() == b""
+        await client.everything_sent()
 
 
-async def test_an_asgi_answer_that_does_not_wait_for_the_body_keeps_the_connection():
+@pytest.mark.parametrize("size", [1_000, 200_000])
+async def test_an_asgi_answer_that_does_not_wait_for_the_body_keeps_the_connection(size):
     async with serving() as edge, edge.client() as client:
-        whole = request("POST", "/cold/hasty", b"x" * 1000)
+        whole = request("POST", "/cold/hasty", b"x" * size)
         client.send(whole[:-500])
         assert (await client.answer()).body == b"hasty"
 
@@ -531,7 +535,7 @@ async def test_a_body_is_never_taken_for_a_request():
     ],
 )
 async def test_a_malformed_request_is_a_400_and_ends_the_connection(garbage):
-    async with serving() as edge, edge.client() as client:
+    async with serving(limits=limits(linger_s=60)) as edge, edge.client() as client:
         client.send(garbage)
         answer = await client.answer()
 
@@ -590,6 +594,38 @@ async def test_a_wish_to_upgrade_is_ignored(path):
         assert third == b"GET /hot "
 
 
+class Conversation(asyncio.Protocol):
+    """Stands for a WebSocket implementation and answers with a word."""
+
+    def __init__(self, config, server_state, app_state):
+        pass
+
+    def connection_made(self, transport):
+        self._transport = transport
+
+    def data_received(self, data):
+        self._transport.write(b"upgraded: " + data.split(b"\r\n")[0])
+        self._transport.close()
+
+
+WEBSOCKET_WISH = "connection: upgrade\r\nupgrade: websocket\r\n"
+
+
+async def test_a_websocket_takes_over_its_connection():
+    async with serving(websocket=Conversation) as edge, edge.client() as client:
+        client.request("GET", "/cold", headers=WEBSOCKET_WISH)
+
+        assert await client.rest() == b"upgraded: GET /cold HTTP/1.1"
+
+
+async def test_a_websocket_does_not_take_over_while_answers_are_due():
+    async with serving(websocket=Conversation) as edge, edge.client() as client:
+        client.send(request("GET", "/later") + request("GET", "/cold", headers=WEBSOCKET_WISH))
+        (await edge.desk.next()).respond(200, b"first")
+
+        assert await client.bodies(2) == [b"first", b"cold /cold "]
+
+
 async def test_this_is_not_a_proxy():
     async with serving() as edge, edge.client() as client:
         client.send(b"CONNECT example.org:80 HTTP/1.1\r\n\r\n")
@@ -624,11 +660,27 @@ async def test_an_asgi_body_that_does_not_arrive_in_time_is_refused():
 
 async def test_a_body_may_take_longer_than_the_read_timeout_while_it_makes_progress():
     async with serving() as edge, edge.client() as client:
-        client.send(b"POST /hot HTTP/1.1\r\ncontent-length: 99999\r\n\r\n")
-        for received in (40_000, 80_000):
-            client.send(b"x" * 40_000)
-            await until(lambda size=received: read_bytes(edge) > size)
-            age(only(edge.connections), 31)
+        for _ in range(2):
+            await send_slowly_with_progress(edge, client)
+
+            assert (await client.answer()).status == 200
+
+
+async def send_slowly_with_progress(edge, client):
+    client.send(b"POST /hot HTTP/1.1\r\ncontent-length: 80001\r\n\r\n")
+    for size in (40_000, 80_000):
+        client.send(b"x" * 40_000)
+        await until(lambda size=size: body_bytes(edge) == size)
+        age(only(edge.connections), 31)
+        age(only(edge.connections), 0)
+    client.send(b"x")
+
+
+async def test_a_body_that_makes_no_progress_is_refused():
+    async with serving() as edge, edge.client() as client:
+        client.send(b"POST /hot HTTP/1.1\r\ncontent-length: 80001\r\n\r\n" + b"x" * 40_000)
+        await until(lambda: body_bytes(edge) == 40_000)
+        age(only(edge.connections), 31)
         age(only(edge.connections), 31)
 
         assert (await client.answer()).status == 408

@@ -2,14 +2,16 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.fixtures.postgres import make_reachable_directory
 
 pytestmark = pytest.mark.slow
 
@@ -30,12 +32,12 @@ class Broker:
                 return "".join(lines)
         return pytest.fail(f"it ended with {self.process.wait()} and said {lines}")
 
-    def push(self, payload):
-        item = {"queue": "demo", "payload": payload}
+    def push(self, queue, payload):
+        item = {"queue": queue, "payload": payload}
         return httpx.post(f"{self.url}/api/v1/push", json={"items": [item]})
 
-    def pop(self):
-        answer = httpx.get(f"{self.url}/api/v1/pop/queue/demo?autoAck=true")
+    def pop(self, queue):
+        answer = httpx.get(f"{self.url}/api/v1/pop/queue/{queue}?autoAck=true")
         return [message["data"] for message in answer.json()["messages"]]
 
     def stop(self):
@@ -43,25 +45,31 @@ class Broker:
         return self.process.wait()
 
 
-@pytest.fixture
-def serve(postgres_dir):
-    """Start a broker on the data directory of this test."""
-
-    @contextmanager
-    def start(*flags):
-        command = [sys.executable, "-m", "skep", "serve", "--port", "0", *flags]
-        command += ["--data-dir", str(postgres_dir / "data")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                yield Broker(process)
-            finally:
-                process.terminate()
-
-    return start
+@contextmanager
+def serving(data_dir, *flags):
+    command = [sys.executable, "-m", "skep", "serve", "--port", "0", *flags]
+    command += ["--data-dir", str(data_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Broker(process)
+        finally:
+            process.terminate()
 
 
-def test_the_lines_to_try_work_as_printed(serve):
-    with serve() as broker:
+@pytest.fixture(scope="module")
+def data_dir():
+    """A data directory that tests share, because making one takes seconds; queues are their own."""
+    directory = make_reachable_directory()
+    yield directory / "data"
+    shutil.rmtree(directory)
+
+
+def postmaster_file(data_dir):
+    return data_dir / "data" / "postmaster.pid"
+
+
+def test_from_nothing_the_lines_to_try_work_as_printed(postgres_dir):
+    with serving(postgres_dir / "new") as broker:
         push, pop = re.findall(r"^ +(curl .+)$", broker.greeting, re.MULTILINE)
 
         pushed = subprocess.run(push, shell=True, capture_output=True, text=True, check=True)
@@ -73,51 +81,51 @@ def test_the_lines_to_try_work_as_printed(serve):
     assert page.status_code == 200
 
 
-def test_a_message_survives_a_restart_and_sigterm_ends_well(serve, postgres_dir):
-    with serve() as first:
-        assert first.push("kept").status_code == 201
+def test_a_message_survives_a_restart_and_sigterm_ends_well(data_dir):
+    with serving(data_dir) as first:
+        assert first.push("restart", "kept").status_code == 201
         exit_code = first.stop()
-    is_postgres_gone = not Path(postgres_dir, "data", "data", "postmaster.pid").exists()
-    with serve() as second:
-        popped = second.pop()
+    is_postgres_gone = not postmaster_file(data_dir).exists()
+    with serving(data_dir) as second:
+        popped = second.pop("restart")
 
     assert exit_code == 0
     assert is_postgres_gone
     assert popped == ["kept"]
 
 
-def test_a_killed_broker_can_be_started_again_at_once(serve):
-    with serve() as first:
-        first.push("kept")
+def test_a_killed_broker_can_be_started_again_at_once(data_dir):
+    with serving(data_dir) as first:
+        first.push("kill", "kept")
         first.process.kill()
         first.process.wait()
 
-        with serve() as second:
-            popped = second.pop()
+        with serving(data_dir) as second:
+            popped = second.pop("kill")
 
     assert popped == ["kept"]
 
 
-def test_several_workers_serve_one_log(serve):
-    with serve("--workers", "2") as broker:
+def test_several_workers_serve_one_log(data_dir):
+    with serving(data_dir, "--workers", "2") as broker:
         for number in range(10):
-            broker.push(number)
+            broker.push("shared", number)
 
-        popped = [payload for _ in range(10) for payload in broker.pop()]
+        popped = [payload for _ in range(10) for payload in broker.pop("shared")]
 
     assert popped == list(range(10))
 
 
-def test_an_embedded_server_that_dies_comes_back_under_the_broker(serve, postgres_dir):
-    with serve() as broker:
-        broker.push("before")
-        postmaster = Path(postgres_dir, "data", "data", "postmaster.pid").read_text().split()[0]
+def test_an_embedded_server_that_dies_comes_back_under_the_broker(data_dir):
+    with serving(data_dir) as broker:
+        broker.push("revived", "before")
+        postmaster = int(postmaster_file(data_dir).read_text().split()[0])
 
-        os.kill(int(postmaster), signal.SIGKILL)
-        while broker.push("after").status_code != 201:
+        os.kill(postmaster, signal.SIGKILL)
+        while broker.push("revived", "after").status_code != 201:
             pass
 
-        popped = [*broker.pop(), *broker.pop()]
+        popped = [*broker.pop("revived"), *broker.pop("revived")]
 
     assert popped[0] == "before"
     assert "after" in popped

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.fixtures.postgres import DURABLE, chosen_binaries, make_reachable_directory
 
 from skep.db.embedded import (
     DataDirectoryInUse,
@@ -24,6 +23,7 @@ from skep.db.embedded import (
     find_binaries,
 )
 from skep.model.errors import Defect
+from tests.fixtures.postgres import DURABLE, chosen_binaries, make_reachable_directory
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.fixtures.sql_source import sql_source
 
 from skep.db.embedded import EmbeddedPostgres
 from skep.db.migrate import (
@@ -15,6 +14,7 @@ from skep.db.migrate import (
     schema_state,
 )
 from skep.model.errors import Unavailable
+from tests.fixtures.sql_source import sql_source
 
 GREET = "create function skep.greet() returns text language sql as $$ select 'hello' $$;"
 HIVE = {
@@ -207,22 +207,22 @@ async def test_a_migration_gives_way_to_live_traffic_and_comes_back(empty_databa
     more = {**HIVE, "migrations/0003_name.sql": "alter table skep.bee add name text;"}
 
     migration = asyncio.ensure_future(migrate(empty_database_url, source=sql_source(more)))
-    await until_waiting(observer, is_waiting=True)
-    await until_waiting(observer, is_waiting=False)
+    await until(migration, observer, waits_for_lock=True)
+    await until(migration, observer, waits_for_lock=False)
     readable = await bee_count(observer)
     await traffic.rollback()
 
-    assert readable == 0
     assert (await migration).applied == ("migrations/0003_name.sql",)
+    assert readable == 0
 
 
-async def until_waiting(connection, *, is_waiting):
-    """Return once a session of this database waits for a lock, or no one does any more."""
-    while is_waiting != await connection.fetchval(
+async def until(migration, observer, *, waits_for_lock):
+    """Return once the migration waits for a lock, or waits no more, or has ended."""
+    while not migration.done() and waits_for_lock != await observer.fetchval(
         """
         select exists (
           select from pg_stat_activity
-          where datname = current_database() and wait_event_type = 'Lock'
+          where datname = current_database() and wait_event = 'relation'
         )
         from pg_sleep(0.01)
         """

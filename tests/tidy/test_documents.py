@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from tests.tidy.tree import ROOT, documents, short
 
 from skep.cli.settings_page import render_settings_page
 from skep.settings.fields import FIELDS, description
+from tests.tidy.tree import ROOT, documents, short
 
 SETTINGS_PAGE = ROOT / "docs" / "reference" / "settings.md"
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)

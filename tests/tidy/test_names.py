@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from tests.tidy.tree import ROOT, documents, files, python_files, short, sql_files
 
 VAGUE = {"util", "utils", "manager", "common", "helper", "helpers", "misc"}

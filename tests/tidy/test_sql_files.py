@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from tests.tidy.tree import SQL, python_files, short, sql_files
 
 FUNCTION_FILES = sorted((SQL / "functions").glob("*.sql"))

@@ -12,6 +12,9 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from benchmarks import goals, wire
 from benchmarks.errors import UnexpectedFraming
 from benchmarks.load import merge, split_roles
@@ -29,8 +32,6 @@ from benchmarks.meter import (
 from benchmarks.plan import Counts, PopRole, PushRole, Snapshot
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.stats import Spread, growth, per, percentile, share_out
-from hypothesis import given
-from hypothesis import strategies as st
 
 COST = goals.CPU
 

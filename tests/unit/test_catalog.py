@@ -1,10 +1,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fixtures.sql_source import sql_source
 
 from skep.db.catalog import bundled, statement
 from skep.model.errors import Defect
+from tests.fixtures.sql_source import sql_source
 
 
 def names(texts):

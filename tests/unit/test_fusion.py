@@ -389,10 +389,22 @@ def test_a_call_settles_once():
         core.settle(call, 0.0, succeeded=True)
 
 
-def test_lots_that_left_together_do_not_keep_each_other_alive():
-    class Cargo:
-        pass
+class Cargo:
+    """Something a weak reference can watch."""
 
+
+def test_a_withdrawn_lot_does_not_keep_its_neighbours_alive():
+    core = core_of(push=policy_with())
+    neighbour = weakref.ref(core.offer("push", "a", 1, Cargo(), 0.0).cargo)
+    withdrawn = core.offer("push", "a", 1, Cargo(), 0.0)
+
+    core.withdraw(withdrawn)
+    core.settle(take_one(core), 0.0, succeeded=True)
+
+    assert neighbour() is None
+
+
+def test_lots_that_left_together_do_not_keep_each_other_alive():
     core = core_of(push=policy_with())
     for _ in range(3):
         core.offer("push", "a", 1, Cargo(), 0.0)

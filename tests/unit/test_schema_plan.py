@@ -1,7 +1,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fixtures.sql_source import sql_source
 
 from skep.db.schema_plan import (
     Ledger,
@@ -11,6 +10,7 @@ from skep.db.schema_plan import (
     plan_schema,
     require_supported,
 )
+from tests.fixtures.sql_source import sql_source
 
 object_names = st.sampled_from(["ack", "push", "queue", "segment", "stats"])
 paths = st.one_of(

@@ -152,7 +152,8 @@ class Broker:
         engine.serve("provision", lanes)
         engine.serve("subscribe", GroupProvisioner(slots, self._directory))
         engine.serve(
-            "push", PushExecutor(slots, self._directory, lanes, self._cache, self._wakeups)
+            "push",
+            PushExecutor(slots, self.push, self._directory, lanes, self._cache, self._wakeups),
         )
         engine.serve("pop", polls)
         engine.serve("pop_partition", polls)

@@ -16,7 +16,7 @@ import xxhash
 from skep.broker.leases import LeaseMemory
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
-from skep.engine.driver import Engine
+from skep.engine.driver import Cargo, Engine
 from skep.model.errors import BadRequest, SkepError
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import ACK_ITEMS_MAX, ERROR_TEXT_CHARS_MAX, NAME_CHARS_MAX
@@ -65,18 +65,18 @@ class AckRow(msgspec.Struct, gc=False):
     lease_text: str
 
 
-class AckRequest:
+class AckRequest(Cargo):
     """One client's acknowledgments, and their results so far."""
 
-    __slots__ = ("_answer", "_items", "error", "is_settled", "results", "rows")
+    __slots__ = ("_answer", "_items", "error", "results", "rows")
 
     def __init__(self, items: Sequence[AckItem], answer: Answer) -> None:
+        super().__init__()
         self._items = items
         self._answer = answer
-        self.results: list[bytes | None] = [None] * len(items)
+        self.results: list[bytes] = [b""] * len(items)
         self.rows: list[AckRow] = []
         self.error: SkepError | None = None
-        self.is_settled = False
 
     def finish(self) -> None:
         """Answer the request."""
@@ -207,7 +207,8 @@ class AckExecutor:
         )
         ready: dict[int, set[int]] = {}
         for answer in found:
-            self._apply(*sent[answer[0] - 1], answer, ready)
+            request, row = sent[int(answer[0]) - 1]
+            self._apply(request, row, answer, ready)
         for queue_id, lanes in ready.items():
             self._announcer.announce(queue_id, len(lanes))
         for request in cargos:
@@ -235,7 +236,7 @@ def _finish(request: AckRequest) -> None:
     """Answer a request whose rows came back; a row that did not has no such lane or group."""
     for row in request.rows:
         for position in row.positions:
-            if request.results[position] is None:
+            if not request.results[position]:
                 request.set_outcome(position, "no_group")
     request.finish()
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from skep.db.slots import Caller
+from skep.engine.driver import Cargo
 from skep.model.errors import SkepError
 from skep.model.ids import message_id_prefix, partition_uuid
 
@@ -104,17 +105,17 @@ class LaneListener(Protocol):
         ...
 
 
-class LaneWish:
+class LaneWish(Cargo):
     """Someone waits for lanes to be known."""
 
-    __slots__ = ("is_settled", "keys", "ready")
+    __slots__ = ("keys", "ready")
 
     def __init__(
         self, keys: Sequence[tuple[str, str]], ready: Callable[[SkepError | None], None]
     ) -> None:
+        super().__init__()
         self.keys = keys
         self.ready = ready
-        self.is_settled = False
 
     def fail(self, error: SkepError) -> None:
         """Tell that the lanes cannot be had."""
@@ -158,10 +159,10 @@ class LaneProvisioner:
             self._directory.learn_lane(lane)
 
 
-class GroupWish:
+class GroupWish(Cargo):
     """Someone waits for a group to be subscribed."""
 
-    __slots__ = ("is_settled", "key", "ready", "subscription")
+    __slots__ = ("key", "ready", "subscription")
 
     def __init__(
         self,
@@ -169,10 +170,10 @@ class GroupWish:
         subscription: Subscription,
         ready: Callable[[SkepError | None], None],
     ) -> None:
+        super().__init__()
         self.key = key
         self.subscription = subscription
         self.ready = ready
-        self.is_settled = False
 
     def fail(self, error: SkepError) -> None:
         """Tell that the group cannot be had."""

@@ -21,7 +21,7 @@ from skep.broker.leases import KEY_BYTES, LeaseMemory
 from skep.broker.wakeups import Announcer
 from skep.db.errors import GroupGone
 from skep.db.slots import Caller
-from skep.engine.driver import Engine
+from skep.engine.driver import Cargo, Engine
 from skep.model.errors import SkepError
 from skep.model.ids import message_id_prefix, partition_uuid
 
@@ -73,7 +73,7 @@ class Parking(Protocol):
         ...
 
 
-class Poll:
+class Poll(Cargo):
     """One client's request for messages."""
 
     __slots__ = (
@@ -81,7 +81,6 @@ class Poll:
         "_refuse",
         "deadline",
         "group",
-        "is_settled",
         "lane",
         "lease_id",
         "lot",
@@ -98,6 +97,7 @@ class Poll:
         deliver: Deliver,
         refuse: Callable[[SkepError], None],
     ) -> None:
+        super().__init__()
         self.options = options
         self.deadline = deadline
         self.group: Group | None = None
@@ -106,7 +106,6 @@ class Poll:
         self.lot: Lot[Any] | None = None
         self.parking: Parking | None = None
         self.tried_at = 0.0
-        self.is_settled = False
         self._deliver = deliver
         self._refuse = refuse
 
@@ -216,16 +215,16 @@ class Pop:
         return resume
 
 
-class UnwantedClaim:
+class UnwantedClaim(Cargo):
     """Lanes claimed for a client that is gone. Nobody waits for the answer."""
 
-    __slots__ = ("group", "is_settled", "lease_id", "partition_ids")
+    __slots__ = ("group", "lease_id", "partition_ids")
 
     def __init__(self, group: Group, lease_id: UUID, partition_ids: set[int]) -> None:
+        super().__init__()
         self.group = group
         self.lease_id = lease_id
         self.partition_ids = partition_ids
-        self.is_settled = False
 
     def fail(self, error: SkepError) -> None:
         """Leave the lanes to the end of their lease."""

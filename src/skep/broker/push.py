@@ -1,8 +1,8 @@
 """Push: store messages, once each, in the order they came.
 
-A request is split into lots, one per partition; the engine fuses lots of many requests into one
-`push_segments` call, with at most one call in flight per partition. Results are rendered as they
-become known and answered when the last item of the request has its own.
+Items are sorted by partition; those of many requests gather in one lot per partition until the
+engine takes it into a `push_segments` call, with at most one call in flight per partition. Results
+are rendered as they become known and answered when the last item of the request has its own.
 
 Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
 look-up), and by the procedure itself, which probes what the cache does not vouch for. When the
@@ -11,21 +11,24 @@ procedure finds some it stores nothing for that partition and says which; the re
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID, uuid4
 
 import msgspec
 import xxhash
 
 from skep.broker.directory import Directory, Lane, LaneProvisioner, LaneWish
-from skep.broker.names import check_name, check_transaction_id
+from skep.broker.names import check_name, refuse_transaction_id
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
 from skep.engine.dedup import DedupCache
-from skep.engine.driver import Engine
+from skep.engine.driver import Cargo, Engine
 from skep.model.errors import BadRequest, Overloaded, SkepError
-from skep.model.limits import PUSH_ITEMS_MAX
+from skep.model.limits import PUSH_ITEMS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.wire import DEFAULT_PARTITION, PushItem
+
+if TYPE_CHECKING:
+    from skep.engine.fusion import Lot
 
 PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7)"
 CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
@@ -34,8 +37,8 @@ _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 """vouched_since of a broker that vouches for nothing."""
 
 _OFFSET_LOW: Final = 0xFFFF_FFFF_FFFF
-_LOT_WEIGHT: Final = 256
-"""Bytes a lot costs beyond its envelopes: objects, keys, the answer."""
+_ENTRY_WEIGHT: Final = 512
+"""Bytes an item costs beyond its envelope: objects, key, answer."""
 
 _encode = msgspec.json.encode
 _digest = xxhash.xxh3_128_digest
@@ -49,52 +52,67 @@ Answer: TypeAlias = Callable[["PushRequest"], None]
 class PushRequest:
     """One client's push, and the results of its items so far."""
 
-    __slots__ = ("_answer", "error", "has_stored", "lots_pending", "results")
+    __slots__ = ("_answer", "error", "failed", "pending", "results")
 
     def __init__(self, item_count: int, answer: Answer) -> None:
-        self.results: list[bytes | None] = [None] * item_count
-        self.lots_pending = 0
+        self.results: list[bytes] = [b""] * item_count
+        self.pending = item_count
+        self.failed = 0
         self.error: SkepError | None = None
-        self.has_stored = False
         self._answer = answer
 
-    def finish_lot(self, *, has_stored: bool) -> None:
-        """Count one lot as answered, and answer the request with the last."""
-        self.lots_pending -= 1
-        self.has_stored = self.has_stored or has_stored
-        if self.lots_pending == 0:
-            self._answer(self)
+    @property
+    def has_stored(self) -> bool:
+        """Whether at least one item is stored."""
+        return self.failed < len(self.results)
+
+    def finish(self) -> None:
+        """Answer the request; every item has its result."""
+        self._answer(self)
+
+    def fail(self, error: SkepError) -> None:
+        """Answer that nothing was stored."""
+        self.error = error
+        self.failed = len(self.results)
+        self._answer(self)
 
 
-class PushLot:
-    """What one request pushes into one partition."""
+class PushLot(Cargo):
+    """What waits to be pushed into one partition, whoever sent it."""
 
-    __slots__ = ("entries", "is_settled", "lane", "request", "weight")
+    __slots__ = ("entries", "lane", "place")
 
-    def __init__(self, request: PushRequest, lane: Lane) -> None:
-        self.request = request
+    def __init__(self, lane: Lane, entries: list[Entry]) -> None:
+        super().__init__()
         self.lane = lane
-        self.entries: list[Entry] = []
-        self.weight = _LOT_WEIGHT
-        self.is_settled = False
+        self.entries = entries
+        self.place: Lot[Any] | None = None
 
-    def settle(self) -> None:
-        """Count the lot as answered: its messages are stored."""
-        self.is_settled = True
-        self.request.finish_lot(has_stored=True)
+    def split(self) -> Sequence["PushLot"]:
+        """Return a lot for each request, or nothing when there is only one."""
+        by_request: dict[PushRequest, list[Entry]] = {}
+        for entry in self.entries:
+            by_request.setdefault(entry[0], []).append(entry)
+        if len(by_request) < 2:
+            return []
+        return [PushLot(self.lane, entries) for entries in by_request.values()]
 
     def fail(self, error: SkepError) -> None:
         """Answer every item without a result with the error."""
-        self.request.error = error
+        self.is_settled = True
         message = _encode(error.message)
         for request, position, _, _, transaction_id, _ in self.entries:
-            if request.results[position] is None:
-                request.results[position] = (
-                    b'{"index":%d,"transaction_id":%b,"status":"failed","error":%b,"queueName":%b}'
-                    % (position, transaction_id, message, self.lane.queue_json)
-                )
-        self.is_settled = True
-        self.request.finish_lot(has_stored=False)
+            if request.results[position]:
+                continue
+            request.results[position] = (
+                b'{"index":%d,"transaction_id":%b,"status":"failed","error":%b,"queueName":%b}'
+                % (position, transaction_id, message, self.lane.queue_json)
+            )
+            request.error = error
+            request.failed += 1
+            request.pending -= 1
+            if not request.pending:
+                request.finish()
 
 
 class Push:
@@ -104,6 +122,8 @@ class Push:
         self._engine: Final = engine
         self._directory: Final = directory
         self._hash_seed: Final = hash_seed
+        # The last lot of each partition that has not left yet; later pushes join it.
+        self._open: Final[dict[int, PushLot]] = {}
 
     def push_messages(
         self, items: Sequence[PushItem], answer: Answer, producer: str | None = None
@@ -117,89 +137,89 @@ class Push:
         if len(items) > PUSH_ITEMS_MAX:
             raise BadRequest(f"more than {PUSH_ITEMS_MAX} items in one request")
         request = PushRequest(len(items), answer)
-        missing = self._missing_lanes(items)
+        entries_by_lane, missing = self._sort(request, items, producer)
         if not missing:
-            self._submit(request, items, producer)
+            self._submit(entries_by_lane)
             return
 
         def proceed(error: SkepError | None) -> None:
-            if error is None:
-                try:
-                    self._submit(request, items, producer)
-                except SkepError as refusal:
-                    error = refusal
-            if error is not None:
-                request.error = error
-                answer(request)
-
-        wish = LaneWish(missing, proceed)
-        self._engine.submit("provision", None, _LOT_WEIGHT * len(missing), wish)
-
-    def _missing_lanes(self, items: Sequence[PushItem]) -> list[tuple[str, str]]:
-        """Return the partitions not known yet, after checking every name."""
-        lanes = self._directory.lanes
-        missing: dict[tuple[str, str], None] = {}
-        for item in items:
-            key = (item.queue, item.partition or DEFAULT_PARTITION)
-            if key not in lanes and key not in missing:
-                check_name("queue", key[0])
-                check_name("partition", key[1])
-                missing[key] = None
-            if item.transaction_id:
-                check_transaction_id(item.transaction_id)
-            if item.trace_id:
-                item.trace_id = _checked_trace_id(item.trace_id)
-        return list(missing)
-
-    def _submit(
-        self, request: PushRequest, items: Sequence[PushItem], producer: str | None
-    ) -> None:
-        lots = self._lots(request, items, producer)
-        request.lots_pending = len(lots)
-        for index, lot in enumerate(lots):
             try:
-                self._engine.submit("push", lot.lane.partition_id, lot.weight, lot)
-            except Overloaded as error:
-                if index == 0:
-                    raise
-                # What was accepted will be stored; say of the rest that it was not.
-                for refused in lots[index:]:
-                    refused.fail(error)
-                return
+                if error is not None:
+                    raise error
+                entries_by_lane, _ = self._sort(request, items, producer)
+                self._submit(entries_by_lane)
+            except SkepError as refusal:
+                request.fail(refusal)
 
-    def _lots(
+        wish = LaneWish(list(missing), proceed)
+        self._engine.submit("provision", None, _ENTRY_WEIGHT * len(missing), wish)
+
+    def close(self, lot: PushLot) -> None:
+        """Let nobody join a lot any more: it is on its way."""
+        partition_id = lot.lane.partition_id
+        if self._open.get(partition_id) is lot:
+            del self._open[partition_id]
+
+    def _sort(
         self, request: PushRequest, items: Sequence[PushItem], producer: str | None
-    ) -> list[PushLot]:
-        lanes = self._directory.lanes
-        seed = self._hash_seed
+    ) -> tuple[dict[Lane, list[Entry]], set[tuple[str, str]]]:
+        """Check the items and sort them by lane; also return the lanes not known yet."""
+        lanes, seed = self._directory.lanes, self._hash_seed
         producer_json = b"null" if producer is None else _encode(producer)
-        lots: dict[tuple[str, str], PushLot] = {}
+        entries_by_lane: dict[Lane, list[Entry]] = {}
+        missing: set[tuple[str, str]] = set()
         for position, item in enumerate(items):
-            key = (item.queue, item.partition or DEFAULT_PARTITION)
-            lot = lots.get(key)
-            if lot is None:
-                lot = lots[key] = PushLot(request, lanes[key])
-            transaction_id = item.transaction_id or str(uuid4())
+            transaction_id = item.transaction_id
+            if not transaction_id:
+                transaction_id = item.transaction_id = str(uuid4())
+            elif len(transaction_id) > TRANSACTION_ID_CHARS_MAX or "\0" in transaction_id:
+                refuse_transaction_id(transaction_id)
+            trace_json = b"null" if not item.trace_id else _checked_trace_id(item.trace_id)
+            lane = lanes.get((item.queue, item.partition or DEFAULT_PARTITION))
+            if lane is None:
+                queue = check_name("queue", item.queue)
+                missing.add((queue, check_name("partition", item.partition or DEFAULT_PARTITION)))
+                continue
             id_json = _encode(transaction_id)
-            trace_json = b'"%b"' % item.trace_id.encode() if item.trace_id else b"null"
-            envelope = b'{"transactionId":%b,"traceId":%b,"producerSub":%b,"data":%b}' % (
+            entry = (
+                request,
+                position,
+                _digest(transaction_id.encode(), seed),
+                b'{"transactionId":%b,"traceId":%b,"producerSub":%b,"data":%b}'
+                % (id_json, trace_json, producer_json, item.payload),
                 id_json,
                 trace_json,
-                producer_json,
-                item.payload,
             )
-            lot.weight += len(envelope)
-            lot.entries.append(
-                (
-                    request,
-                    position,
-                    _digest(transaction_id.encode(), seed),
-                    envelope,
-                    id_json,
-                    trace_json,
-                )
-            )
-        return list(lots.values())
+            entries = entries_by_lane.get(lane)
+            if entries is None:
+                entries_by_lane[lane] = [entry]
+            else:
+                entries.append(entry)
+        return entries_by_lane, missing
+
+    def _submit(self, entries_by_lane: dict[Lane, list[Entry]]) -> None:
+        is_first = True
+        for lane, entries in entries_by_lane.items():
+            try:
+                self._join(lane, entries)
+            except Overloaded as error:
+                if is_first:
+                    raise
+                # What was accepted will be stored; say of the rest that it was not.
+                PushLot(lane, entries).fail(error)
+            is_first = False
+
+    def _join(self, lane: Lane, entries: list[Entry]) -> None:
+        """Add entries to the lot that waits for their lane, or let a new one wait."""
+        weight = _ENTRY_WEIGHT * len(entries) + sum([len(entry[3]) for entry in entries])
+        lot = self._open.get(lane.partition_id)
+        place = lot.place if lot is not None else None
+        if lot is not None and place is not None and self._engine.enlarge(place, weight):
+            lot.entries += entries
+            return
+        lot = PushLot(lane, entries)
+        lot.place = self._engine.submit("push", lane.partition_id, weight, lot)
+        self._open[lane.partition_id] = lot
 
 
 class _Flush:
@@ -235,8 +255,7 @@ class _Flush:
         for twin in self.twins:
             _answer_twin(self, twin, self.offset_by_key[twin[2]], b"duplicate")
         for lot in self.lots:
-            if not lot.is_settled:
-                lot.settle()
+            lot.is_settled = True
 
 
 class PushExecutor:
@@ -245,12 +264,14 @@ class PushExecutor:
     def __init__(
         self,
         caller: Caller,
+        push: Push,
         directory: Directory,
         provisioner: LaneProvisioner,
         cache: DedupCache,
         announcer: Announcer,
     ) -> None:
         self._caller: Final = caller
+        self._push: Final = push
         self._directory: Final = directory
         self._provisioner: Final = provisioner
         self._cache: Final = cache
@@ -258,6 +279,8 @@ class PushExecutor:
 
     async def execute(self, cargos: Sequence[PushLot], *, is_repeated: bool) -> None:
         """Store the lots; what an earlier try stored is recognised by its keys."""
+        for lot in cargos:
+            self._push.close(lot)
         flushes = _by_partition(cargos)
         await self._answer_cached_duplicates(flushes)
         while flushes:
@@ -339,7 +362,7 @@ class PushExecutor:
         )
         duplicates: dict[int, list[tuple[int, int]]] = {}
         for number, is_same_key, is_in_window in verdicts:
-            lot, index, offset = hits[number - 1]
+            lot, index, offset = hits[int(number) - 1]
             if not is_same_key:
                 # Two keys share a fingerprint: the cache cannot speak for this one.
                 candidates[lot].is_vouched = False
@@ -360,10 +383,10 @@ def _by_partition(lots: Iterable[PushLot]) -> dict[int, _Flush]:
         if flush is None:
             flush = flushes[lot.lane.partition_id] = _Flush(lot.lane)
         flush.lots.append(lot)
-        # A lot that comes again after a lost answer may have items that were answered already.
-        flush.entries += [e for e in lot.entries if e[0].results[e[1]] is None]
     for flush in flushes.values():
-        flush.join(flush.entries)
+        entries = [entry for lot in flush.lots for entry in lot.entries]
+        # A lot that comes again after a lost answer may have items that were answered already.
+        flush.join([entry for entry in entries if not entry[0].results[entry[1]]])
     return flushes
 
 
@@ -386,6 +409,9 @@ def _answer_stored(flush: _Flush, first: int) -> None:
                 end,
             )
         )
+        request.pending -= 1
+        if not request.pending:
+            request.finish()
         offset += 1
     if flush.twins:
         stored_at = enumerate(flush.entries, start=first)
@@ -430,10 +456,13 @@ def _answer_twin(flush: _Flush, entry: Entry, offset: int, status: bytes) -> Non
             flush.lane.queue_json,
         )
     )
+    request.pending -= 1
+    if not request.pending:
+        request.finish()
 
 
-def _checked_trace_id(text: str) -> str:
+def _checked_trace_id(text: str) -> bytes:
     try:
-        return str(UUID(text))
+        return b'"%b"' % str(UUID(text)).encode()
     except ValueError:
         raise BadRequest("traceId must be a UUID") from None

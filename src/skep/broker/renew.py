@@ -6,24 +6,24 @@ from typing import Final
 from uuid import UUID
 
 from skep.db.slots import Caller
-from skep.engine.driver import Engine
+from skep.engine.driver import Cargo, Engine
 from skep.model.errors import SkepError
 
 RENEW_CALL: Final = "select * from skep.renew_leases($1, $2)"
 _WEIGHT: Final = 256
 
 
-class Renewal:
+class Renewal(Cargo):
     """One client's wish to keep a lease."""
 
-    __slots__ = ("_answer", "error", "expires_at", "is_settled", "lease_id", "seconds")
+    __slots__ = ("_answer", "error", "expires_at", "lease_id", "seconds")
 
     def __init__(self, lease_id: UUID, seconds: int, answer: Callable[["Renewal"], None]) -> None:
+        super().__init__()
         self.lease_id = lease_id
         self.seconds = seconds
         self.expires_at: datetime | None = None
         self.error: SkepError | None = None
-        self.is_settled = False
         self._answer = answer
 
     def finish(self, expires_at: datetime | None) -> None:

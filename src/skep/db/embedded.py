@@ -43,7 +43,6 @@ __all__ = [
     "EmbeddedPostgres",
     "PostgresDidNotStart",
     "PostgresNotFound",
-    "default_data_dir",
     "find_binaries",
 ]
 
@@ -83,13 +82,6 @@ class PostgresDidNotStart(Unavailable):
 
 class _PortTaken(PostgresDidNotStart):
     """Somebody else took the port between our choosing it and the server's binding it."""
-
-
-def default_data_dir() -> Path:
-    """Return where the server lives unless told otherwise; root's is in reach of all accounts."""
-    if os.geteuid() == 0:
-        return Path("/var/lib/skep")
-    return Path.home() / ".local" / "share" / "skep"
 
 
 class EmbeddedPostgres:

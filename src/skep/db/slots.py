@@ -33,7 +33,6 @@ HOT_PATH: Final[Mapping[str, str]] = {
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    "enable_sort": "off",
     "jit": "off",
     "work_mem": "32MB",
 }

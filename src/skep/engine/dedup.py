@@ -7,10 +7,10 @@ lock, so detection is exact whatever this cache holds; the cache only makes prob
 
 Promises:
 
-* Whatever lies inside a span it vouches for, `find` finds. A hit may be false or outside the
-  window by now, so the caller confirms it in the database. A hit that is not confirmed proves
-  nothing about older offsets of the same key only if the key itself was found there, too old;
-  otherwise two keys share a fingerprint and the lot has to be pushed unvouched.
+* Whatever lies inside a span it vouches for, `find` finds, at its newest offset. A hit may be
+  outside the window by now, so the caller confirms it in the database. One that is not confirmed
+  is new, unless two keys of the partition agree in 63 bits and the newer hides the older: a caller
+  that cares even for that pushes such a lot without a vouch.
 * Memory stays below `memory_bytes_max`. What is forgotten is taken out of the spans first.
 * The cost of a call is bounded by the keys it carries; there is nothing to run in between.
 
@@ -33,14 +33,15 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from skep.engine.key_runs import ALWAYS, INSTANT, Fingerprints, Geometry, KeyRuns
+from skep.engine.key_runs import INSTANT, Geometry, KeyRuns
+from skep.engine.run_table import ALWAYS, Fingerprints
 
 KEY_BYTES: Final = 16
 
 Vouch: TypeAlias = tuple[int, datetime]
 """(to, since): every key at offsets up to `to` in segments created at or after `since` is known."""
 
-_YOUNG_KEYS_MAX: Final = 8_192
+_YOUNG_KEYS_MAX: Final = 4_096
 """Keys between two pours. One pour takes about a millisecond."""
 
 _YOUNG_OBJECT_BYTES: Final = 48 + 32
@@ -92,10 +93,9 @@ class DedupCache:
     """The keys of recent segments, and the span of each partition they are complete for.
 
     Args:
-        memory_bytes_max: Bound on everything held in memory. An eighth is for spans (about 390
-            partitions per MiB), the rest for keys (about 50,000 per MiB, or 410,000 with a
-            spill directory).
-        spill_dir: Where unlinked files may hold older keys, at 16 bytes per key.
+        memory_bytes_max: Bound on what is held in memory. An eighth is for spans (385 partitions
+            per MiB), the rest for keys (about 37,000 per MiB; 290,000 with a spill directory).
+        spill_dir: Where unlinked files may hold older keys, at 22 bytes per key.
         run_keys: Keys that are forgotten together; by default a 64th of what the memory holds.
     """
 

@@ -13,6 +13,7 @@ Repeating ends at `patience_s` after the call left; what is still undone then fa
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, Protocol
 
@@ -26,17 +27,22 @@ RETRY_PAUSE_S: Final = 0.02
 RETRY_PAUSE_S_MAX: Final = 0.5
 
 
-class Cargo(Protocol):
+class Cargo(ABC):
     """What a lot carries: someone waits for it."""
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether it was answered, or its client is gone."""
-        ...
+    __slots__ = ("is_settled",)
 
+    def __init__(self) -> None:
+        self.is_settled = False
+        """It was answered, or its client is gone."""
+
+    @abstractmethod
     def fail(self, error: SkepError) -> None:
         """Answer that it could not be done."""
-        ...
+
+    def split(self) -> Sequence["Cargo"]:
+        """Return smaller cargos that together are this one; none if it is one client's."""
+        return ()
 
 
 class Executor(Protocol):
@@ -78,11 +84,18 @@ class Engine:
             Overloaded: The engine holds as much as it may.
         """
         lot = self._core.offer(operation, lane, weight, cargo, self._loop.time())
-        if not self._is_pump_scheduled:
-            # At the end of the turn: everything that arrived with this lot can leave with it.
-            self._is_pump_scheduled = True
-            self._loop.call_soon(self._pump)
+        self._schedule_pump()
         return lot
+
+    def enlarge(self, lot: Lot[Any], weight: int) -> bool:
+        """Add weight to a lot that waits; False when it has left or is full.
+
+        Raises:
+            Overloaded: The engine holds as much as it may.
+        """
+        is_enlarged = self._core.enlarge(lot, weight)
+        self._schedule_pump()
+        return is_enlarged
 
     def withdraw(self, lot: Lot[Any]) -> bool:
         """Take back a lot whose client is gone; False when it is already under way."""
@@ -95,6 +108,12 @@ class Engine:
                 await asyncio.wait(self._calls)
             else:
                 await asyncio.sleep(0)
+
+    def _schedule_pump(self) -> None:
+        if not self._is_pump_scheduled:
+            # At the end of the turn: everything that arrives in it can leave together.
+            self._is_pump_scheduled = True
+            self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         self._is_pump_scheduled = False
@@ -151,6 +170,8 @@ class Engine:
     async def _isolate(self, executor: Executor, cargos: Sequence[Any], error: Exception) -> None:
         """Fail the only cargo left, or run each half on its own."""
         cargos = [cargo for cargo in cargos if not cargo.is_settled]
+        if len(cargos) == 1:
+            cargos = cargos[0].split() or cargos
         if len(cargos) > 1:
             middle = len(cargos) // 2
             await self._execute(executor, cargos[:middle])

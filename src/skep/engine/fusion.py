@@ -225,6 +225,15 @@ class _Backlog:
             self._join_ready(lane, lot)
         return lot
 
+    def enlarge(self, lot: Lot[Any], lane: Lane, weight: int) -> bool:
+        if lot.weight + weight > self._policy.weight_max:
+            return False
+        lot.weight += weight
+        lane.weight += weight
+        if lane.is_ready:
+            self._ready_weight += weight
+        return True
+
     def remove(self, lot: Lot[Any], lane: Lane) -> None:
         was_first = lane.first is lot
         lane.remove(lot)
@@ -350,6 +359,22 @@ class FusionCore:
             raise Overloaded
         self._weight = weight_after
         return self._backlogs[operation].add(lane, weight, cargo, now)
+
+    def enlarge(self, lot: Lot[Any], weight: int) -> bool:
+        """Add weight to a lot that waits; False if it left with a call or would fill one.
+
+        Raises:
+            Overloaded: What waits and flies would pass the capacity.
+        """
+        lane = lot.waiting_in
+        if lane is None:
+            return False
+        if self._weight + weight > self._weight_capacity:
+            raise Overloaded
+        if not lane.backlog.enlarge(lot, lane, weight):
+            return False
+        self._weight += weight
+        return True
 
     def withdraw(self, lot: Lot[Any]) -> bool:
         """Take back a lot whose client is gone; False if it already left with a call."""

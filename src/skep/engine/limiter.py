@@ -96,7 +96,7 @@ class VegasLimiter:
         self._interval_s: Final = interval_s
         self._interval = _Interval(began_at=0.0)
         self._limit = min(_at_least_one(start), cap)
-        self._floors: Final = _Floors(floor_s)
+        self._floors: Final = RttFloors(floor_s)
         self._last_return_at = float("-inf")
         self._probes_left = _PROBES
 
@@ -128,7 +128,6 @@ class VegasLimiter:
         """Tell whether the call belongs to a probe, and see to it that probes begin and end."""
         if self._probes_left:
             self._probes_left -= was_alone
-            self._interval = _Interval(began_at=now)
             return True
         if self._limit > 1 and self._floors.is_probe_due(now):
             self._probes_left = _PROBES
@@ -173,7 +172,7 @@ class _Interval:
         return self.in_flight_max * self._queued_parts / self._successes
 
 
-class _Floors:
+class RttFloors:
     """The least time a call took of late, by weight.
 
     Weights are classed by powers of two. The floor of a class is the least seen in it or in a
@@ -192,6 +191,7 @@ class _Floors:
         self._previous: dict[int, float] = {}
 
     def note(self, rtt_s: float, weight: int, now: float, *, was_alone: bool) -> None:
+        """Take in what a call took, and whether it was the only one in flight all that time."""
         age_s = now - self._half_began_at
         if age_s >= self._half_s:
             self._previous = self._present if age_s < 2 * self._half_s else {}
@@ -213,6 +213,7 @@ class _Floors:
         )
 
     def is_probe_due(self, now: float) -> bool:
+        """Tell whether the floors may soon rest on calls that queued."""
         return now - self._last_alone_at >= self._half_s
 
 

@@ -148,17 +148,15 @@ def parse_query(raw: bytes) -> dict[str, str]:
     Raises:
         BadRequest: The bytes behind the escapes are not UTF-8.
     """
-    if not raw:
-        return {}
     parameters: dict[str, str] = {}
-    if b"%" not in raw and b"+" not in raw:
-        for pair in _decode(raw).split("&"):
+    if b"%" in raw or b"+" in raw:
+        for pair in filter(None, raw.replace(b"+", b" ").split(b"&")):
+            encoded_name, _, encoded_value = pair.partition(b"=")
+            parameters.setdefault(decode_segment(encoded_name), decode_segment(encoded_value))
+    else:
+        for pair in filter(None, _decode(raw).split("&")):
             name, _, value = pair.partition("=")
             parameters.setdefault(name, value)
-        return parameters
-    for pair in raw.replace(b"+", b" ").split(b"&"):
-        encoded_name, _, encoded_value = pair.partition(b"=")
-        parameters.setdefault(decode_segment(encoded_name), decode_segment(encoded_value))
     return parameters
 
 

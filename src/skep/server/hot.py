@@ -110,7 +110,7 @@ class HotHandlers:
             if request.error is not None and not request.has_stored:
                 _respond_problem(exchange, request.error)
             else:
-                exchange.respond(201, b"[%b]" % b",".join(request.results))  # pyright: ignore[reportArgumentType] -- every item has a result by now
+                exchange.respond(201, b"[%b]" % b",".join(request.results))
 
         self._push.push_messages(items, answer)
 
@@ -220,7 +220,7 @@ def _ack_answer(exchange: Exchange) -> Callable[[AckRequest], None]:
         if request.error is not None:
             _respond_problem(exchange, request.error)
         else:
-            exchange.respond(200, b"[%b]" % b",".join(request.results))  # pyright: ignore[reportArgumentType] -- every item has a result by now
+            exchange.respond(200, b"[%b]" % b",".join(request.results))
 
     return answer
 

@@ -19,7 +19,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 
-from skep.model.wire import AckBatchBody, AckItem, ExtendBody, PushBody
+from skep.model.wire import AckBatchBody, AckItem, ExtendBody
 from skep.server.exchange import HotRoutes
 from skep.server.routes.configure import Configured, ConfigureRequest
 from skep.server.shapes import (
@@ -27,6 +27,7 @@ from skep.server.shapes import (
     ErrorAnswer,
     LeaseAnswer,
     PopAnswer,
+    PushBody,
     PushResult,
     TransactionAnswer,
     TransactionBody,

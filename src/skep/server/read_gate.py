@@ -3,6 +3,8 @@
 Three parties may object: uvicorn while an ASGI application has not consumed its body, the queue of
 unanswered requests while it is full, and the transport while the client does not take its answers.
 uvicorn's own flow control knows one flag, so that any of them would overrule the others.
+
+The price of not reading: a client that hangs up meanwhile is noticed only afterwards.
 """
 
 from asyncio import Transport

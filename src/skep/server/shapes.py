@@ -1,14 +1,31 @@
 """Shapes of the wire that only the API document and tests need.
 
 The broker writes its hot answers as bytes and never builds such objects. Push results keep Queen's
-snake case, everything else is camel case.
+snake case, everything else is camel case. The push request is spelled again because the decoder's
+own type leaves the payload raw, which JSON Schema has no word for.
 """
 
 from typing import Any, Literal
 
 import msgspec
 
-from skep.model.wire import PushItem
+
+class PushItem(msgspec.Struct, rename="camel"):
+    """One message to store."""
+
+    queue: str
+    partition: str = "Default"
+    payload: Any = None
+    """Any JSON; it is stored and delivered byte for byte."""
+    transaction_id: str | None = None
+    """Makes the push repeatable; made up when absent."""
+    trace_id: str | None = None
+
+
+class PushBody(msgspec.Struct):
+    """The messages of one push; they may go to many queues."""
+
+    items: list[PushItem]
 
 
 class PushResult(msgspec.Struct, kw_only=True):

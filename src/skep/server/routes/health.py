@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 from litestar import Response, get
+from litestar.openapi import ResponseSpec
 from litestar.types import ControllerRouterHandler
 
 
@@ -66,16 +67,36 @@ class Readiness(msgspec.Struct, omit_defaults=True):
 def health_routes(probe: Probe) -> Sequence[ControllerRouterHandler]:
     """Make the three routes for one instance."""
 
-    @get("/health", tags=["Health"], summary="Is the broker able to serve?")
+    @get(
+        "/health",
+        tags=["Health"],
+        operation_id="reportHealth",
+        summary="Is the broker able to serve?",
+        response_description="The database is connected.",
+        responses={503: _refusal(HealthReport, "The database is not connected.")},
+    )
     async def report_health() -> Response[HealthReport]:
         report = _report(await probe.vitals())
         return Response(report, status_code=200 if report.status == "healthy" else 503)
 
-    @get("/livez", tags=["Health"], summary="Does the event loop turn?")
+    @get(
+        "/livez",
+        tags=["Health"],
+        operation_id="reportLiveness",
+        summary="Does the event loop turn?",
+        response_description="It does.",
+    )
     async def report_liveness() -> Readiness:
         return Readiness(status="alive")
 
-    @get("/readyz", tags=["Health"], summary="Should this instance get traffic?")
+    @get(
+        "/readyz",
+        tags=["Health"],
+        operation_id="reportReadiness",
+        summary="Should this instance get traffic?",
+        response_description="It should.",
+        responses={503: _refusal(Readiness, "Not yet, or no longer; `error` says why.")},
+    )
     async def report_readiness() -> Response[Readiness]:
         reason = await probe.why_not_ready()
         if reason is None:
@@ -83,6 +104,10 @@ def health_routes(probe: Probe) -> Sequence[ControllerRouterHandler]:
         return Response(Readiness(status="not_ready", error=reason), status_code=503)
 
     return [report_health, report_liveness, report_readiness]
+
+
+def _refusal(shape: type[msgspec.Struct], text: str) -> ResponseSpec:
+    return ResponseSpec(shape, description=text, generate_examples=False)
 
 
 def _report(vitals: Vitals) -> HealthReport:
