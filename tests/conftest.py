@@ -1,1 +1,1 @@
-pytest_plugins = ["tests.fixtures.coroutines", "tests.fixtures.postgres"]
+pytest_plugins = ["tests.fixtures.coroutines", "tests.fixtures.postgres", "tests.fixtures.broker"]

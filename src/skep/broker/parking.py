@@ -201,11 +201,10 @@ class ParkedPolls(Generic[S, P]):
         """
         for scope in self._alarms.take_until(now):
             waiting = self._scopes[scope]
-            waiting.alarm_at = None
-            waiting.wanted = max(waiting.wanted, 1)
+            waiting.wanted = 1
             self._make_due(waiting)
         due, self._due = self._due, {}
-        return [(waiting.scope, self._send_out(waiting)) for waiting in due.values()]
+        return [(waiting.scope, self._send_out(waiting, now)) for waiting in due.values()]
 
     def returned(
         self, scope: S, unserved: Sequence[Ticket[S, P]], *, served: int, now: float
@@ -301,9 +300,11 @@ class ParkedPolls(Generic[S, P]):
             self._checks.cancel(scope)
             self._alarms.cancel(scope)
 
-    def _send_out(self, waiting: "_Scope[S, P]") -> list[Ticket[S, P]]:
+    def _send_out(self, waiting: "_Scope[S, P]", now: float) -> list[Ticket[S, P]]:
         waiting.out_count = min(waiting.wanted, len(waiting.parked))
         waiting.wanted = 0
+        if waiting.alarm_at is not None and waiting.alarm_at <= now:
+            waiting.alarm_at = None
         tickets = [waiting.parked.popitem(last=False)[0] for _ in range(waiting.out_count)]
         for ticket in tickets:
             self._deadlines.cancel(ticket)

@@ -21,36 +21,25 @@ one piece at the start of a read, and is a 400 otherwise.
 """
 
 import logging
-import re
 from asyncio import AbstractEventLoop, TimerHandle, Transport
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NoReturn
 
 import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from skep.model.errors import PayloadTooLarge
+from skep.server.edge import READ_BYTES_MAX, ConnectionLimits, Edge
 from skep.server.exchange import HotRoutes
 from skep.server.problems import Problem, problem, problem_of
 from skep.server.read_gate import ReadGate
+from skep.server.repair import escape_target, spell_without_upgrade
 from skep.server.turns import Answer, AsgiTurn, HotExchange, TurnQueue
 
 log = logging.getLogger(__name__)
-
-READ_BYTES_MAX: Final = 256 * 1024
-"""The most asyncio and uvloop hand over in one read. A read is always parsed whole, so bounds that
-are checked between reads may be overshot by this much."""
-
-WIRE_BYTES_PER_BODY_BYTE: Final = 8
-"""A chunked body of one-byte chunks takes six bytes on the wire for each of its own."""
 
 BODY_PROGRESS_BYTES: Final = 32 * 1024
 """A body that grew by this much within the read timeout is slow, not stuck, and gets another."""
@@ -58,70 +47,8 @@ BODY_PROGRESS_BYTES: Final = 32 * 1024
 TICK_S_MIN: Final = 0.05
 """How often a connection's clock is looked at, at most."""
 
-_NON_ASCII: Final = re.compile(rb"[\x80-\xff]")
-
 # What of a request is being read.
 _NOTHING, _HEAD, _BODY = range(3)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """What one connection may cost. The keep-alive timeout is uvicorn's own setting."""
-
-    body_bytes_max: int
-    head_bytes_max: int = 64 * 1024
-    queue_length_max: int = 64
-    """Unanswered requests after which reading stops; at least 2, for one alone is the rule."""
-    read_timeout_s: float = 30.0
-    """From a request's first byte to its last; a body that makes progress may take several."""
-    write_timeout_s: float = 30.0
-    """How long a client may leave its answers untouched."""
-    linger_s: float = 2.0
-    """How long input is dropped after a refusal before the connection is closed."""
-
-    def __post_init__(self) -> None:
-        if self.queue_length_max < 2:
-            raise ValueError("queue_length_max must be at least 2")
-
-
-class Edge:
-    """What all connections of one server share."""
-
-    def __init__(
-        self, routes: HotRoutes, limits: ConnectionLimits, on_drain: Callable[[], None] | None
-    ) -> None:
-        self.routes = routes
-        self.limits = limits
-        self.wire_bytes_max = WIRE_BYTES_PER_BODY_BYTE * limits.body_bytes_max + READ_BYTES_MAX
-        self.is_draining = False
-        self._on_drain = on_drain
-        self._headers_source: list[tuple[bytes, bytes]] | None = None
-        self._first_lines: dict[int, bytes] = {}
-
-    def first_lines(self, status: int, default_headers: list[tuple[bytes, bytes]]) -> bytes:
-        """Return the status line and the server's own headers, joined once per status.
-
-        uvicorn replaces the list every second to move the date on, so its identity is its version.
-        """
-        if default_headers is not self._headers_source:
-            self._headers_source = default_headers
-            self._first_lines.clear()
-        lines = self._first_lines.get(status)
-        if lines is None:
-            headers = b"".join(b"%b: %b\r\n" % header for header in default_headers)
-            lines = self._first_lines[status] = STATUS_LINE[status] + headers
-        return lines
-
-    def drain(self, loop: AbstractEventLoop) -> None:
-        """Say, once, that parked exchanges should be answered now.
-
-        Said in the next turn of the loop: by then uvicorn has told all its connections, and those
-        answers carry `connection: close`.
-        """
-        if not self.is_draining:
-            self.is_draining = True
-            if self._on_drain is not None:
-                loop.call_soon(self._on_drain)
 
 
 def build_protocol(
@@ -404,13 +331,13 @@ class FastPathProtocol(HttpToolsProtocol):
             self._refuse_and_stop(self._head_too_large())
 
     def _with_escaped_target(self, data: bytes) -> bytes:
-        line, separator, rest = data.partition(b"\r\n")
-        if not separator or line.isascii():
+        escaped = escape_target(data)
+        if escaped is None:
             text = "The request target holds characters that must be percent-encoded."
             self._refuse(problem(400, "bad_request", text))
             return b""
         self._renew_parser()
-        return _NON_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + separator + rest
+        return escaped
 
     def _consider_upgrade(self, method: bytes) -> None:
         """Let uvicorn upgrade to a WebSocket; serve any other such request as if it had not asked.
@@ -426,7 +353,7 @@ class FastPathProtocol(HttpToolsProtocol):
         if not self._turns and self._should_upgrade():
             super().on_headers_complete()
         else:
-            self._head_without_upgrade = _spell_without_upgrade(
+            self._head_without_upgrade = spell_without_upgrade(
                 method, self.url, self.parser.get_http_version(), self._raw_headers
             )
 
@@ -528,20 +455,3 @@ class FastPathProtocol(HttpToolsProtocol):
             else:
                 text = "The request took too long to arrive."
                 self._refuse(problem(408, "request_timeout", text))
-
-
-def _spell_without_upgrade(
-    method: bytes, url: bytes, version: str, headers: list[tuple[bytes, bytes]]
-) -> bytes:
-    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
-    for name, value in headers:
-        match name.lower():
-            case b"upgrade":
-                continue
-            case b"connection":
-                tokens = [token.strip() for token in value.split(b",")]
-                kept = b", ".join(token for token in tokens if token.lower() != b"upgrade")
-                lines.append(b"connection: " + kept)
-            case _:
-                lines.append(b"%b: %b" % (name, value))
-    return b"\r\n".join([*lines, b"", b""])
