@@ -1,8 +1,44 @@
+"""Sessions with a log that is empty when a test begins.
+
+These tests share one database and empty it, because a copy of the template for each of them takes
+ten times as long as the test.
+"""
+
+import asyncpg
 import pytest
 from tests.pg.log import Log
 
 
+@pytest.fixture(scope="session")
+def log_url(postgres_server, migrated_template):
+    url = postgres_server.create_database(migrated_template)
+    yield url
+    postgres_server.drop_database(url)
+
+
 @pytest.fixture
-def log(arun, connect):
-    """A session with the log of this test's database."""
-    return arun(Log.open(connect))
+def open_log(arun, log_url):
+    """Open further sessions with the log of the fixture `log`."""
+    connections = []
+
+    async def open_log(**settings):
+        async def connect(**options):
+            connections.append(await asyncpg.connect(log_url, **options))
+            return connections[-1]
+
+        return await Log.open(connect, **settings)
+
+    async def close_all():
+        for connection in connections:
+            await connection.close(timeout=5)
+
+    yield open_log
+    arun(close_all())
+
+
+@pytest.fixture
+def log(arun, open_log):
+    """A session with an empty log."""
+    log = arun(open_log())
+    arun(log.clear())
+    return log

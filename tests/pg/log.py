@@ -171,6 +171,11 @@ class Log:
         await log.set_clock(NOON)
         return log
 
+    async def clear(self) -> None:
+        """Delete everything; ten times as quick as truncating while there is little."""
+        tables = ("dead_letter", "cursor", "segment", "consumer_group", "partition", "queue")
+        await self.execute("".join(f"delete from skep.{table};" for table in tables))
+
     async def set_clock(self, moment: datetime) -> None:
         self.now = moment
         await self.value("select set_config('skep.fake_now', $1, false)", moment.isoformat())

@@ -27,6 +27,9 @@ _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
 
+PATIENCE_S: Final = 10.0
+"""How long a request outlasts a database that is away before it is answered as unavailable."""
+
 
 def policies(connections: int) -> dict[str, BatchPolicy]:
     """Return how each operation batches. Weights are bytes.
@@ -85,6 +88,7 @@ class Broker:
             size=settings.connections,
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
+            patience_s=PATIENCE_S,
             application_name=f"skep worker {assignment.index}",
             prepare=(PUSH_CALL, POP_CALL, POP_PARTITION_CALL, ACK_CALL),
         )
@@ -95,7 +99,7 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             application_name=f"skep worker {assignment.index} queries",
         )
-        self.engine: Final = Engine(_core(settings), patience_s=settings.statement_timeout_s)
+        self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
         self._cache: Final = DedupCache(memory_bytes_max=settings.dedup_memory_mib * _MIB)

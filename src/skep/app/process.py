@@ -88,6 +88,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
         lifespan="off",
         access_log=False,
         log_config=None,
+        log_level="warning",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, int(settings.shutdown_grace_s)),

@@ -92,6 +92,13 @@ class Lounge:
         elif not is_served:
             self._park(poll)
 
+    def keep_waiting(self, poll: Poll) -> bool:
+        """Let a poll wait that could not try; False when its time is over."""
+        if poll.is_settled or poll.deadline <= self._loop.time() or self._retry is None:
+            return False
+        self.came_back(poll, is_served=False)
+        return True
+
     def leave(self, poll: Poll) -> None:
         """Let go of a poll that failed or whose client is gone."""
         place = self._places.pop(poll, None)

@@ -22,7 +22,7 @@ from skep.broker.wakeups import Announcer
 from skep.db.errors import GroupGone
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo, Engine
-from skep.model.errors import SkepError
+from skep.model.errors import Overloaded, SkepError, Unavailable
 from skep.model.ids import message_id_prefix, partition_uuid
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ class Parking(Protocol):
 
     def came_back(self, poll: "Poll", *, is_served: bool) -> None:
         """Hear how an attempt of a poll ended; one that found nothing waits."""
+        ...
+
+    def keep_waiting(self, poll: "Poll") -> bool:
+        """Let a poll wait that could not try; False when its time is over."""
         ...
 
     def leave(self, poll: "Poll") -> None:
@@ -115,10 +119,17 @@ class Poll(Cargo):
         return self._deliver(body)
 
     def fail(self, error: SkepError) -> None:
-        """Answer that the poll cannot be served."""
+        """Answer that the poll cannot be served, unless it can wait until that has passed.
+
+        A consumer that hears an error gives up after a few; one that waits survives a restart of
+        the database without noticing.
+        """
+        parking = self.parking
+        if parking is not None:
+            if isinstance(error, Unavailable | Overloaded) and parking.keep_waiting(self):
+                return
+            parking.leave(self)
         self.is_settled = True
-        if self.parking is not None:
-            self.parking.leave(self)
         self._refuse(error)
 
 

@@ -71,6 +71,7 @@ class Slots:
         size: int,
         server_settings: Mapping[str, str],
         statement_timeout_s: float,
+        patience_s: float = 10.0,
         application_name: str = "skep",
         prepare: Sequence[str] = (),
     ) -> None:
@@ -78,6 +79,7 @@ class Slots:
         self._size: Final = size
         self._prepare: Final = tuple(prepare)
         self._timeout_s: Final = statement_timeout_s
+        self._patience_s: Final = patience_s
         self._server_settings: Final = {
             **server_settings,
             "application_name": application_name,
@@ -160,7 +162,7 @@ class Slots:
         waiter: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self._patience_s):
                 return await waiter
         except BaseException as error:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
@@ -189,6 +191,8 @@ class Slots:
         self.connected_count -= 1
         if self._is_closed:
             return
+        if self.connected_count == 0:
+            _log.warning("lost the database; trying to reconnect")
         repair = asyncio.get_running_loop().create_task(self._reconnect())
         self._repairs.add(repair)
         repair.add_done_callback(self._repairs.discard)
@@ -199,11 +203,12 @@ class Slots:
             try:
                 slot = await self._connect()
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
-                _log.warning("cannot reconnect to the database yet: %s", error)
+                _log.debug("cannot reconnect to the database yet: %s", error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RECONNECT_PAUSE_S_MAX)
             else:
-                _log.info("reconnected to the database")
+                if self.connected_count == 1:
+                    _log.warning("the database is back")
                 self._hand_out(slot)
                 return
 

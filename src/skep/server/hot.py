@@ -18,12 +18,17 @@ from skep.broker.names import check_name
 from skep.broker.pop import Poll, PollOptions, Pop, wire_time
 from skep.broker.push import Push, PushRequest
 from skep.broker.renew import Renew, Renewal
-from skep.model.errors import BadRequest, NotFound, SkepError
+from skep.model.errors import BadRequest, NotFound
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
 from skep.model.wire import QUEUE_MODE, AckBatchBody, AckItem, ExtendBody, PushBody
 from skep.server.decoding import decode_body
-from skep.server.exchange import Exchange, HotRoutes, decode_segment, parse_query
-from skep.server.problems import problem_of
+from skep.server.exchange import (
+    Exchange,
+    HotRoutes,
+    decode_segment,
+    parse_query,
+    respond_error,
+)
 
 _PUSH: Final = msgspec.json.Decoder(PushBody)
 _ACK: Final = msgspec.json.Decoder(AckItem)
@@ -108,7 +113,7 @@ class HotHandlers:
 
         def answer(request: PushRequest) -> None:
             if request.error is not None and not request.has_stored:
-                _respond_problem(exchange, request.error)
+                respond_error(exchange, request.error)
             else:
                 exchange.respond(201, b"[%b]" % b",".join(request.results))
 
@@ -126,7 +131,7 @@ class HotHandlers:
             options,
             deadline=self._now() + wait_ms / 1000,
             deliver=deliver,
-            refuse=lambda error: _respond_problem(exchange, error),
+            refuse=lambda error: respond_error(exchange, error),
         )
         exchange.when_aborted(lambda: self._pop.abort(poll))
         self._pop.pop_messages(poll)
@@ -160,7 +165,7 @@ class HotHandlers:
 
         def answer(renewal: Renewal) -> None:
             if renewal.error is not None:
-                _respond_problem(exchange, renewal.error)
+                respond_error(exchange, renewal.error)
             else:
                 exchange.respond(200, _lease_body(text, renewal.expires_at))
 
@@ -218,16 +223,11 @@ def _pop_target(path: bytes) -> tuple[str, str | None]:
 def _ack_answer(exchange: Exchange) -> Callable[[AckRequest], None]:
     def answer(request: AckRequest) -> None:
         if request.error is not None:
-            _respond_problem(exchange, request.error)
+            respond_error(exchange, request.error)
         else:
             exchange.respond(200, b"[%b]" % b",".join(request.results))
 
     return answer
-
-
-def _respond_problem(exchange: Exchange, error: SkepError) -> None:
-    status, body, headers = problem_of(error)
-    exchange.respond(status, body, headers=headers)
 
 
 def _lease_body(lease_id: str, expires_at: datetime | None) -> bytes:

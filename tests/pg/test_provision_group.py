@@ -1,0 +1,99 @@
+from datetime import timedelta
+
+import pytest
+from tests.pg.log import NOON, Poll
+
+SECOND = timedelta(seconds=1)
+
+
+async def three_messages(log, queue="hive"):
+    """Push a message a second from noon on; return the partition."""
+    [partition] = await log.provision(queue, "a")
+    for name in ("first", "second", "third"):
+        await log.push(partition, name)
+        await log.advance()
+    return partition
+
+
+async def popped(log, group):
+    taken = await log.pop(group, Poll(auto_ack=True))
+    return [message.transaction_id for message in taken.messages]
+
+
+async def test_a_group_is_found_again_whatever_mode_it_is_asked_for_with(log):
+    group = await log.subscribe("hive", "bees", "all")
+
+    assert await log.subscribe("hive", "bees", "new") == group
+    assert await log.value("select subscription_mode from skep.consumer_group where id = $1", group)
+
+
+async def test_groups_of_the_same_name_are_apart_in_different_queues(log):
+    assert await log.subscribe("hive", "bees") != await log.subscribe("wax", "bees")
+
+
+async def test_a_group_of_mode_all_reads_from_the_start(log):
+    await three_messages(log)
+
+    group = await log.subscribe("hive", "bees", "all")
+
+    assert await popped(log, group) == ["first", "second", "third"]
+
+
+async def test_a_group_of_mode_new_reads_what_comes_after_it(log):
+    partition = await three_messages(log)
+    group = await log.subscribe("hive", "bees", "new")
+
+    await log.push(partition, "fourth")
+
+    assert await popped(log, group) == ["fourth"]
+
+
+async def test_a_new_group_on_a_queue_without_messages_gets_the_first_one(log):
+    group = await log.subscribe("hive", "bees", "new")
+
+    await three_messages(log)
+
+    assert await popped(log, group) == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        (NOON - SECOND, ["first", "second", "third"]),
+        (NOON, ["first", "second", "third"]),
+        (NOON + SECOND, ["second", "third"]),
+        (NOON + 3 * SECOND, []),
+    ],
+)
+async def test_a_group_of_mode_timestamp_reads_from_that_moment_on(log, start, expected):
+    await three_messages(log)
+
+    group = await log.subscribe("hive", "bees", "timestamp", start)
+
+    assert await popped(log, group) == expected
+
+
+async def test_mode_and_start_are_kept(log):
+    await log.subscribe("hive", "bees", "timestamp", NOON)
+
+    group = await log.row("select * from skep.consumer_group where name = 'bees'")
+    assert (group["subscription_mode"], group["subscribed_from"]) == ("timestamp", NOON)
+
+
+async def test_deleted_messages_are_before_the_start_of_any_group(log):
+    partition = await three_messages(log)
+    await log.execute("update skep.partition set tail = 3")
+    await log.execute("delete from skep.segment where first < 3")
+
+    group = await log.subscribe("hive", "bees", "all")
+
+    assert (await log.cursor(partition, group))["acked"] == 2
+    assert await popped(log, group) == ["third"]
+
+
+async def test_a_new_cursor_is_ready_because_a_push_may_be_in_flight(log):
+    [partition] = await log.provision("hive", "a")
+
+    group = await log.subscribe("hive", "bees", "new")
+
+    assert (await log.cursor(partition, group))["available_at"] == NOON
