@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from skep.broker.names import check_name
 from skep.db.slots import Caller
-from skep.model.errors import BadRequest
+from skep.model.errors import BadRequest, Refused
 from skep.model.ids import partition_uuid
 
 CONFIGURE_CALL: Final = "select * from skep.configure_queue($1, $2, $3, $4)"
@@ -59,6 +59,7 @@ class Configure:
 
         Raises:
             BadRequest: A name or a value is not acceptable.
+            Refused: Encryption is asked for.
         """
         check_name("queue", queue)
         for kind, name in (("namespace", namespace), ("task", task)):
@@ -70,6 +71,9 @@ class Configure:
             for name, value in given.items()
             if name in OPTIONS
         }
+        if columns.get("encryption_enabled"):
+            # Storing in clear what was asked to be encrypted would be worse than refusing.
+            raise Refused("this version cannot encrypt yet: configure without encryptionEnabled")
         if replace:
             namespace, task = namespace or "", task or ""
         rows = await self._caller.call(CONFIGURE_CALL, queue, namespace, task, json.dumps(columns))
