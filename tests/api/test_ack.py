@@ -4,7 +4,7 @@ import json
 from uuid import uuid4
 
 import pytest
-from tests.fixtures.broker import ack_item, payloads
+from tests.fixtures.broker import ack_item, elapsed, payloads
 
 RESULT_KEYS = [
     "index",
@@ -202,7 +202,7 @@ async def test_a_failed_message_comes_again_at_once_without_a_retry_delay(client
     assert again[0]["leaseId"] != first["leaseId"]
 
 
-async def test_a_failed_message_comes_again_after_the_retry_delay(client, queue, elapsed):
+async def test_a_failed_message_comes_again_after_the_retry_delay(client, queue):
     await client.configure(queue, retryDelay=300)
     (message,) = await push_and_pop(client, queue, 1)
 

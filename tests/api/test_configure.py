@@ -87,8 +87,18 @@ async def test_every_option_can_be_set(client, queue):
         name: not default if isinstance(default, bool) else default + 1
         for name, default in DEFAULTS.items()
     }
+    chosen["encryptionEnabled"] = False
 
     assert (await client.configure(queue, **chosen))["options"] == chosen
+
+
+async def test_encryption_is_refused_rather_than_promised(client, queue):
+    body = {"queue": queue, "options": {"encryptionEnabled": True}}
+
+    answer = await client.post("/api/v1/configure", body)
+
+    assert answer.status == 409
+    assert "cannot encrypt" in json.loads(answer.body)["error"]
 
 
 async def test_a_queue_made_by_a_push_has_the_same_defaults(client, queue):

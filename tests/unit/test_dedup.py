@@ -264,6 +264,27 @@ class TestForgetting:
         assert cache.horizon == horizon
         assert cache.vouch(2) == (100, horizon)
 
+    def test_keys_created_at_the_horizon_are_kept(self):
+        cache = small_cache()
+        fill(cache, 200)
+
+        cache.adopt(2, 1, key("a"), cache.horizon)
+
+        assert cache.find([(2, key("a"))]) == [(0, 0, 1)]
+
+    @pytest.mark.parametrize("run_keys", [SMALL_RUN_KEYS, 20])
+    def test_a_run_is_as_young_as_its_youngest_key_in_whatever_order_they_come(self, run_keys):
+        cache = DedupCache(memory_bytes_max=SMALL_BYTES, run_keys=run_keys)
+        segments = [(n, key(n), NOON + timedelta(seconds=n)) for n in range(1, 18)]
+        cache.begin(1, head=17, since=NOON)
+        for segment in reversed(segments):
+            cache.adopt(1, *segment)
+        cache.adopt(2, 1, keys(range(12)), NOON)
+
+        cache.expire(NOON + timedelta(seconds=12))
+
+        assert lost_keys(cache, segments) == []
+
     def test_expired_runs_leave_and_those_with_a_younger_key_stay(self):
         cache = small_cache()
         segments = fill(cache, 24)
@@ -432,7 +453,11 @@ class CacheBesideDatabase(RuleBasedStateMachine):
     """The cache of one broker beside a database into which others push, too."""
 
     PARTITIONS = st.integers(1, 9)
-    NAMES = st.lists(st.integers(0, 60), min_size=1, max_size=12)
+    NAMES = st.builds(
+        lambda start, count: [n % 60 for n in range(start, start + count)],
+        st.integers(0, 59),
+        st.integers(1, 20),
+    )
 
     @initialize(is_spilling=st.booleans(), run_keys=st.sampled_from([SMALL_RUN_KEYS, 20]))
     def start(self, is_spilling, run_keys):
@@ -552,6 +577,6 @@ class CacheBesideDatabase(RuleBasedStateMachine):
 
 
 CacheBesideDatabase.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
+    max_examples=100, stateful_step_count=40, deadline=None
 )
 TestCacheBesideDatabase = CacheBesideDatabase.TestCase

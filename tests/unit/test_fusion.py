@@ -463,6 +463,45 @@ def test_lanes_that_keep_changing_under_a_standing_backlog_leave_nothing_behind(
 # Everything at once, against a model that looks at all lots every time
 
 
+def test_a_waiting_lot_can_be_enlarged_up_to_a_call():
+    core = core_of(push=policy_with(preferred_weight=100, weight_max=5))
+    occupy(core, "a")
+    lot = core.offer("push", "a", 2, "a1", 0.0)
+
+    assert core.enlarge(lot, 3)
+    assert not core.enlarge(lot, 1)
+    assert (lot.weight, core.weight) == (5, 6)
+
+
+def test_enlarging_can_call_for_another_call():
+    core = core_of(push=policy_with(preferred_weight=5, hold_s_max=100))
+    occupy(core)
+    lot = core.offer("push", "a", 2, "a1", 0.0)
+    assert core.take_ready(0.0) == []
+
+    core.enlarge(lot, 3)
+
+    assert cargos(core.take_ready(0.0)) == ["a1"]
+
+
+def test_a_lot_that_left_is_not_enlarged():
+    core = core_of(push=policy_with())
+    (lot,) = offer_all(core, "a")
+    take_one(core)
+
+    assert not core.enlarge(lot, 1)
+    assert core.weight == 1
+
+
+def test_enlarging_beyond_the_capacity_is_refused():
+    core = core_of(push=policy_with(weight_max=100), weight_capacity=10)
+    (lot,) = offer_all(core, "a", weight=8)
+
+    with pytest.raises(Overloaded):
+        core.enlarge(lot, 3)
+    assert core.weight == 8
+
+
 @dataclass
 class Model:
     """One operation, told in lists."""
@@ -576,6 +615,22 @@ class FusionMachine(RuleBasedStateMachine):
         assert self.core.withdraw(lot) is was_waiting
         if was_waiting:
             waiting.remove(lot)
+
+    @precondition(lambda self: self.offered)
+    @rule(data=st.data(), weight=st.integers(1, 5))
+    def enlarge(self, data, weight):
+        operation, lot = data.draw(st.sampled_from(self.offered))
+        model, held, before = self.models[operation], self.held_weight(), lot.weight
+        is_waiting = lot in model.waiting
+        try:
+            is_enlarged = self.core.enlarge(lot, weight)
+        except Overloaded:
+            assert is_waiting
+            assert held + weight > self.capacity
+        else:
+            fits = before + weight <= model.policy.weight_max
+            assert is_enlarged is (is_waiting and fits)
+            assert lot.weight == before + weight * is_enlarged
 
     @rule()
     def take(self):

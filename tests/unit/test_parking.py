@@ -158,6 +158,18 @@ def test_a_wake_up_while_polls_are_out_leads_to_another_attempt():
     assert polls_of(parking.take_attempts(1.2)) == {"group": "ab"}
 
 
+def test_a_wake_up_while_polls_are_out_counts_more_than_doubling():
+    parking = ParkedPolls()
+    park_all(parking, "abcdef")
+    parking.wake("queue", 1, 1.0)
+    attempt(parking, 1.0)
+
+    parking.wake("queue", 4, 1.1)
+    parking.returned("group", [], served=1, now=1.2)
+
+    assert polls_of(parking.take_attempts(1.2)) == {"group": "bcde"}
+
+
 def test_a_wake_up_between_a_polls_own_attempt_and_its_parking_is_not_lost():
     parking = ParkedPolls()
     parking.wake("queue", 1, 1.0)
@@ -205,6 +217,16 @@ def test_an_alarm_lets_one_poll_try_when_its_time_comes():
     assert parking.next_due(1.0) == 3.0
     assert parking.take_attempts(2.9) == []
     assert polls_of(parking.take_attempts(3.0)) == {"group": "a"}
+
+
+def test_an_alarm_does_not_lessen_a_wake_up():
+    parking = ParkedPolls()
+    park_all(parking, "ab")
+    parking.wake("queue", 2, 1.0)
+
+    parking.set_alarm("group", 1.0)
+
+    assert polls_of(parking.take_attempts(1.0)) == {"group": "ab"}
 
 
 def test_the_latest_word_about_an_alarm_counts():
@@ -475,6 +497,18 @@ def test_what_a_poll_was_sent_for_is_not_lost_when_its_client_goes():
     assert polls_of(parking.take_attempts(1.0)) == {"group": "b"}
 
 
+def test_a_poll_that_found_nothing_has_said_so_even_if_its_client_is_gone():
+    parking = ParkedPolls()
+    park_all(parking, "ab")
+    parking.wake("queue", 1, 1.0)
+    (first,) = attempt(parking, 1.0)
+
+    parking.leave(first)
+    parking.returned("group", [first], served=0, now=1.0)
+
+    assert parking.take_attempts(1.0) == []
+
+
 def test_a_ticket_of_the_past_cannot_disturb_a_new_poll():
     parking = ParkedPolls()
     (old,) = park_all(parking, "a")
@@ -597,17 +631,19 @@ class ParkingMachine(RuleBasedStateMachine):
             self.alarms[scope] = at
 
     @precondition(lambda self: self.out)
-    @rule(data=st.data(), failed=st.booleans())
-    def return_attempt(self, data, failed):
+    @rule(data=st.data())
+    def return_attempt(self, data):
         scope = data.draw(st.sampled_from(sorted(self.out)))
-        out, sent = self.out.pop(scope), self.sent[scope]
-        served_count = 0 if failed else data.draw(st.integers(0, len(out)))
+        self.end_attempt(scope, data.draw(st.integers(0, len(self.out[scope]))))
+
+    def end_attempt(self, scope, served_count):
+        out = self.out.pop(scope)
         served, unserved = out[:served_count], out[served_count:]
-        self.parking.returned(scope, unserved, served=len(served), now=self.now)
+        self.parking.returned(scope, unserved, served=served_count, now=self.now)
         self.ended.extend(ticket.poll for ticket in served)
         self.parked[scope][:0] = unserved
         if not unserved:
-            self.wanted[scope] = max(self.wanted[scope], 2 * sent)
+            self.wanted[scope] = max(self.wanted[scope], 2 * self.sent[scope])
         self.forget_if_empty(scope)
 
     @rule(order=st.permutations(["expire", "attempt", "sweep"]))
@@ -687,10 +723,7 @@ class ParkingMachine(RuleBasedStateMachine):
             return
         while self.out or len(self.parking):
             for scope in sorted(self.out):
-                unserved = self.out.pop(scope)
-                self.parking.returned(scope, unserved, served=0, now=self.now)
-                self.parked[scope][:0] = unserved
-                self.forget_if_empty(scope)
+                self.end_attempt(scope, served_count=0)
             self.sleep_until_due()
         self.no_poll_is_lost()
         assert len(self.ended) == len(self.tickets)

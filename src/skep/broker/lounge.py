@@ -165,10 +165,11 @@ class Lounge:
             poll.deliver(None)
         for scope, tickets in self._parked.take_attempts(now):
             self._try(scope, tickets)
-        if self._sweep is None:
-            scopes = self._parked.take_sweep(now)
-            if scopes:
-                self._sweep = self._loop.create_task(self._ask(scopes))
+        # Taken although a sweep may be under way: what is left due would be due again at once, and
+        # this would run without a pause for as long as the database is silent.
+        scopes = self._parked.take_sweep(now)
+        if scopes and self._sweep is None:
+            self._sweep = self._loop.create_task(self._ask(scopes))
         self._schedule()
 
     def _try(self, scope: Scope, tickets: Sequence[_Place]) -> None:

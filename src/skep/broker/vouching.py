@@ -32,8 +32,10 @@ class Vouching:
         """Begin to vouch for lanes just created, and for older ones after reading their keys."""
         for lane in created:
             self._cache.begin(lane.partition_id, head=0, since=_ALWAYS)
-        for start in range(0, len(found), LANES_PER_CALL):
-            part = [lane.partition_id for lane in found[start : start + LANES_PER_CALL]]
+        # A lane whose name was forgotten may still be vouched for, with a push under way.
+        unknown = [lane.partition_id for lane in found if not self._cache.vouch(lane.partition_id)]
+        for start in range(0, len(unknown), LANES_PER_CALL):
+            part = unknown[start : start + LANES_PER_CALL]
             self._learn(await self._caller.call(READ_CALL, part, SEGMENTS_MAX))
 
     def _learn(self, rows: Sequence[Any]) -> None:

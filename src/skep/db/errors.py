@@ -72,7 +72,10 @@ def translate(error: BaseException) -> SkepError:
         state = str(getattr(error, "sqlstate", None) or "")
         kind = _BY_STATE.get(state) or _BY_CLASS.get(state[:2], Defect)
         return kind(f"{error} (SQLSTATE {state})")
-    if isinstance(error, asyncpg.DataError | OverflowError | UnicodeEncodeError):
+    # What asyncpg cannot encode it reports as an interface error that is a ValueError as well. (The
+    # class it exports as DataError is the server's, a PostgresError.) Nothing was sent then.
+    is_unsendable = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
+    if is_unsendable or isinstance(error, OverflowError | UnicodeEncodeError):
         return RejectedData(str(error))
     if isinstance(error, OSError | EOFError | TimeoutError | asyncpg.InterfaceError):
         return OutcomeUnknown(str(error) or type(error).__name__)

@@ -97,6 +97,9 @@ class DedupCache:
             per MiB), the rest for keys (about 37,000 per MiB; 290,000 with a spill directory).
         spill_dir: Where unlinked files may hold older keys, at 22 bytes per key.
         run_keys: Keys that are forgotten together; by default a 64th of what the memory holds.
+
+    Raises:
+        ValueError: The bound is too small to be of use; a quarter of a MiB is enough.
     """
 
     def __init__(
@@ -154,7 +157,11 @@ class DedupCache:
         return self._runs.spill_failure_count
 
     def vouch(self, partition_id: int) -> Vouch | None:
-        """Return what `find` is complete for in the partition; None if for nothing."""
+        """Return what `find` is complete for in the partition; None if for nothing.
+
+        It stands for keys looked up since the span last grew: after an `adopt`, or an await during
+        which one may have happened, look them up again before giving this word for them.
+        """
         span = self._spans.get(partition_id)
         if span is None:
             return None

@@ -141,10 +141,11 @@ class Engine:
             self._core.settle(call, self._loop.time(), succeeded=succeeded)
             self._pump()
 
-    async def _execute(self, executor: Executor, cargos: Sequence[Any]) -> bool:
+    async def _execute(
+        self, executor: Executor, cargos: Sequence[Any], *, is_repeated: bool = False
+    ) -> bool:
         """Run the cargos to the end, whatever happens; tell whether the first try worked."""
         deadline = self._loop.time() + self._patience_s
-        is_repeated = False
         pause_s = RETRY_PAUSE_S
         succeeded = True
         while True:
@@ -159,7 +160,9 @@ class Engine:
                 pause_s = min(pause_s * 2, RETRY_PAUSE_S_MAX)
                 succeeded = False
             except Exception as error:  # noqa: BLE001 -- any failure is some lot's; halving finds whose
-                await self._isolate(executor, cargos, error)
+                # Our own errors say that nothing was done; a bug may have struck after the commit.
+                is_repeated = is_repeated or not isinstance(error, SkepError)
+                await self._isolate(executor, cargos, error, is_repeated=is_repeated)
                 return False
             else:
                 return succeeded
@@ -167,15 +170,17 @@ class Engine:
             if not cargos:
                 return False
 
-    async def _isolate(self, executor: Executor, cargos: Sequence[Any], error: Exception) -> None:
+    async def _isolate(
+        self, executor: Executor, cargos: Sequence[Any], error: Exception, *, is_repeated: bool
+    ) -> None:
         """Fail the only cargo left, or run each half on its own."""
         cargos = [cargo for cargo in cargos if not cargo.is_settled]
         if len(cargos) == 1:
             cargos = cargos[0].split() or cargos
         if len(cargos) > 1:
             middle = len(cargos) // 2
-            await self._execute(executor, cargos[:middle])
-            await self._execute(executor, cargos[middle:])
+            await self._execute(executor, cargos[:middle], is_repeated=is_repeated)
+            await self._execute(executor, cargos[middle:], is_repeated=is_repeated)
             return
         if not isinstance(error, SkepError) or isinstance(error, Defect):
             _log.error("a call failed by a defect", exc_info=error)

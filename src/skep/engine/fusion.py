@@ -45,8 +45,8 @@ _AT_ONCE: Final = float("-inf")
 class Lot(Struct, Generic[C], eq=False):
     """What one request brings for one lane.
 
-    A Struct because every request makes one: a Python initialiser costs 90 ns more, a tenth of
-    all that fusion spends on a lot.
+    A Struct because every request makes one: a Python initialiser would cost 80 ns more, and
+    all that fusion does for a lot takes 500 to 1,100.
     """
 
     lane: Hashable | None
@@ -63,7 +63,7 @@ class Lane:
     """The lots that wait in one lane, first to last, and the number of calls that carry it.
 
     Lots are linked to their neighbours, so that one can leave from the middle at once, and so
-    that a lane with a single lot, the usual case, needs no container (a deque takes 600 bytes).
+    that a lane with a single lot, the usual case, needs no container (a deque takes 760 bytes).
     The links of a lot that leaves are cut, or it would keep its neighbours alive.
     """
 

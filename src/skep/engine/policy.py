@@ -16,7 +16,7 @@ the call comes back, so this bounds how long a single call can keep the event lo
 class BatchPolicy:
     """When a call of an operation leaves, and what it may carry.
 
-    Weight is whatever the operation counts: items for a push, acknowledgments for an ack.
+    Weight is in the unit of the fusion core's capacity, which all operations share.
     """
 
     preferred_weight: int

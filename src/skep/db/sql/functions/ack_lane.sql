@@ -120,7 +120,10 @@ begin
         available_at = case
           when v_failed_at is not null or c.leased is null or v_acked >= c.leased then v_next
           else c.available_at end,
-        deliveries = case when v_acked > c.acked then 0 else c.deliveries end,
+        leased_from = null,
+        -- What follows in the range under lease was delivered with it.
+        deliveries = case when v_acked = c.acked then c.deliveries
+                          when v_acked < c.leased then 1 else 0 end,
         failed_offset = (select array_agg(u.at) from unnest(v_failed_offset) u(at)
                          where u.at > v_acked),
         failed_count = (select array_agg(u.count)

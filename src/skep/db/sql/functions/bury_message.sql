@@ -6,7 +6,9 @@ Takes   p_partition_id, p_group_id, p_queue_id, p_offset: whose message. p_error
 Returns nothing.
 Locks   none beyond the new row; the caller holds the cursor.
 Why     The envelope is copied, so the dead letter outlives the retention of the log. Burying the
-        same message twice for a group keeps the first row: a repeated call changes nothing.
+        same message twice for a group keeps the first row: a repeated call changes nothing. The
+        payload is never looked into: -> and ->> decode every string they pass and fail at an
+        escaped NUL, so the transaction id is read from the envelope's head, before its data.
 */
 create function skep.bury_message(
   p_partition_id bigint, p_group_id integer, p_queue_id integer, p_offset bigint, p_error text,
@@ -15,16 +17,16 @@ language sql as $$
   insert into skep.dead_letter (
     partition_id, group_id, queue_id, message_offset, transaction_id, envelope, error, failures,
     created_at, failed_at)
-  select p_partition_id, p_group_id, p_queue_id, p_offset, m.envelope ->> 'transactionId',
+  select p_partition_id, p_group_id, p_queue_id, p_offset,
+         (split_part(m.envelope::text, ',"data":', 1) || '}')::json ->> 'transactionId',
          m.envelope, p_error, p_failures, s.created_at, p_now
   from (
     select s.first, s.created_at, s.body from skep.segment s
     where s.partition_id = p_partition_id and s.first <= p_offset
     order by s.first desc limit 1
   ) s
-  cross join lateral (
-    select convert_from(s.body, 'UTF8')::json -> (p_offset - s.first)::integer as envelope
-  ) m
-  where m.envelope is not null
+  cross join lateral json_array_elements(convert_from(s.body, 'UTF8')::json)
+    with ordinality m(envelope, position)
+  where m.position = p_offset - s.first + 1 and json_typeof(m.envelope) = 'object'
   on conflict (partition_id, group_id, message_offset) do nothing;
 $$;

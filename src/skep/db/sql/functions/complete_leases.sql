@@ -39,7 +39,8 @@ begin
         when i.item = any(v_idle) then null
         else p_now
       end,
-      deliveries = 0
+      leased_from = null,
+      deliveries = case when p_offset[i.item] < c.leased then 1 else 0 end
   from (
     select u.item, u.partition_id, u.group_id,
            count(*) over (partition by u.partition_id, u.group_id) as acks

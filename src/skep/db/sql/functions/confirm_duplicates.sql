@@ -13,7 +13,9 @@ returns table (item integer, is_same_key boolean, is_in_window boolean)
 language sql stable as $$
   select i.ord::integer,
          substr(s.keys, (i.at - s.first)::integer * 16 + 1, 16) = i.key,
-         s.created_at > skep.now() - make_interval(secs => q.dedup_window_s)
+         -- Nothing is inside a window of zero, whatever the clock says.
+         q.dedup_window_s > 0
+           and s.created_at > skep.now() - make_interval(secs => q.dedup_window_s)
   from unnest(p_partition_id, p_offset, p_key) with ordinality i(id, at, key, ord)
   join skep.partition p on p.id = i.id
   join skep.queue q on q.id = p.queue_id

@@ -24,14 +24,16 @@ declare
   v_hit record;
   v_gap_limit constant integer := 1048576;
 begin
-  select p_now - make_interval(secs => q.dedup_window_s) into v_window_start
+  -- A window of zero is empty even where the server's clock was set back behind created_at.
+  select case when q.dedup_window_s > 0 then p_now - make_interval(secs => q.dedup_window_s)
+              else 'infinity' end into v_window_start
   from skep.partition p join skep.queue q on q.id = p.queue_id where p.id = p_partition_id;
 
   for v_segment in
     select s.first, s.last, s.created_at, s.keys from skep.segment s
     where s.partition_id = p_partition_id order by s.first desc
   loop
-    if v_segment.first > p_vouched_to then
+    if v_segment.last > p_vouched_to then
       exit when v_segment.created_at <= v_window_start and not p_resolve;
       if gap_keys is null then
         gap_created_at := v_segment.created_at;

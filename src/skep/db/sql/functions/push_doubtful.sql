@@ -27,9 +27,12 @@ begin
     select i.id, i.count, i.keys, i.body, f.*
     from unnest(p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body)
            i(id, count, vouched_to, vouched_since, keys, body)
-    left join lateral skep.probe_keys(
-      i.id, i.keys, i.vouched_to, i.vouched_since, p_now, p_resolve) f
-      on i.id = any(p_doubtful)
+    left join lateral (
+      select * from skep.probe_keys(
+        i.id, i.keys, i.vouched_to, i.vouched_since, p_now, p_resolve)
+      where i.id = any(p_doubtful)
+      limit 1  -- keeps this subquery apart; as a join condition it would be checked after probing
+    ) f on true
   ),
   clean as (
     select array_agg(p.id order by p.id) as ids, array_agg(p.count order by p.id) as counts,

@@ -38,7 +38,8 @@ begin
   from (
     select p.id,
            (p.head > i.vouched_to and (q.dedup_window_s > 0 or p_resolve))
-           or i.vouched_since > v_now - make_interval(secs => q.dedup_window_s) as doubtful
+           or (q.dedup_window_s > 0
+               and i.vouched_since > v_now - make_interval(secs => q.dedup_window_s)) as doubtful
     from unnest(p_partition_id, p_vouched_to, p_vouched_since)
            with ordinality i(id, vouched_to, vouched_since, ord)
     join skep.partition p on p.id = i.id

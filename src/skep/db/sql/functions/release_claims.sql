@@ -6,7 +6,8 @@ Returns the number of lanes released.
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
 Why     A client that hung up during its poll must not keep the lane until the lease expires, and
         its messages must not count as delivered. An acknowledged-at-once claim is undone the same
-        way, as long as nobody moved the cursor since.
+        way, as long as nobody moved the cursor since: an ack that does clears leased_from, so that
+        what it did is never taken back.
 */
 create function skep.release_claims(
   p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[]) returns integer
@@ -30,8 +31,7 @@ begin
   from unnest(p_partition_id, p_group_id, p_lease_id) i(partition_id, group_id, lease_id)
   where c.partition_id = i.partition_id and c.group_id = i.group_id
     and c.lease_id = i.lease_id
-    -- A lease that was acknowledged in part went somewhere after all: leave what was done.
-    and (c.leased is not null or c.deliveries = 0);
+    and (c.leased is not null or c.leased_from is not null);
   get diagnostics v_count = row_count;
   return v_count;
 end $$;

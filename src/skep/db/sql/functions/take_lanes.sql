@@ -40,7 +40,7 @@ begin
         leased_from = greatest(c.acked, p.tail - 1),
         leased = case when i.is_done then null else i.upto end,
         lease_id = i.lease_id,
-        deliveries = case when i.is_done then 0 else c.deliveries + 1 end,
+        deliveries = case when i.is_done then 0 else i.delivery end,
         available_at = case
           when not i.is_done then p_now + make_interval(secs => i.lease_s)
           when c.partition_id = any(v_idle) then null
@@ -49,9 +49,10 @@ begin
         end
     from (
       select u.id, u.poll, u.upto, u.poll is null or p_auto_ack[u.poll] as is_done,
-             p_lease_id[u.poll] as lease_id,
+             p_lease_id[u.poll] as lease_id, k.deliveries + 1 as delivery,
              coalesce(nullif(p_lease_s[u.poll], 0), nullif(q.lease_time_s, 0), 60) as lease_s
       from unnest(p_partition_id, p_poll, p_to) u(id, poll, upto)
+      join skep.cursor k on k.partition_id = u.id and k.group_id = p_group_id
       cross join (
         select q.lease_time_s from skep.consumer_group g join skep.queue q on q.id = g.queue_id
         where g.id = p_group_id
@@ -59,8 +60,7 @@ begin
     ) i
     join skep.partition p on p.id = i.id
     where c.partition_id = i.id and c.group_id = p_group_id
-    returning i.poll, c.partition_id, p.name, c.leased_from, i.upto,
-              case when i.is_done then 1 else c.deliveries end as delivery
+    returning i.poll, c.partition_id, p.name, c.leased_from, i.upto, i.delivery
   )
   select t.poll, t.partition_id, t.name, t.leased_from, t.upto, t.delivery,
          s.first, s.created_at, s.keys, s.body

@@ -13,6 +13,5 @@ language sql as $$
   select skep.release_claims(
     array_agg(c.partition_id), array_agg(c.group_id), array_agg(c.lease_id))
   from skep.cursor c
-  where c.group_id = p_group_id and c.lease_id = any(p_lease_id)
-  having count(*) > 0;
+  where c.group_id = p_group_id and c.lease_id = any(p_lease_id);
 $$;

@@ -1,18 +1,22 @@
 /*
 message: the log as rows, for people and for plain SQL.
 
-One row per message that was not deleted. payload and envelope are json, not jsonb: the text is
-what the producer sent, with its key order, its duplicates and its escapes.
+One row per message that was not deleted. payload is json, not jsonb: the text is what the producer
+sent, with its key order, its duplicates and its escapes.
+
+An envelope is cut at its last member, the data, and only the head is read as an object: -> and ->>
+decode every string they pass, and one payload with an escaped NUL would make the view fail.
 */
 create view skep.message as
 select q.name as queue,
        p.name as partition,
        s.first + e.position - 1 as "offset",
-       e.envelope ->> 'transactionId' as transaction_id,
+       h.head ->> 'transactionId' as transaction_id,
        s.created_at,
-       e.envelope -> 'data' as payload,
-       e.envelope ->> 'traceId' as trace_id,
-       e.envelope ->> 'producerSub' as producer_sub,
+       substr(e.envelope::text, h.length + 9, length(e.envelope::text) - h.length - 9)::json
+         as payload,
+       h.head ->> 'traceId' as trace_id,
+       h.head ->> 'producerSub' as producer_sub,
        s.partition_id,
        s.queue_id
 from skep.segment s
@@ -20,4 +24,9 @@ join skep.partition p on p.id = s.partition_id
 join skep.queue q on q.id = s.queue_id
 cross join lateral json_array_elements(convert_from(s.body, 'UTF8')::json)
   with ordinality e(envelope, position)
-where json_typeof(e.envelope) <> 'null';
+cross join lateral (
+  select length(t.head) as length,
+         case when json_typeof(e.envelope) = 'object' then (t.head || '}')::json end as head
+  from (select split_part(e.envelope::text, ',"data":', 1) as head) t
+) h
+where h.head is not null;
