@@ -1,1 +1,6 @@
-pytest_plugins = ["tests.fixtures.coroutines", "tests.fixtures.postgres", "tests.fixtures.broker"]
+pytest_plugins = [
+    "tests.fixtures.coroutines",
+    "tests.fixtures.postgres",
+    "tests.fixtures.broker",
+    "tests.fixtures.proxy",
+]

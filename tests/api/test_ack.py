@@ -4,6 +4,7 @@ import json
 from uuid import uuid4
 
 import pytest
+
 from tests.fixtures.broker import ack_item, elapsed, payloads
 
 RESULT_KEYS = [
@@ -345,9 +346,7 @@ UNKNOWN = "00000000-0000-8fff-8000-000000000000"
 async def test_what_cannot_be_done_is_refused_with_a_reason(client, queue, members, error):
     good, bad = await push_and_pop(client, queue, 1, 2)
 
-    results = await client.ack_batch(
-        ack_item(good), {**ack_item(bad, "failed"), **members}
-    )
+    results = await client.ack_batch(ack_item(good), {**ack_item(bad, "failed"), **members})
 
     assert outcomes(results) == [True, False]
     assert results[1]["error"].startswith(error)

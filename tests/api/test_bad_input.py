@@ -11,6 +11,7 @@ import re
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tests.fixtures.broker import ack_item, pop_path
 
 MIB = 1 << 20
@@ -84,7 +85,9 @@ async def test_space_around_a_payload_is_not_part_of_it(client, queue):
 
 
 whitespace = st.text(" \t\n\r", max_size=2)
-numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,8})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+numbers = st.from_regex(
+    r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,8})?([eE][+-]?[0-9]{1,3})?", fullmatch=True
+)
 escapes = st.one_of(
     st.sampled_from(["\\" + letter for letter in '"\\/bfnrt']),
     st.integers(0, 0xD7FF).map(lambda code: f"\\u{code:04x}"),
@@ -341,6 +344,8 @@ async def test_a_request_that_is_refused_stores_nothing(client, queue):
         ("consumerGroup=%00", "consumerGroup contains a NUL character"),
         ("consumerGroup=%ff", "A name or parameter in the URL is not UTF-8."),
         ("consumerGroup=g&subscriptionFrom=yesterday", "subscriptionFrom must be"),
+        ("consumerGroup=g&subscriptionFrom=0001-01-01T00:00%2B01:00", "subscriptionFrom must be"),
+        ("consumerGroup=g&subscriptionFrom=9999-12-31T23:59-01:00", "subscriptionFrom must be"),
     ],
     ids=lambda value: value[:40],
 )
@@ -349,13 +354,6 @@ async def test_a_pop_with_a_bad_parameter_is_a_400_that_names_it(client, queue, 
 
     assert status == 400
     assert text.startswith(error)
-
-
-@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
-async def test_a_moment_beyond_all_time_is_a_400(client, queue, moment):
-    path = pop_path(queue, consumerGroup="g", subscriptionFrom=moment)
-
-    assert (await client.call("GET", path)).status == 400
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
+
 from tests.fixtures.broker import elapsed, payloads
 
 ANSWER_KEYS = [
@@ -123,9 +124,7 @@ async def test_no_length_at_all_means_that_of_the_queue(client, queue, seconds):
 
 
 @pytest.mark.slow
-async def test_when_a_lease_expires_a_waiting_poll_gets_its_messages(
-    client, open_client, queue
-):
+async def test_when_a_lease_expires_a_waiting_poll_gets_its_messages(client, open_client, queue):
     waiting = await open_client()
     with elapsed() as since_lease:
         old = await lease_one(client, queue, leaseSeconds=1)

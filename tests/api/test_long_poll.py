@@ -8,7 +8,8 @@ import asyncio
 import json
 
 import pytest
-from tests.fixtures.broker import elapsed, payloads, pop_path
+
+from tests.fixtures.broker import elapsed, payloads, pop_path, until_blocked_by
 
 SOON_S = 1
 OWN_LOOK_MS = 5_000
@@ -33,16 +34,6 @@ def park(open_client):
         return parked
 
     return park
-
-
-async def is_waiting_for_a_lock(sql):
-    """Return once a call of the broker waits for a lock that this session holds."""
-    async with asyncio.timeout(10):
-        while not await sql.fetchval(
-            "select count(*) from pg_stat_activity "
-            "where pg_backend_pid() = any(pg_blocking_pids(pid))"
-        ):
-            pass
 
 
 # Woken
@@ -220,7 +211,7 @@ async def test_what_was_claimed_for_a_client_that_left_is_given_back_at_once(
     async with broker.sql() as sql, sql.transaction():
         await sql.execute("lock table skep.cursor in access exclusive mode")
         leaving.send_poll(queue, partition, consumerGroup="g", batch=10, **kind)
-        await is_waiting_for_a_lock(sql)
+        await until_blocked_by(sql)
         leaving.hang_up()
         # Answered by the loop that must have seen the hang-up first.
         assert (await client.call("GET", "/livez")).status == 200
@@ -246,7 +237,7 @@ async def test_a_client_that_leaves_does_not_disturb_those_served_with_it(
         await sql.execute("lock table skep.cursor in access exclusive mode")
         for each in clients:
             each.send_poll(queue, wait=True, timeout=20_000)
-        await is_waiting_for_a_lock(sql)
+        await until_blocked_by(sql)
         for each in clients[::2]:
             each.hang_up()
         assert (await client.call("GET", "/livez")).status == 200

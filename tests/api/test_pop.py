@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+
 from tests.fixtures.broker import payloads, pop_path
 
 ANSWER_KEYS = [
@@ -177,6 +178,12 @@ async def test_a_pop_of_a_partition_gets_its_messages_only(client, queue):
     assert payloads(messages) == ["b1", "b2"]
     assert await client.pop(queue, "b") == []
     assert payloads(await client.pop(queue, batch=10, partitions=10)) == ["a1", "a2"]
+
+
+async def test_a_partition_without_a_name_is_the_default_one(client, queue):
+    await client.push_payloads(queue, 1, partition="")
+
+    assert payloads(await client.pop(queue, "")) == [1]
 
 
 async def test_pops_on_many_connections_share_the_messages_out(open_client, queue):

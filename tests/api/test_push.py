@@ -5,6 +5,7 @@ import json
 from uuid import UUID
 
 import pytest
+
 from tests.fixtures.broker import payloads
 
 RESULT_KEYS = [

@@ -9,7 +9,8 @@ import asyncio
 import json
 
 import pytest
-from tests.fixtures.broker import elapsed, payloads
+
+from tests.fixtures.broker import elapsed, payloads, until_blocked_by
 
 SOON_S = 1
 OWN_LOOK_MS = 2_000
@@ -219,12 +220,7 @@ async def test_a_client_that_leaves_one_worker_makes_way_for_a_poll_at_the_other
     async with broker.sql() as sql, sql.transaction():
         await sql.execute("lock table skep.cursor in access exclusive mode")
         leaving.send_poll(queue)
-        async with asyncio.timeout(10):
-            while not await sql.fetchval(
-                "select count(*) from pg_stat_activity "
-                "where pg_backend_pid() = any(pg_blocking_pids(pid))"
-            ):
-                pass
+        await until_blocked_by(sql)
         leaving.hang_up()
         assert await worker_of(probing) == 0
 

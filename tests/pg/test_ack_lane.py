@@ -20,8 +20,8 @@ async def leased_lane(log, names="abcde", **options):
 
 
 async def fail_once(log, partition, group, offset):
-    """Lease the lane and nack one of its messages, as often as it takes to be its turn."""
-    await log.advance(60)
+    """Lease the lane, once any lease or delay is over, and nack one of its messages."""
+    await log.advance(600)
     poll = Poll()
     await log.pop(group, poll)
     [answer] = await log.ack(Ack(partition, offset, poll.lease_id, "failed", error="stung"))

@@ -1,7 +1,9 @@
 """Wire the broker of one process together."""
 
 import asyncio
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from skep.app.assignment import WorkerAssignment
@@ -102,7 +104,10 @@ class Broker:
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
-        self._cache: Final = DedupCache(memory_bytes_max=settings.dedup_memory_mib * _MIB)
+        self._cache: Final = DedupCache(
+            memory_bytes_max=settings.dedup_memory_mib * _MIB,
+            spill_dir=settings.dedup_spill_dir or Path(tempfile.gettempdir()),
+        )
         self.lounge: Final = Lounge(
             self.query_slots,
             SweepPolicy(

@@ -344,6 +344,7 @@ class PushExecutor:
         self._cache.forget(flush.lane.partition_id)
         await self._provisioner.provide({flush.lane.key})
         flush.lane = self._directory.lanes[flush.lane.key]
+        flush.is_vouched = False  # its keys were looked up in the lane that is gone
         for lot in flush.lots:
             lot.lane = flush.lane
         return {flush.lane.partition_id: flush}

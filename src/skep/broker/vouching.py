@@ -6,7 +6,7 @@ portions. What cannot be learned is not vouched for, and the push procedure prob
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from skep.broker.directory import Lane
@@ -57,7 +57,8 @@ class Vouching:
             return
         _, _, _, first, created_at, _ = segments[-1]
         is_whole_window = len(segments) < SEGMENTS_MAX
-        since = window_start if is_whole_window else created_at
+        # Segments that were not read may have the same time as the oldest that was.
+        since = window_start if is_whole_window else created_at + timedelta(microseconds=1)
         self._cache.begin(partition_id, head=first - 1, since=since)
         for _, _, _, first, created_at, keys in reversed(segments):
             self._cache.adopt(partition_id, first, keys, created_at)

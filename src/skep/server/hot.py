@@ -20,7 +20,14 @@ from skep.broker.push import Push, PushRequest
 from skep.broker.renew import Renew, Renewal
 from skep.model.errors import BadRequest, NotFound
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
-from skep.model.wire import QUEUE_MODE, AckBatchBody, AckItem, ExtendBody, PushBody
+from skep.model.wire import (
+    DEFAULT_PARTITION,
+    QUEUE_MODE,
+    AckBatchBody,
+    AckItem,
+    ExtendBody,
+    PushBody,
+)
 from skep.server.decoding import decode_body
 from skep.server.exchange import (
     Exchange,
@@ -217,7 +224,9 @@ def _pop_target(path: bytes) -> tuple[str, str | None]:
     if b"/" in queue or b"/" in partition:
         raise NotFound("no such path; a slash inside a name is written %2F")
     queue_name = check_name("queue", decode_segment(queue))
-    return queue_name, check_name("partition", decode_segment(partition)) if mark else None
+    if not mark:
+        return queue_name, None
+    return queue_name, check_name("partition", decode_segment(partition) or DEFAULT_PARTITION)
 
 
 def _ack_answer(exchange: Exchange) -> Callable[[AckRequest], None]:
@@ -267,6 +276,6 @@ def _whole(query: dict[str, str], name: str, default: int) -> int:
 def _timestamp(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise BadRequest("subscriptionFrom must be 'now' or an ISO 8601 timestamp") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -144,10 +144,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=1,
-            description="Memory per worker for recently seen transaction ids. Duplicates are "
-            "found whatever it holds; more memory means fewer probes in SQL.",
+            description="Memory per worker for recently seen transaction ids, about 300,000 per "
+            "MiB. Duplicates are found whatever it holds; more memory means fewer probes in SQL.",
         ),
-    ] = 128
+    ] = 64
+    dedup_spill_dir: Annotated[
+        Path | None,
+        Meta(
+            description="Directory for the older transaction ids (22 bytes each), in files that "
+            "vanish with the process. Without it the system's temporary directory is used."
+        ),
+    ] = None
     default_wait_ms: Annotated[
         int,
         Meta(ge=0, le=WAIT_MS_MAX, description="How long a waiting pop parks unless it says."),
