@@ -126,7 +126,12 @@ class TestEnvironment:
     @pytest.mark.parametrize(("variable", "name"), VARIABLES.items())
     def test_every_setting_has_a_variable(self, variable, name):
         value = msgspec.structs.asdict(Settings())[name]
-        text = {"database_url": "postgresql://db", "postgres_bin": "/pg"}.get(name, str(value))
+        samples = {
+            "database_url": "postgresql://db",
+            "postgres_bin": "/pg",
+            "dedup_spill_dir": "/spill",
+        }
+        text = samples.get(name, str(value))
 
         effective = load(**{variable: text})
 
