@@ -7,10 +7,7 @@ import signal
 from contextlib import asynccontextmanager, suppress
 from random import Random
 
-import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from skep.db.errors import NotExecuted, OutcomeUnknown, RejectedData
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
@@ -341,6 +338,18 @@ async def test_a_database_that_cannot_be_reached_is_said_so_at_the_opening(datab
         await slots.open()
 
 
+async def test_an_opening_that_fails_leaves_nothing_under_way(database_url):
+    slots = Slots(
+        database_url, size=8, server_settings=ONE_OFF, statement_timeout_s=1, prepare=("selec 1",)
+    )
+
+    with pytest.raises(NotExecuted):
+        await slots.open()
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert slots.connected_count == 0
+
+
 # A database that goes and comes
 
 
@@ -427,6 +436,7 @@ async def test_a_function_with_another_result_fails_once_a_connection_as_not_exe
 async def test_a_function_that_is_missing_for_a_moment_is_found_again(database_url, observer):
     await create_greet(observer)
     async with opened(database_url, size=1, prepare=(GREET,)) as slots:
+        await slots.call(GREET, "you")
         await observer.execute("drop function public.greet(text)")
         with pytest.raises(NotExecuted):
             await slots.call(GREET, "you")
@@ -435,6 +445,34 @@ async def test_a_function_that_is_missing_for_a_moment_is_found_again(database_u
         (row,) = await slots.call(GREET, "you")
 
     assert row[0] == "hello you"
+
+
+async def test_a_function_made_anew_under_a_running_call_fails_it_as_not_executed(
+    database_url, observer
+):
+    # A call does not lock its functions. This one learns between two of them, when it locks
+    # a table, that the second is not the one any more with which it was planned.
+    create = """
+        create function public.answer() returns integer
+        language plpgsql as 'begin return 7; end'"""
+    statement = "select public.answer() from (select public.look() offset 0) _"
+    await observer.execute(create)
+    await observer.execute(
+        f"create function public.look() returns void language plpgsql as"
+        f" 'begin perform pg_advisory_xact_lock_shared({LOCK}); perform * from done; end'"
+    )
+    async with opened(database_url, size=1) as slots:
+        await slots.call(statement)
+        async with lock_held(observer):
+            call = asyncio.ensure_future(slots.call(statement))
+            await until_waiting(observer, 1)
+            await observer.execute("drop function public.answer")
+            await observer.execute(create)
+        with pytest.raises(NotExecuted):
+            await call
+        (row,) = await slots.call(statement)
+
+    assert row[0] == 7
 
 
 async def test_calls_during_migrations_work_or_are_to_be_repeated(database_url, observer):

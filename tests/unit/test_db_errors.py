@@ -33,7 +33,8 @@ KINDS_BY_STATE = {
     "42601": Defect,  # syntax error
     "42P01": Defect,  # no such table
     "P0001": Defect,  # raise exception without a state
-    "XX000": Defect,  # internal error
+    "XX000": NotExecuted,  # a function was made anew under the call
+    "XX001": Defect,  # data corrupted
 }
 
 

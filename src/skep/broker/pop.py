@@ -285,6 +285,8 @@ class PopExecutor:
 
     async def execute(self, cargos: Sequence[Poll], *, is_repeated: bool) -> None:
         """Claim for all polls in one call, and answer or park each of them."""
+        for poll in cargos:
+            poll.lot = None  # it left; and a circle would wait for the cycle collector
         polls = [poll for poll in cargos if not poll.is_settled]
         if not polls:
             return

@@ -156,6 +156,8 @@ class Push:
 
     def close(self, lot: PushLot) -> None:
         """Let nobody join a lot any more: it is on its way."""
+        # Also breaks the circle of lot and place, which only the cycle collector could free.
+        lot.place = None
         partition_id = lot.lane.partition_id
         if self._open.get(partition_id) is lot:
             del self._open[partition_id]

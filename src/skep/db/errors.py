@@ -51,6 +51,7 @@ _BY_STATE: dict[str, type[SkepError]] = {
     "57P03": NotExecuted,  # starting up, not accepting connections
     "0A000": NotExecuted,  # cached plan no longer fits: the functions were re-created
     "42883": NotExecuted,  # ... or are just being re-created
+    "XX000": NotExecuted,  # ... or were re-created under the call, which looks up a ghost
 }
 
 _BY_CLASS: dict[str, type[SkepError]] = {

@@ -43,6 +43,8 @@ ONE_OFF: Final[Mapping[str, str]] = {"jit": "off"}
 
 RECONNECT_PAUSE_S_MAX: Final = 0.5
 CONNECT_TIMEOUT_S: Final = 5.0
+SILENCE_S: Final = 5.0
+"""How much longer than its own timeout a server may be silent before it is given up."""
 
 
 class Caller(Protocol):
@@ -100,8 +102,13 @@ class Slots:
         Raises:
             NotExecuted: The database cannot be reached or refuses the login.
         """
+        opening = [asyncio.ensure_future(self._connect()) for _ in range(self._size)]
+        # All of them end before one failure is told: nobody would close those still on their way.
+        await asyncio.wait(opening)
+        self._free = [task.result() for task in opening if task.exception() is None]
         try:
-            self._free = list(await asyncio.gather(*(self._connect() for _ in range(self._size))))
+            for task in opening:
+                task.result()
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
             await self.close()
             raise NotExecuted(f"cannot connect to the database: {error}") from error
@@ -129,16 +136,19 @@ class Slots:
         """
         slot = await self._acquire()
         self.call_count += 1
+        is_sent = False
         try:
-            prepared = slot.prepared.get(statement)
-            if prepared is None:
-                prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
             # The server's own timeout comes first; this one is for a server that went silent.
-            async with asyncio.timeout(self._timeout_s + 5):
+            async with asyncio.timeout(self._timeout_s + SILENCE_S):
+                prepared = slot.prepared.get(statement)
+                if prepared is None:
+                    prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
+                is_sent = True
                 return await prepared.fetch(*arguments)
         except TimeoutError as error:
             slot.connection.terminate()
-            raise OutcomeUnknown("the database did not answer in time") from error
+            kind = OutcomeUnknown if is_sent else NotExecuted
+            raise kind("the database did not answer in time") from error
         except asyncio.CancelledError:
             # The statement may still run; a connection in that state must not be used again.
             slot.connection.terminate()
@@ -146,7 +156,10 @@ class Slots:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
             if getattr(error, "sqlstate", None) in {"0A000", "42883"}:
                 slot.prepared.clear()
-            raise translate(error) from error
+            failure = translate(error)
+            if isinstance(failure, OutcomeUnknown) and not is_sent:
+                failure = NotExecuted(failure.message)
+            raise failure from error
         finally:
             self._release(slot)
 
