@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.fixtures.broker import elapsed, payloads
+from tests.fixtures.broker import elapsed, payloads, until_blocked_by
 
 ANSWER_KEYS = [
     "index",
@@ -132,6 +132,26 @@ async def test_when_a_lease_expires_a_waiting_poll_gets_its_messages(client, ope
 
     assert [new["id"], new["deliveryAttempt"]] == [old["id"], 2]
     assert 0.9 < since_lease.seconds < 2.5
+
+
+@pytest.mark.slow
+async def test_a_client_that_leaves_while_it_is_given_an_expired_lease_does_not_hold_it(
+    broker, client, open_client, queue
+):
+    await lease_one(client, queue, leaseSeconds=1)
+    leaving = await open_client()
+    leaving.send_poll(queue, wait=True, timeout=10_000)
+
+    async with broker.sql() as sql, sql.transaction():
+        # It may look whether the lease has expired, but not take it.
+        await sql.execute("lock table skep.cursor in exclusive mode")
+        await until_blocked_by(sql)
+        leaving.hang_up()
+        # Answered by the loop that must have seen the hang-up first.
+        assert (await client.call("GET", "/livez")).status == 200
+    (message,) = await client.pop(queue, wait=True, timeout=10_000)
+
+    assert message["deliveryAttempt"] == 2
 
 
 @pytest.mark.slow

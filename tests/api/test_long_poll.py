@@ -161,12 +161,6 @@ async def test_other_requests_on_the_connection_wait_behind_a_parked_poll(client
     assert json.loads((await parked.answer()).body) == {"status": "alive"}
 
 
-@pytest.fixture
-def broker_to_stop(start_broker):
-    with start_broker("--workers", "1") as broker:
-        yield broker
-
-
 @pytest.mark.slow
 async def test_a_broker_told_to_stop_answers_its_parked_polls(broker_to_stop):
     async with broker_to_stop.connect() as parked, broker_to_stop.connect() as probing:

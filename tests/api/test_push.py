@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import count
 from uuid import UUID
 
 import pytest
@@ -182,6 +183,24 @@ async def test_of_equal_pushes_on_many_connections_one_is_stored(open_client, qu
 # Order
 
 
+async def test_pipelined_pushes_into_new_partitions_keep_their_order(client, queue):
+    """While a partition is being created, nothing may overtake what waits for it."""
+    bodies = [
+        json.dumps({"items": [{"queue": f"{queue}-{number}", "payload": place}]}).encode()
+        for number in range(20)
+        for place in range(20)
+    ]
+
+    for body in bodies:
+        client.request("POST", "/api/v1/push", body)
+    for _ in bodies:
+        assert (await client.answer()).status == 201
+
+    for number in range(20):
+        popped = await client.pop(f"{queue}-{number}", batch=100, autoAck=True)
+        assert payloads(popped) == list(range(20))
+
+
 async def test_pipelined_pushes_are_stored_in_the_order_they_were_sent(client, queue):
     await client.push_payloads(queue, 0)
     for number in range(1, 100):
@@ -211,6 +230,34 @@ async def test_pushes_of_many_connections_lie_densely_and_each_in_its_own_order(
     assert [row["offset"] for row in rows] == list(range(1, 101))
     for producer in range(10):
         assert [number for by, number in stored if by == producer] == list(range(10))
+
+
+# Stopping
+
+
+@pytest.mark.slow
+async def test_a_broker_told_to_stop_has_stored_whatever_it_answered(broker_to_stop):
+    answered = set()
+
+    async def produce(producer):
+        async with broker_to_stop.connect() as client:
+            for number in count():
+                body = {"items": [item("q", f"{producer}-{number}")]}
+                try:
+                    answer = await client.post("/api/v1/push", body)
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    return
+                if answer.status == 201:
+                    answered.add(f"{producer}-{number}")
+                if len(answered) == 200:
+                    broker_to_stop.process.terminate()
+
+    await asyncio.gather(*map(produce, range(10)))
+
+    async with broker_to_stop.sql() as sql:
+        rows = await sql.fetch("select transaction_id from skep.message")
+    assert answered <= {row["transaction_id"] for row in rows}
+    assert len(answered) >= 200
 
 
 # Names

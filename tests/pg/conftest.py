@@ -6,6 +6,7 @@ ten times as long as the test.
 
 import asyncpg
 import pytest
+
 from tests.pg.log import Log
 
 

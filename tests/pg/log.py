@@ -7,7 +7,7 @@ made from these as the broker makes them. The row classes list what the function
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple

@@ -5,6 +5,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+
 from tests.pg.log import NOON, Ack, Poll, envelope
 
 SECOND = timedelta(seconds=1)
@@ -191,7 +192,10 @@ async def test_a_message_may_be_buried_at_once(log):
     )
 
     assert outcomes == ["dead_lettered"] * 2
-    assert [(x["error"], x["failures"]) for x in await log.dead_letters()] == [("poison", 1), ("", 1)]
+    assert [(x["error"], x["failures"]) for x in await log.dead_letters()] == [
+        ("poison", 1),
+        ("", 1),
+    ]
     assert (await log.cursor(partition, group))["acked"] == 2
 
 

@@ -80,7 +80,7 @@ async def test_a_call_in_which_nothing_is_known_has_no_rows(log):
 async def test_plain_acks_and_others_of_one_call_are_answered_alike(log):
     lanes = await log.provision("hive", "a", "b", "c")
     group = await log.subscribe("hive")
-    await log.push_lots({partition: "xyz" for partition in lanes})
+    await log.push_lots(dict.fromkeys(lanes, "xyz"))
     poll = Poll(lanes=3)
     await log.pop(group, poll)
     a, b, c = lanes

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+
 from tests.pg.log import body_of, envelope
 
 
@@ -27,7 +28,11 @@ async def test_a_dead_letter_keeps_the_envelope_and_what_happened(log):
     await bury(log, partition, 2)
 
     [letter] = await log.dead_letters()
-    assert (letter["partition_id"], letter["group_id"], letter["message_offset"]) == (partition, 7, 2)
+    assert (letter["partition_id"], letter["group_id"], letter["message_offset"]) == (
+        partition,
+        7,
+        2,
+    )
     assert letter["queue_id"] == await log.value("select id from skep.queue")
     assert letter["transaction_id"] == "b"
     assert letter["envelope"] == envelope("b")

@@ -3,6 +3,7 @@
 from uuid import uuid4
 
 import pytest
+
 from tests.pg.log import Ack, Poll
 
 
@@ -70,7 +71,7 @@ async def test_what_lies_behind_a_completed_range_was_not_delivered_before(log):
 async def test_many_lanes_are_completed_together(log):
     lanes = await log.provision("hive", "a", "b", "c")
     group = await log.subscribe("hive")
-    await log.push_lots({partition: "xy" for partition in lanes})
+    await log.push_lots(dict.fromkeys(lanes, "xy"))
     poll = Poll(lanes=3)
     await log.pop(group, poll)
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+
 from tests.pg.log import MICROSECOND, NOON, Ack, Delivered, Poll
 
 RETRY_LIMIT = 1
@@ -268,7 +269,8 @@ class Delivery(RuleBasedStateMachine):
         recency=recency,
         chosen=st.lists(
             st.tuples(
-                st.integers(0, 5), st.sampled_from(["completed", "completed", "failed", "retry", "dlq"])
+                st.integers(0, 5),
+                st.sampled_from(["completed", "completed", "failed", "retry", "dlq"]),
             ),
             min_size=1,
             max_size=4,

@@ -1,6 +1,7 @@
 """The view skep.message."""
 
 import pytest
+
 from tests.pg.log import NOON, body_of, envelope
 
 

@@ -35,7 +35,9 @@ async def test_the_earliest_lane_of_a_group_counts(log):
     a, group = await log.lane()
     b, c = await log.provision("hive", "b", "c")
     await log.push_lots({a: "x", b: "y"})
-    await log.pop_partitions(group, Poll(partition_id=a, lease_s=30), Poll(partition_id=b, lease_s=20))
+    await log.pop_partitions(
+        group, Poll(partition_id=a, lease_s=30), Poll(partition_id=b, lease_s=20)
+    )
 
     assert await log.next_available(group) == 20
     assert await log.next_available(group, a) == 30

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
+
 from tests.pg.log import ALWAYS, Ack, Log, Poll, Vouch
 
 LANES = 20_000
@@ -181,7 +182,7 @@ async def begin(log):
     """Create a group and two lanes with messages, and keep PostgreSQL from analyzing later."""
     group = await log.subscribe("hive", "bees")
     lanes = await log.provision("hive", "first", "second")
-    await log.push_lots({lane: "xy" for lane in lanes})
+    await log.push_lots(dict.fromkeys(lanes, "xy"))
     for table in ("partition", "segment", "cursor", "queue", "consumer_group"):
         await log.execute(f"alter table skep.{table} set (autovacuum_enabled = off)")
     return group, lanes

@@ -1,5 +1,6 @@
 import asyncpg
 import pytest
+
 from tests.pg.log import Poll
 
 

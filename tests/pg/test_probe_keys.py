@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 import pytest
+
 from tests.pg.log import ALWAYS, MICROSECOND, NOON, NOTHING, Vouch, keys_of
 
 MINUTE = timedelta(minutes=1)

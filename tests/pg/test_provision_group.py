@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 import pytest
+
 from tests.pg.log import NOON, Poll
 
 SECOND = timedelta(seconds=1)

@@ -50,7 +50,9 @@ async def test_a_new_lane_gets_an_idle_cursor_for_every_group_of_its_queue(log):
         """
     )
     assert sorted(map(tuple, cursors)) == [
-        (name, group, True, 0, None) for name in "ab" for group in sorted([queue_mode, bees, drones])
+        (name, group, True, 0, None)
+        for name in "ab"
+        for group in sorted([queue_mode, bees, drones])
     ]
 
 

@@ -4,6 +4,7 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.pg.log import ALWAYS, MICROSECOND, NOON, NOTHING, Poll, Vouch, keys_of
 
 SECOND = timedelta(seconds=1)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 import pytest
+
 from tests.pg.log import ALWAYS, QUEUE_MODE, Ack, Poll, Vouch
 from tests.pg.waiting import eventually
 

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+
 from tests.pg.log import MICROSECOND, NOON, Ack, Poll
 
 SECOND = timedelta(seconds=1)

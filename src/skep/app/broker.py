@@ -1,6 +1,7 @@
 """Wire the broker of one process together."""
 
 import asyncio
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,7 +75,8 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         ),
         "renew": rare,
         "release": rare,
-        "provision": rare,
+        # One at a time: pushes that wait for the same new lane keep their order.
+        "provision": dataclasses.replace(rare, concurrency_max=1),
         "subscribe": rare,
     }
 

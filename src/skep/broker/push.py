@@ -9,7 +9,8 @@ look-up), and by the procedure itself, which probes what the cache does not vouc
 procedure finds some it stores nothing for that partition and says which; the rest goes again.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID, uuid4
@@ -124,6 +125,9 @@ class Push:
         self._hash_seed: Final = hash_seed
         # The last lot of each partition that has not left yet; later pushes join it.
         self._open: Final[dict[int, PushLot]] = {}
+        # How many requests wait for a lane to be provisioned. Until the last of them is through,
+        # later ones queue up behind them, although the lane may be known by then.
+        self._awaited: Final[Counter[tuple[str, str]]] = Counter()
 
     def push_messages(
         self, items: Sequence[PushItem], answer: Answer, producer: str | None = None
@@ -137,22 +141,24 @@ class Push:
         if len(items) > PUSH_ITEMS_MAX:
             raise BadRequest(f"more than {PUSH_ITEMS_MAX} items in one request")
         request = PushRequest(len(items), answer)
-        entries_by_lane, missing = self._sort(request, items, producer)
+        entries_by_lane, missing = self._sort(request, items, producer, self._awaited)
         if not missing:
             self._submit(entries_by_lane)
             return
 
         def proceed(error: SkepError | None) -> None:
+            self._stop_awaiting(missing)
             try:
                 if error is not None:
                     raise error
-                entries_by_lane, _ = self._sort(request, items, producer)
+                entries_by_lane, _ = self._sort(request, items, producer, ())
                 self._submit(entries_by_lane)
             except SkepError as refusal:
                 request.fail(refusal)
 
         wish = LaneWish(list(missing), proceed)
         self._engine.submit("provision", None, _ENTRY_WEIGHT * len(missing), wish)
+        self._awaited.update(missing)
 
     def close(self, lot: PushLot) -> None:
         """Let nobody join a lot any more: it is on its way."""
@@ -162,10 +168,21 @@ class Push:
         if self._open.get(partition_id) is lot:
             del self._open[partition_id]
 
+    def _stop_awaiting(self, keys: Iterable[tuple[str, str]]) -> None:
+        awaited = self._awaited
+        for key in keys:
+            awaited[key] -= 1
+            if not awaited[key]:
+                del awaited[key]
+
     def _sort(
-        self, request: PushRequest, items: Sequence[PushItem], producer: str | None
+        self,
+        request: PushRequest,
+        items: Sequence[PushItem],
+        producer: str | None,
+        awaited: Container[tuple[str, str]],
     ) -> tuple[dict[Lane, list[Entry]], set[tuple[str, str]]]:
-        """Check the items and sort them by lane; also return the lanes not known yet."""
+        """Check the items and sort them by lane; also return the lanes to wait for."""
         lanes, seed = self._directory.lanes, self._hash_seed
         producer_json = b"null" if producer is None else _encode(producer)
         entries_by_lane: dict[Lane, list[Entry]] = {}
@@ -177,10 +194,12 @@ class Push:
             elif len(transaction_id) > TRANSACTION_ID_CHARS_MAX or "\0" in transaction_id:
                 refuse_transaction_id(transaction_id)
             trace_json = b"null" if not item.trace_id else _checked_trace_id(item.trace_id)
-            lane = lanes.get((item.queue, item.partition or DEFAULT_PARTITION))
-            if lane is None:
-                queue = check_name("queue", item.queue)
-                missing.add((queue, check_name("partition", item.partition or DEFAULT_PARTITION)))
+            key = (item.queue, item.partition or DEFAULT_PARTITION)
+            lane = lanes.get(key)
+            if lane is None or key in awaited:
+                check_name("queue", item.queue)
+                check_name("partition", key[1])
+                missing.add(key)
                 continue
             id_json = _encode(transaction_id)
             entry = (

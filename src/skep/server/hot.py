@@ -186,7 +186,8 @@ class HotHandlers:
         batch = _whole(query, "batch", AUTOPILOT_BATCH if is_autopilot else self._defaults.batch)
         if batch < 1:
             raise BadRequest("batch must be at least 1")
-        lanes = _whole(query, "partitions", AUTOPILOT_LANES if is_autopilot else 1)
+        is_any = partition is None
+        lanes = _whole(query, "partitions", AUTOPILOT_LANES if is_autopilot and is_any else 1)
         wait_ms = _whole(query, "timeout", self._defaults.wait_ms) if _flag(query, "wait") else 0
         if wait_ms < 0:
             raise BadRequest("timeout must not be negative")

@@ -48,7 +48,9 @@ begin
         p_offset[i.item],
         skep.find_offset(p_partition_id, v_cursor.acked, v_cursor.leased, p_key[i.item])) as at
     ) o
-    order by o.at nulls first
+    -- Of several acks of one message the most severe decides.
+    order by o.at nulls first,
+             array_position(array['dlq', 'failed', 'retry', 'completed'], p_status[i.item])
   loop
     v_item := v_item || v_ack.item;
     v_outcome := v_outcome || case

@@ -5,14 +5,16 @@ Takes   p_queue, p_partition: parallel arrays of names, no pair twice.
 Returns one row per pair: the names, queue_id, partition_id, and whether this call created it.
 Locks   skep.queue rows for share, in id order, against provision_group; then inserts partitions
         in (queue_id, name) order, so two calls that create the same lanes wait, never deadlock.
-Why     A partition is born with a cursor for every group of its queue. provision_group takes the
+Why     Ten thousand new lanes in one call are normal, hence hash joins. A partition is born with a cursor for every group of its queue. provision_group takes the
         queue row for update and gives every partition a cursor; the share lock here makes sure
         that no pair of a new group and a new partition is missed by both.
 */
 create function skep.provision_partitions(p_queue text[], p_partition text[])
 returns table (
   queue_name text, partition_name text, queue_id integer, partition_id bigint, created boolean)
-language plpgsql as $$
+language plpgsql
+set enable_hashjoin = on
+as $$
 #variable_conflict use_column
 declare
   v_born bigint[];
@@ -41,8 +43,9 @@ begin
 
   -- A statement of its own: its snapshot sees the lanes another call created while this waited.
   return query
-  select q.name, p.name, q.id, p.id, p.id = any(v_born)
+  select q.name, p.name, q.id, p.id, b.id is not null
   from unnest(p_queue, p_partition) u(queue, partition)
   join skep.queue q on q.name = u.queue
-  join skep.partition p on p.queue_id = q.id and p.name = u.partition;
+  join skep.partition p on p.queue_id = q.id and p.name = u.partition
+  left join unnest(v_born) b(id) on b.id = p.id;
 end $$;
