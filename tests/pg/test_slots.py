@@ -206,6 +206,22 @@ async def test_sessions_terminated_while_idle_are_replaced_before_anyone_notices
     assert not fresh & pids
 
 
+async def test_a_session_that_was_ended_is_not_used_again_although_its_socket_still_stands(
+    proxy, observer
+):
+    async with opened(proxy.url, size=1, prepare=(WHO,)) as slots:
+        ((pid,),) = await slots.call(WHO)
+        proxy.hold_endings()
+        await observer.execute("select pg_terminate_backend($1, 5000)", pid)
+        await observer.execute("select 1")  # a round trip, in which the goodbye arrives
+
+        with pytest.raises((NotExecuted, OutcomeUnknown)):
+            await slots.call(WHO)
+        ((fresh_pid,),) = await slots.call(WHO)
+
+    assert fresh_pid != pid
+
+
 async def test_a_call_cut_off_before_the_server_heard_of_it_is_of_unknown_outcome(proxy, observer):
     async with opened(proxy.url, size=1, prepare=(INSERT,)) as slots:
         proxy.at_next("insert into done", "before")

@@ -15,7 +15,7 @@ import msgspec
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo
 from skep.model.errors import SkepError
-from skep.model.ids import message_id_prefix, partition_uuid
+from skep.model.ids import partition_uuid
 
 ENTRIES_MAX: Final = 200_000
 """Names remembered of each kind. Beyond that the oldest tenth is forgotten and looked up again
@@ -28,7 +28,6 @@ class Lane:
     """A partition as the hot path needs it: its id, and its names as they stand in answers."""
 
     __slots__ = (
-        "id_prefix",
         "key",
         "partition_id",
         "queue_id",
@@ -40,7 +39,6 @@ class Lane:
         self.key = (queue, partition)
         self.queue_id = queue_id
         self.partition_id = partition_id
-        self.id_prefix = message_id_prefix(partition_id).encode()
         self.uuid = partition_uuid(partition_id).encode()
         self.queue_json = _encode(queue)
 

@@ -23,7 +23,7 @@ from skep.db.errors import GroupGone
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import Overloaded, SkepError, Unavailable
-from skep.model.ids import message_id_prefix, partition_uuid
+from skep.model.ids import OFFSET_LOW_BITS, message_id_head, partition_uuid
 
 if TYPE_CHECKING:
     from skep.engine.fusion import Lot
@@ -36,7 +36,6 @@ RELEASE_CALL: Final = "select skep.release_claims($1, $2, $3)"
 _log = logging.getLogger(__name__)
 
 _WEIGHT: Final = 512
-_OFFSET_LOW: Final = 0xFFFF_FFFF_FFFF
 
 _encode = msgspec.json.encode
 _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -405,15 +404,13 @@ def _splice(
     common: bytes,
 ) -> None:
     """Put each envelope behind its id and the common members; deleted messages are null."""
-    prefix = message_id_prefix(partition_id).encode()
+    head = message_id_head(partition_id, offset)
+    low = offset & OFFSET_LOW_BITS
     for envelope in envelopes:
         text = bytes(envelope)
         if text != b"null":
-            messages.append(
-                b'{"id":"%b%04x-%012x"%b%b'
-                % (prefix, 0x8000 | offset >> 48, offset & _OFFSET_LOW, common, text[1:])
-            )
-        offset += 1
+            messages.append(b'{"id":"%b%012x"%b%b' % (head, low, common, text[1:]))
+        low += 1
 
 
 def wire_time(moment: datetime) -> bytes:

@@ -25,6 +25,7 @@ from skep.db.slots import Caller
 from skep.engine.dedup import DedupCache
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import BadRequest, Overloaded, SkepError
+from skep.model.ids import OFFSET_LOW_BITS, message_id_head
 from skep.model.limits import PUSH_ITEMS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.wire import DEFAULT_PARTITION, PushItem
 
@@ -37,9 +38,10 @@ CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 """vouched_since of a broker that vouches for nothing."""
 
-_OFFSET_LOW: Final = 0xFFFF_FFFF_FFFF
 _ENTRY_WEIGHT: Final = 512
 """Bytes an item costs beyond its envelope: objects, key, answer."""
+
+_NULL: Final = b"null"
 
 _encode = msgspec.json.encode
 _digest = xxhash.xxh3_128_digest
@@ -184,7 +186,8 @@ class Push:
     ) -> tuple[dict[Lane, list[Entry]], set[tuple[str, str]]]:
         """Check the items and sort them by lane; also return the lanes to wait for."""
         lanes, seed = self._directory.lanes, self._hash_seed
-        producer_json = b"null" if producer is None else _encode(producer)
+        producer_json = _NULL if producer is None else _encode(producer)
+        untraced = b',"traceId":null,"producerSub":%b,"data":' % producer_json
         entries_by_lane: dict[Lane, list[Entry]] = {}
         missing: set[tuple[str, str]] = set()
         for position, item in enumerate(items):
@@ -193,7 +196,10 @@ class Push:
                 transaction_id = item.transaction_id = str(uuid4())
             elif len(transaction_id) > TRANSACTION_ID_CHARS_MAX or "\0" in transaction_id:
                 refuse_transaction_id(transaction_id)
-            trace_json = b"null" if not item.trace_id else _checked_trace_id(item.trace_id)
+            trace_json, middle = _NULL, untraced
+            if item.trace_id:
+                trace_json = _checked_trace_id(item.trace_id)
+                middle = b',"traceId":%b,"producerSub":%b,"data":' % (trace_json, producer_json)
             key = (item.queue, item.partition or DEFAULT_PARTITION)
             lane = lanes.get(key)
             if lane is None or key in awaited:
@@ -206,8 +212,7 @@ class Push:
                 request,
                 position,
                 _digest(transaction_id.encode(), seed),
-                b'{"transactionId":%b,"traceId":%b,"producerSub":%b,"data":%b}'
-                % (id_json, trace_json, producer_json, item.payload),
+                b'{"transactionId":%b%b%b}' % (id_json, middle, item.payload),
                 id_json,
                 trace_json,
             )
@@ -414,27 +419,24 @@ def _by_partition(lots: Iterable[PushLot]) -> dict[int, _Flush]:
 
 def _answer_stored(flush: _Flush, first: int) -> None:
     lane = flush.lane
-    prefix, tail = lane.id_prefix, b'","partition_id":"%b","trace_id":' % lane.uuid
-    end = b',"queueName":%b}' % lane.queue_json
-    offset = first
+    head = message_id_head(lane.partition_id, first)
+    low = first & OFFSET_LOW_BITS
+    untraced = _result_end(lane, _NULL)
     for request, position, _, _, transaction_id, trace_id in flush.entries:
         request.results[position] = (
-            b'{"index":%d,"transaction_id":%b,"status":"queued","message_id":"%b%04x-%012x%b%b%b'
+            b'{"index":%d,"transaction_id":%b,"status":"queued","message_id":"%b%012x%b'
             % (
                 position,
                 transaction_id,
-                prefix,
-                0x8000 | offset >> 48,
-                offset & _OFFSET_LOW,
-                tail,
-                trace_id,
-                end,
+                head,
+                low,
+                untraced if trace_id is _NULL else _result_end(lane, trace_id),
             )
         )
         request.pending -= 1
         if not request.pending:
             request.finish()
-        offset += 1
+        low += 1
     if flush.twins:
         stored_at = enumerate(flush.entries, start=first)
         flush.offset_by_key.update({entry[2]: offset for offset, entry in stored_at})
@@ -463,24 +465,30 @@ def _answer_duplicates(
 
 
 def _answer_twin(flush: _Flush, entry: Entry, offset: int, status: bytes) -> None:
-    request, position, _, _, transaction_id, _ = entry
+    request, position, _, _, transaction_id, trace_id = entry
     request.results[position] = (
-        b'{"index":%d,"transaction_id":%b,"status":"%b","message_id":"%b%04x-%012x"'
-        b',"partition_id":"%b","trace_id":null,"queueName":%b}'
+        b'{"index":%d,"transaction_id":%b,"status":"%b","message_id":"%b%012x%b'
         % (
             position,
             transaction_id,
             status,
-            flush.lane.id_prefix,
-            0x8000 | offset >> 48,
-            offset & _OFFSET_LOW,
-            flush.lane.uuid,
-            flush.lane.queue_json,
+            message_id_head(flush.lane.partition_id, offset),
+            offset & OFFSET_LOW_BITS,
+            _result_end(flush.lane, trace_id),
         )
     )
     request.pending -= 1
     if not request.pending:
         request.finish()
+
+
+def _result_end(lane: Lane, trace_id: bytes) -> bytes:
+    """Render the part of a result that follows the message id."""
+    return b'","partition_id":"%b","trace_id":%b,"queueName":%b}' % (
+        lane.uuid,
+        trace_id,
+        lane.queue_json,
+    )
 
 
 def _checked_trace_id(text: str) -> bytes:

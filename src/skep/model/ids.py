@@ -11,6 +11,8 @@ message has. Text is built by hand because a `uuid.UUID` object costs twenty tim
 from typing import Final
 
 PARTITION_ID_MAX: Final = (1 << 60) - 1
+OFFSET_LOW_BITS: Final = (1 << 48) - 1
+"""The part of an offset that follows a message id's head."""
 OFFSET_MAX: Final = (1 << 62) - 1
 
 
@@ -23,6 +25,15 @@ def message_id_prefix(partition_id: int) -> str:
 def message_id_suffix(offset: int) -> str:
     """Return the last 17 characters of a message id, which depend on its offset alone."""
     return f"{0x8000 | (offset >> 48):04x}-{offset & 0xFFFF_FFFF_FFFF:012x}"
+
+
+def message_id_head(partition_id: int, offset: int) -> bytes:
+    """Return the first 24 characters of a message id, shared by its neighbours.
+
+    They change every 2**48 offsets, which a partition reaches after nine years at a million
+    messages a second; a run of messages can be rendered with one head and twelve digits each.
+    """
+    return f"{message_id_prefix(partition_id)}{0x8000 | (offset >> 48):04x}-".encode()
 
 
 def message_id(partition_id: int, offset: int) -> str:
