@@ -26,6 +26,7 @@ class InProcessBroker:
 
     def __init__(self, broker):
         self.broker = broker
+        self.lounge = broker.lounge
 
     async def configure(self, queue, **options):
         configure = Configure(self.broker.query_slots)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import asynccontextmanager, contextmanager
+from math import inf
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -29,7 +30,7 @@ KILL_PAUSE_S = (0.5, 1.5)
 @pytest.fixture
 def seed():
     seed = os.environ.get("SKEP_CHAOS_SEED") or str(SystemRandom().randrange(1 << 32))
-    print(f"SKEP_CHAOS_SEED={seed}")
+    sys.stdout.write(f"SKEP_CHAOS_SEED={seed}\n")
     return seed
 
 
@@ -52,9 +53,9 @@ def serving(database_url, *flags):
 
 
 @asynccontextmanager
-async def load_on(broker, queue, seed, *, producers=4, consumers=6):
+async def load_on(broker, queue, seed, *, producers=12, consumers=8, **options):
     """Put load on a broker; whatever happens, nobody is left behind."""
-    load = Load(broker, queue, seed)
+    load = Load(broker, queue, seed, **options)
     load.start(producers=producers, consumers=consumers)
     try:
         yield load
@@ -134,7 +135,7 @@ async def test_a_broker_asked_to_stop_under_load_keeps_what_it_answered_and_ends
     with serving(database_url, "--workers", "2") as broker:
         async with broker.connect() as waiting, broker.sql() as sql:
             waiting.send_poll(f"{queue}-empty", wait=True, timeout=30_000)
-            async with load_on(broker, queue, seed, consumers=0) as load:
+            async with load_on(broker, queue, seed, consumers=0, backlog_max=inf) as load:
                 await load.until_stored(200)
 
                 exit_code = await asyncio.to_thread(broker.stop)
@@ -149,9 +150,7 @@ async def test_a_broker_asked_to_stop_under_load_keeps_what_it_answered_and_ends
     assert answered <= set(stored) <= attempted
 
 
-async def test_the_messages_of_a_consumer_that_died_come_again_after_its_lease(
-    open_client, queue
-):
+async def test_the_messages_of_a_consumer_that_died_come_again_after_its_lease(open_client, queue):
     mortal, other = await open_client(), await open_client()
     await mortal.push_payloads(queue, 1, 2, 3)
     first = await mortal.pop(queue, batch=3, leaseSeconds=1)

@@ -11,14 +11,9 @@ import pytest
 from tests.chaos.in_process import item, running
 from tests.pg.waiting import eventually
 
+LEASED_OR_NOT = pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto-acked"])
 PUSH = "skep.push_segments("
 POP = "skep.pop_messages("
-
-
-@pytest.fixture
-def sql(arun, connect):
-    """A connection around the proxy."""
-    return arun(connect())
 
 
 async def stored(sql):
@@ -46,7 +41,7 @@ async def waiting_sessions(sql):
     return {row[0] for row in await sql.fetch("select pid from pg_locks where not granted")}
 
 
-@pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto-acked"])
+@LEASED_OR_NOT
 async def test_a_claim_that_commits_after_the_break_is_found_all_the_same(proxy, sql, auto_ack):
     async with running(proxy.url) as broker:
         await broker.push(item("hive", "1"))
@@ -65,7 +60,7 @@ async def test_a_claim_that_commits_after_the_break_is_found_all_the_same(proxy,
 
 
 async def _is_parked_or_another_waits(broker, sql, stalled):
-    return len(broker.broker.lounge) == 1 or await waiting_sessions(sql) - stalled
+    return len(broker.lounge) == 1 or await waiting_sessions(sql) - stalled
 
 
 async def test_a_push_that_commits_after_the_break_is_stored_once(proxy, sql):
@@ -105,7 +100,7 @@ async def test_a_push_that_arrives_after_it_was_repeated_is_stored_once(proxy, s
     assert await stored(sql) == ["1", "2"]
 
 
-@pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto-acked"])
+@LEASED_OR_NOT
 async def test_a_claim_that_arrives_after_it_was_repeated_takes_nothing(proxy, sql, auto_ack):
     async with running(proxy.url) as broker:
         await broker.push(item("hive", "1"), item("hive", "2", partition="b"))

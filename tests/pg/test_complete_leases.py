@@ -18,8 +18,7 @@ async def leased_lane(log, names="abc", **options):
 async def complete(log, group, *acks):
     """Return (lease_released, has_more) of the acks that were plain, by number from 1."""
     rows = await log.rows(
-        "select * from skep.complete_leases($1, $2, $3, $4, $5, $6, $7)",
-        list(range(1, len(acks) + 1)),
+        "select * from skep.complete_leases($1, $2, $3, $4, $5, $6)",
         [ack.partition_id for ack in acks],
         [group] * len(acks),
         [ack.lease_id for ack in acks],

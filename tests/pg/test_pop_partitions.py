@@ -48,7 +48,7 @@ async def test_a_lane_that_is_leased_is_served_to_nobody(log):
 
     await log.advance(30)
     taken = await log.pop_partitions(group, Poll(partition_id=a))
-    assert [(m.transaction_id, m.delivery) for m in taken.messages][0] == ("a1", 2)
+    assert (taken.messages[0].transaction_id, taken.messages[0].delivery) == ("a1", 2)
 
 
 async def test_a_lane_that_turns_out_empty_is_put_to_rest(log):

@@ -177,6 +177,20 @@ async def test_a_push_waits_for_an_ack_that_puts_the_lane_to_rest_and_wakes_it_a
     assert await consume(log, group) == ["second"]
 
 
+async def test_a_push_wakes_a_cursor_that_somebody_changed_while_it_waited_for_it(
+    log, other, observer
+):
+    partition, group = await log.lane()
+    transaction = log.connection.transaction()
+    await transaction.start()
+    await log.execute("update skep.cursor set deliveries = 1")
+
+    async with waiting(observer, other, other.push(partition, "first")):
+        await transaction.commit()
+
+    assert await consume(log, group) == ["first"]
+
+
 async def test_a_push_finds_the_cursor_of_a_group_that_came_while_it_was_in_flight(log, other):
     partition, _ = await log.lane()
 

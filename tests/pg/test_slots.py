@@ -11,7 +11,7 @@ import pytest
 
 from skep.db.errors import NotExecuted, OutcomeUnknown, RejectedData
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
-from skep.model.errors import Defect, SkepError
+from skep.model.errors import Defect, SkepError, Unavailable
 from tests.pg.waiting import eventually
 
 APPLICATION = "slots under test"
@@ -218,6 +218,7 @@ async def test_a_session_that_was_ended_is_not_used_again_although_its_socket_st
         with pytest.raises((NotExecuted, OutcomeUnknown)):
             await slots.call(WHO)
         ((fresh_pid,),) = await slots.call(WHO)
+        proxy.pass_endings()
 
     assert fresh_pid != pid
 
@@ -257,18 +258,45 @@ async def test_a_call_that_got_no_slot_was_not_executed(proxy, observer):
     assert await marks(observer) == [2]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_prepared", [True, False], ids=["known statement", "new statement"])
-async def test_a_server_that_falls_silent_is_given_up_and_replaced(proxy, observer, is_prepared):
+async def test_a_server_that_falls_silent_is_given_up_and_replaced(
+    proxy, observer, is_prepared, monkeypatch
+):
+    monkeypatch.setattr("skep.db.slots.SILENCE_S", 0.1)
     prepare = (INSERT,) if is_prepared else ()
-    async with opened(proxy.url, size=1, statement_timeout_s=0.2, prepare=prepare) as slots:
+    limits = {"statement_timeout_s": 0.2, "patience_s": 0.2}
+    async with opened(proxy.url, size=1, prepare=prepare, **limits) as slots:
         proxy.fall_silent()
-        with pytest.raises((OutcomeUnknown, NotExecuted)):
+        with pytest.raises(Unavailable if is_prepared else NotExecuted):
             await slots.call(INSERT, 1)
 
         proxy.speak_again()
         await eventually(lambda: _succeeds(slots.call(WHO)))
         await require_all_free(slots, observer, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_after_breaks_at_any_moment_all_slots_come_back(proxy, observer, seed):
+    random = Random(seed)
+    async with opened(proxy.url, size=3) as slots:
+        is_over = False
+
+        async def call_on():
+            while not is_over:
+                with suppress(NotExecuted, OutcomeUnknown):
+                    await slots.call(WHO)
+
+        callers = [asyncio.ensure_future(call_on()) for _ in range(5)]
+        for _ in range(60):
+            # Between none and some dozens of turns: in calls, and in the middle of logging in.
+            for _ in range(random.randrange(60)):
+                await asyncio.sleep(0)
+            proxy.cut_all()
+        is_over = True
+        await asyncio.gather(*callers)
+
+        await require_all_free(slots, observer, 3)
+        assert slots.connected_count == 3
 
 
 # Cancelled callers
@@ -381,15 +409,14 @@ async def test_calls_work_within_a_second_of_the_databases_return(durable_postgr
         if way == "crash":
             os.kill(server.pid, signal.SIGKILL)
         await asyncio.to_thread(server.stop)
-        with pytest.raises(OutcomeUnknown):
-            await first
-        waiting = asyncio.ensure_future(_until_answered(slots))
+        waiting = [asyncio.ensure_future(_until_answered(slots)) for _ in range(3)]
         await asyncio.to_thread(server.start)
         returned_at = asyncio.get_running_loop().time()
 
-        await waiting
-        await asyncio.gather(*(_until_answered(slots) for _ in range(3)))
+        await asyncio.gather(*waiting)
         answered_at = asyncio.get_running_loop().time()
+        with pytest.raises(OutcomeUnknown):
+            await first
 
     assert answered_at - returned_at < 1
 

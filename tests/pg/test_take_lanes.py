@@ -1,4 +1,4 @@
-"""What a claim does to its lanes. It is asked through the two pops, which lock the cursors first."""
+"""What a claim does to its lanes. The two pops are asked, which lock the cursors first."""
 
 from datetime import timedelta
 

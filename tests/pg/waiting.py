@@ -1,13 +1,19 @@
 """Wait for what only asking can tell, such as who waits for a lock inside PostgreSQL."""
 
 import asyncio
+from inspect import isawaitable
 
 PATIENCE_S = 15
+PAUSE_S = 0.005
 
 
 async def eventually(ask):
-    """Ask until there is a true answer, and return it."""
+    """Ask, a function or a coroutine, until there is a true answer, and return that."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (answer := await ask()):
-            await asyncio.sleep(0.005)
-    return answer
+        while True:
+            answer = ask()
+            if isawaitable(answer):
+                answer = await answer
+            if answer:
+                return answer
+            await asyncio.sleep(PAUSE_S)

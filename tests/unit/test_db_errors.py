@@ -69,6 +69,7 @@ def test_an_error_of_our_own_stays_what_it_is():
         TimeoutError(),
         EOFError(),
         asyncpg.InterfaceError("the connection is closed"),
+        asyncpg.InternalClientError("another operation is in progress"),
         asyncpg.ConnectionDoesNotExistError("closed in the middle of operation"),
     ],
     ids=repr,

@@ -13,7 +13,14 @@ from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.leases import LeaseMemory
 from skep.broker.lounge import Lounge
 from skep.broker.parking import SweepPolicy
-from skep.broker.pop import POP_CALL, POP_PARTITION_CALL, Pop, PopExecutor, ReleaseExecutor
+from skep.broker.pop import (
+    POP_CALL,
+    POP_PARTITION_CALL,
+    Pop,
+    PopExecutor,
+    ReleaseExecutor,
+    UndoExecutor,
+)
 from skep.broker.push import PUSH_CALL, Push, PushExecutor
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.vouching import Vouching
@@ -75,6 +82,7 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         ),
         "renew": rare,
         "release": rare,
+        "undo": rare,
         # One at a time: pushes that wait for the same new lane keep their order.
         "provision": dataclasses.replace(rare, concurrency_max=1),
         "subscribe": rare,
@@ -164,11 +172,20 @@ class Broker:
         engine.serve("subscribe", GroupProvisioner(slots, self._directory))
         engine.serve(
             "push",
-            PushExecutor(slots, self.push, self._directory, lanes, self._cache, self._wakeups),
+            PushExecutor(
+                slots,
+                push=self.push,
+                directory=self._directory,
+                provisioner=lanes,
+                listener=vouching,
+                cache=self._cache,
+                announcer=self._wakeups,
+            ),
         )
         engine.serve("pop", polls)
         engine.serve("pop_partition", polls)
         engine.serve("release", ReleaseExecutor(slots, self._wakeups))
+        engine.serve("undo", UndoExecutor(slots, self._wakeups))
         engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups))
         engine.serve("renew", RenewExecutor(slots))
 

@@ -97,6 +97,11 @@ class Lounge:
         if poll.is_settled or poll.deadline <= self._loop.time() or self._retry is None:
             return False
         self.came_back(poll, is_served=False)
+        place = self._places.get(poll)
+        if poll.doubt is not None and place is not None:
+            # What it may have claimed looks taken to everybody; only its own next try undoes that.
+            self._parked.wake_scope(place.scope, len(self._parked), self._loop.time())
+            self._schedule()
         return True
 
     def leave(self, poll: Poll) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from skep.broker.directory import Directory, Group, GroupWish, Lane, LaneWish, Subscription
 from skep.broker.leases import KEY_BYTES, LeaseMemory
 from skep.broker.wakeups import Announcer
-from skep.db.errors import GroupGone
+from skep.db.errors import GroupGone, NotExecuted
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import Overloaded, SkepError, Unavailable
@@ -83,6 +83,7 @@ class Poll(Cargo):
         "_deliver",
         "_refuse",
         "deadline",
+        "doubt",
         "group",
         "lane",
         "lease_id",
@@ -108,14 +109,23 @@ class Poll(Cargo):
         self.lease_id: UUID = uuid4()
         self.lot: Lot[Any] | None = None
         self.parking: Parking | None = None
+        # Whom to tell, should the poll end while it is unknown whether its claim was made.
+        self.doubt: Callable[[Poll], None] | None = None
         self.tried_at = 0.0
         self._deliver = deliver
         self._refuse = refuse
 
     def deliver(self, body: bytes | None) -> bool:
         """Answer; False when the client is gone and nothing was sent."""
-        self.is_settled = True
+        self.end()
         return self._deliver(body)
+
+    def end(self) -> None:
+        """Let nothing more be done for it, except to give back what it may have claimed."""
+        self.is_settled = True
+        if self.doubt is not None:
+            doubt, self.doubt = self.doubt, None
+            doubt(self)
 
     def fail(self, error: SkepError) -> None:
         """Answer that the poll cannot be served, unless it can wait until that has passed.
@@ -128,7 +138,7 @@ class Poll(Cargo):
             if isinstance(error, Unavailable | Overloaded) and parking.keep_waiting(self):
                 return
             parking.leave(self)
-        self.is_settled = True
+        self.end()
         self._refuse(error)
 
 
@@ -196,13 +206,18 @@ class Pop:
             return
         if poll.lot is not None:
             self._engine.withdraw(poll.lot)
-        poll.is_settled = True
+        poll.end()
         self._parking.leave(poll)
 
     def give_back(self, group: Group, lease_id: UUID, partition_ids: set[int]) -> None:
         """Release what was claimed for a poll that nobody will receive."""
         claim = UnwantedClaim(group, lease_id, partition_ids)
         self._engine.submit("release", None, _WEIGHT, claim)
+
+    def give_back_doubtful(self, poll: Poll) -> None:
+        """Undo the claim of a poll that ended before it was known whether the claim was made."""
+        assert poll.group is not None
+        self._engine.submit("undo", None, _WEIGHT, DoubtfulClaim(poll.group, poll.lease_id))
 
     def subscribe_anew(self, group: Group, polls: Sequence[Poll]) -> None:
         """The group was deleted under its polls: let them start over."""
@@ -240,6 +255,38 @@ class UnwantedClaim(Cargo):
         """Leave the lanes to the end of their lease."""
         self.is_settled = True
         _log.warning("a claim could not be given back: %s", error)
+
+
+class DoubtfulClaim(Cargo):
+    """A claim that may have been made for a poll that has ended. Nobody waits for the answer."""
+
+    __slots__ = ("group", "lease_id")
+
+    def __init__(self, group: Group, lease_id: UUID) -> None:
+        super().__init__()
+        self.group = group
+        self.lease_id = lease_id
+
+    def fail(self, error: SkepError) -> None:
+        """Leave the lanes to the end of their lease."""
+        self.is_settled = True
+        _log.warning("a claim could not be undone: %s", error)
+
+
+class UndoExecutor:
+    """Executor of the operation `undo`. Repeating it is harmless: a claim is named by its id."""
+
+    def __init__(self, caller: Caller, announcer: Announcer) -> None:
+        self._caller: Final = caller
+        self._announcer: Final = announcer
+
+    async def execute(self, cargos: Sequence[DoubtfulClaim], *, is_repeated: bool) -> None:
+        """Undo the claims, group by group, and wake those who may want what they held."""
+        del is_repeated
+        for claim in cargos:
+            await self._caller.call(UNDO_CALL, claim.group.group_id, [claim.lease_id])
+            claim.is_settled = True
+            self._announcer.announce(claim.group.queue_id, 1)
 
 
 class ReleaseExecutor:
@@ -291,18 +338,33 @@ class PopExecutor:
             return
         group = polls[0].group
         assert group is not None
-        if is_repeated:
-            await self._caller.call(UNDO_CALL, group.group_id, [p.lease_id for p in polls])
+        doubtful = [p.lease_id for p in polls if is_repeated or p.doubt is not None]
+        if doubtful:
+            await self._caller.call(UNDO_CALL, group.group_id, doubtful)
+        for poll in polls:
+            poll.doubt = None
         try:
             rows = await self._claim(group, polls)
         except GroupGone:
             self._pop.subscribe_anew(group, polls)
             return
+        except Unavailable as error:
+            if not isinstance(error, NotExecuted):
+                self._doubt(polls)
+            raise
         rows_by_poll: dict[int, list[Any]] = {}
         for row in rows:
             rows_by_poll.setdefault(row[0], []).append(row)
         for number, poll in enumerate(polls, start=1):
             self._settle(group, poll, rows_by_poll.get(number))
+
+    def _doubt(self, polls: Sequence[Poll]) -> None:
+        """Note that it is unknown whether these polls claimed something."""
+        for poll in polls:
+            if poll.is_settled:
+                self._pop.give_back_doubtful(poll)
+            else:
+                poll.doubt = self._pop.give_back_doubtful
 
     async def _claim(self, group: Group, polls: Sequence[Poll]) -> Sequence[Any]:
         leases = [poll.lease_id for poll in polls]

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import msgspec
 import xxhash
 
-from skep.broker.directory import Directory, Lane, LaneProvisioner, LaneWish
+from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner, LaneWish
 from skep.broker.names import check_name, refuse_transaction_id
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
@@ -290,9 +290,11 @@ class PushExecutor:
     def __init__(
         self,
         caller: Caller,
+        *,
         push: Push,
         directory: Directory,
         provisioner: LaneProvisioner,
+        listener: LaneListener,
         cache: DedupCache,
         announcer: Announcer,
     ) -> None:
@@ -300,6 +302,7 @@ class PushExecutor:
         self._push: Final = push
         self._directory: Final = directory
         self._provisioner: Final = provisioner
+        self._listener: Final = listener
         self._cache: Final = cache
         self._announcer: Final = announcer
 
@@ -308,6 +311,9 @@ class PushExecutor:
         for lot in cargos:
             self._push.close(lot)
         flushes = _by_partition(cargos)
+        forgotten = [f.lane for f in flushes.values() if not self._cache.vouch(f.lane.partition_id)]
+        if forgotten:
+            await self._listener.prepare((), forgotten)
         await self._answer_cached_duplicates(flushes)
         while flushes:
             pending = [flushes[partition_id] for partition_id in sorted(flushes)]
@@ -410,10 +416,13 @@ def _by_partition(lots: Iterable[PushLot]) -> dict[int, _Flush]:
         if flush is None:
             flush = flushes[lot.lane.partition_id] = _Flush(lot.lane)
         flush.lots.append(lot)
-    for flush in flushes.values():
+    for partition_id, flush in tuple(flushes.items()):
         entries = [entry for lot in flush.lots for entry in lot.entries]
-        # A lot that comes again after a lost answer may have items that were answered already.
+        # A lot that comes again after a failure may have items that were answered already.
         flush.join([entry for entry in entries if not entry[0].results[entry[1]]])
+        if not flush.entries:
+            flush.settle()
+            del flushes[partition_id]
     return flushes
 
 

@@ -2,7 +2,8 @@
 
     Unavailable
     ├── NotExecuted       rolled back or never sent: run it again as it was
-    └── OutcomeUnknown    the connection broke after the call was sent: find out before repeating
+    └── OutcomeUnknown    the connection broke after the call was sent, and the session has ended:
+                          find out what it did before repeating
     BadRequest
     └── RejectedData      the database refused a value; some request in the call is guilty
     NotFound
@@ -64,6 +65,10 @@ _BY_CLASS: dict[str, type[SkepError]] = {
     "58": NotExecuted,
 }
 
+# The internal errors of asyncpg are those of a session whose end it has not noticed, or of a
+# garbled stream.
+_BROKEN = (OSError, EOFError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 
 def translate(error: BaseException) -> SkepError:
     """Return what an exception of the driver means for the call that raised it."""
@@ -78,6 +83,6 @@ def translate(error: BaseException) -> SkepError:
     is_unsendable = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
     if is_unsendable or isinstance(error, OverflowError | UnicodeEncodeError):
         return RejectedData(str(error))
-    if isinstance(error, OSError | EOFError | TimeoutError | asyncpg.InterfaceError):
+    if isinstance(error, _BROKEN):
         return OutcomeUnknown(str(error) or type(error).__name__)
     return Defect(f"{type(error).__name__}: {error}")

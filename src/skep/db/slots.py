@@ -7,8 +7,9 @@ used because it resets a connection after every use, a round trip that would dou
 a call.
 
 Promises: `call` raises only `SkepError`s; `OutcomeUnknown` exactly when the statement may have
-been executed although no answer came. A replaced connection is available again within about half
-a second of the database's return.
+been executed although no answer came, and only once it can no longer happen: the server's side of
+a broken connection is ended before its replacement is used. A replaced connection is available
+again within about half a second of the database's return.
 """
 
 import asyncio
@@ -16,12 +17,14 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final, Protocol
 
 import asyncpg
 
 from skep.db.connection import Connection, Prepared, connect
 from skep.db.errors import NotExecuted, OutcomeUnknown, translate
+from skep.model.errors import Unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +44,21 @@ HOT_PATH: Final[Mapping[str, str]] = {
 ONE_OFF: Final[Mapping[str, str]] = {"jit": "off"}
 """Settings of connections that run listings, configuration and the like."""
 
+_FAILURES: Final = (
+    OSError,  # TimeoutError is one
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+"""Whatever a connection may raise."""
+
+OWN_SESSION: Final = "select pid, backend_start from pg_stat_activity where pid = pg_backend_pid()"
+END_SESSION: Final = (
+    "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1 and backend_start = $2"
+)
+"""Asked again until there is no row: a session ends when it has rolled back or committed."""
+
+END_PAUSE_S: Final = 0.01
 RECONNECT_PAUSE_S_MAX: Final = 0.5
 CONNECT_TIMEOUT_S: Final = 5.0
 SILENCE_S: Final = 5.0
@@ -56,11 +74,17 @@ class Caller(Protocol):
 
 
 class _Slot:
-    __slots__ = ("connection", "prepared")
+    __slots__ = ("connection", "is_over", "prepared", "session")
 
-    def __init__(self, connection: Connection, prepared: dict[str, Prepared]) -> None:
+    def __init__(
+        self, connection: Connection, prepared: dict[str, Prepared], session: tuple[int, datetime]
+    ) -> None:
         self.connection = connection
         self.prepared = prepared
+        self.session = session
+        """Process id and start of the server's side."""
+        self.is_over = asyncio.Event()
+        """The connection broke, and the server's side is known to have ended."""
 
 
 class Slots:
@@ -109,9 +133,10 @@ class Slots:
         try:
             for task in opening:
                 task.result()
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+        except _FAILURES as error:
             await self.close()
             raise NotExecuted(f"cannot connect to the database: {error}") from error
+        self.connected_count = len(self._free)
 
     async def close(self) -> None:
         """Close everything; calls in flight end with `OutcomeUnknown`."""
@@ -124,7 +149,7 @@ class Slots:
         for slot in self._busy:
             slot.connection.terminate()
         for slot in self._free:
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+            with suppress(*_FAILURES):
                 await slot.connection.close(timeout=2)
         self._free.clear()
 
@@ -136,6 +161,19 @@ class Slots:
         """
         slot = await self._acquire()
         self.call_count += 1
+        try:
+            return await self._run(slot, statement, arguments)
+        except OutcomeUnknown as error:
+            # The server may still be at work on the call, or may yet receive it. Only when its
+            # session has ended can the outcome be found out.
+            try:
+                async with asyncio.timeout(self._patience_s):
+                    await slot.is_over.wait()
+            except TimeoutError:
+                raise Unavailable from error
+            raise
+
+    async def _run(self, slot: _Slot, statement: str, arguments: Sequence[object]) -> Sequence[Any]:
         is_sent = False
         try:
             # The server's own timeout comes first; this one is for a server that went silent.
@@ -153,12 +191,14 @@ class Slots:
             # The statement may still run; a connection in that state must not be used again.
             slot.connection.terminate()
             raise
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+        except (*_FAILURES, ValueError) as error:
             if getattr(error, "sqlstate", None) in {"0A000", "42883"}:
                 slot.prepared.clear()
             failure = translate(error)
-            if isinstance(failure, OutcomeUnknown) and not is_sent:
-                failure = NotExecuted(failure.message)
+            if isinstance(failure, OutcomeUnknown):
+                # The server's goodbye comes before the end of the stream: do not wait for that.
+                slot.connection.terminate()
+                failure = failure if is_sent else NotExecuted(failure.message)
             raise failure from error
         finally:
             self._release(slot)
@@ -171,7 +211,7 @@ class Slots:
             if not slot.connection.is_closed():
                 self._busy.add(slot)
                 return slot
-            self._replace()
+            self._replace(slot)
         waiter: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -187,7 +227,7 @@ class Slots:
     def _release(self, slot: _Slot) -> None:
         self._busy.discard(slot)
         if slot.connection.is_closed():
-            self._replace()
+            self._replace(slot)
         else:
             self._hand_out(slot)
 
@@ -200,30 +240,46 @@ class Slots:
                 return
         self._free.append(slot)
 
-    def _replace(self) -> None:
+    def _replace(self, broken: _Slot) -> None:
         self.connected_count -= 1
         if self._is_closed:
+            broken.is_over.set()
             return
         if self.connected_count == 0:
             _log.warning("lost the database; trying to reconnect")
-        repair = asyncio.get_running_loop().create_task(self._reconnect())
+        repair = asyncio.get_running_loop().create_task(self._reconnect(broken))
         self._repairs.add(repair)
         repair.add_done_callback(self._repairs.discard)
 
-    async def _reconnect(self) -> None:
+    async def _reconnect(self, broken: _Slot) -> None:
+        """Open a connection in place of a broken one, and see that the broken one has ended."""
         pause_s = 0.02
-        while True:
-            try:
-                slot = await self._connect()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
-                _log.debug("cannot reconnect to the database yet: %s", error)
+        try:
+            while (slot := await self._try_to_replace(broken)) is None:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RECONNECT_PAUSE_S_MAX)
-            else:
-                if self.connected_count == 1:
-                    _log.warning("the database is back")
-                self._hand_out(slot)
-                return
+        finally:
+            broken.is_over.set()
+        self.connected_count += 1
+        if self.connected_count == 1:
+            _log.warning("the database is back")
+        self._hand_out(slot)
+
+    async def _try_to_replace(self, broken: _Slot) -> _Slot | None:
+        try:
+            slot = await self._connect()
+        except _FAILURES as error:
+            _log.debug("cannot reconnect to the database yet: %s", error)
+            return None
+        try:
+            await _end_session(slot.connection, broken.session)
+        except _FAILURES:
+            slot.connection.terminate()
+            return None
+        except BaseException:
+            slot.connection.terminate()
+            raise
+        return slot
 
     async def _connect(self) -> _Slot:
         connection = await connect(
@@ -231,8 +287,17 @@ class Slots:
         )
         try:
             prepared = {text: await connection.prepare(text) for text in self._prepare}
+            ((pid, started_at),) = await connection.fetch(OWN_SESSION)
         except BaseException:
             connection.terminate()
             raise
-        self.connected_count += 1
-        return _Slot(connection, prepared)
+        return _Slot(connection, prepared, (pid, started_at))
+
+
+async def _end_session(connection: Connection, session: tuple[int, datetime]) -> None:
+    """End another session of ours and return when it is gone, its last call done or undone."""
+    is_there = True
+    while is_there:
+        is_there = bool(await connection.fetch(END_SESSION, *session))
+        if is_there:
+            await asyncio.sleep(END_PAUSE_S)

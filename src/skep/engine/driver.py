@@ -159,6 +159,9 @@ class Engine:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RETRY_PAUSE_S_MAX)
                 succeeded = False
+            except Unavailable as error:  # and it cannot be found out what was done
+                _fail(cargos, error)
+                return False
             except Exception as error:  # noqa: BLE001 -- any failure is some lot's; halving finds whose
                 # Our own errors say that nothing was done; a bug may have struck after the commit.
                 is_repeated = is_repeated or not isinstance(error, SkepError)

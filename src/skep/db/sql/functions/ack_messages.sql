@@ -15,7 +15,8 @@ Why     The cursor only moves forward. A completed ack completes everything befo
         the lowest failed message of the call stops it: nothing that failed is ever passed. A
         stale lease is an outcome, not an error: the other acks of the call belong to other
         clients. Nearly all acks complete a range under a valid lease, one per lane: those are
-        done together in complete_leases; whatever it leaves goes lane by lane.
+        done together in complete_leases; whatever it leaves goes lane by lane. For the laterals
+        see push_segments.
 */
 create function skep.ack_messages(
   p_partition_id bigint[], p_group text[], p_lease_id uuid[], p_offset bigint[], p_key bytea[],
@@ -27,9 +28,8 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
-  v_item integer[];
-  v_partition_id bigint[];
-  v_group_id integer[];
+  v_known integer;                   -- acks whose lane and group exist
+  v_group_id integer[];              -- these by item, null where there is no such group
   v_queue_id integer[];
   v_queue_name text[];
   v_partition_name text[];
@@ -38,50 +38,58 @@ declare
   v_has_more boolean[];
   v_lane record;
 begin
-  select array_agg(u.ord::integer), array_agg(p.id), array_agg(g.id), array_agg(q.id),
-         array_agg(q.name), array_agg(p.name)
-  into v_item, v_partition_id, v_group_id, v_queue_id, v_queue_name, v_partition_name
-  from unnest(p_partition_id, p_group) with ordinality u(partition_id, group_name, ord)
-  join skep.partition p on p.id = u.partition_id
-  join skep.queue q on q.id = p.queue_id
-  join skep.consumer_group g on g.queue_id = p.queue_id and g.name = u.group_name;
-  if v_item is null then
+  select count(i.group_id), array_agg(i.group_id), array_agg(i.queue_id),
+         array_agg(i.queue_name), array_agg(i.partition_name)
+  into v_known, v_group_id, v_queue_id, v_queue_name, v_partition_name
+  from (
+    select g.id as group_id, p.queue_id, q.name as queue_name, p.name as partition_name
+    from unnest(p_partition_id, p_group) with ordinality u(partition_id, group_name, item)
+    left join lateral (
+      select p.name, p.queue_id from skep.partition p where p.id = u.partition_id offset 0
+    ) p on true
+    left join lateral (select q.name from skep.queue q where q.id = p.queue_id offset 0) q on true
+    left join lateral (
+      select g.id from skep.consumer_group g
+      where g.queue_id = p.queue_id and g.name = u.group_name offset 0
+    ) g on true
+    order by u.item
+  ) i;
+  if v_known = 0 then
     return;
   end if;
 
   perform 1
-  from (select distinct u.* from unnest(v_partition_id, v_group_id) u(partition_id, group_id)) i
-  join skep.cursor c on c.partition_id = i.partition_id and c.group_id = i.group_id
-  order by c.partition_id, c.group_id
-  for no key update of c;
+  from (
+    select distinct u.* from unnest(p_partition_id, v_group_id) u(partition_id, group_id)
+    order by u.partition_id, u.group_id
+  ) i
+  cross join lateral (
+    select 1 from skep.cursor c
+    where c.partition_id = i.partition_id and c.group_id = i.group_id for no key update
+  ) c;
   v_now := skep.now();
 
   select array_agg(d.item), array_agg(d.lease_released), array_agg(d.has_more)
   into v_done, v_released, v_has_more
-  from skep.complete_leases(
-    v_item, v_partition_id, v_group_id, p_lease_id, p_offset, p_status, v_now) d;
+  from skep.complete_leases(p_partition_id, v_group_id, p_lease_id, p_offset, p_status, v_now) d;
   if v_done is not null then
     return query
-    select d.item, 'acked', i.queue_id, i.queue_name, i.partition_name, d.lease_released,
-           d.has_more
-    from unnest(v_done, v_released, v_has_more) d(item, lease_released, has_more)
-    join unnest(v_item, v_queue_id, v_queue_name, v_partition_name)
-           i(item, queue_id, queue_name, partition_name) on i.item = d.item;
-    if cardinality(v_done) = cardinality(v_item) then
+    select d.item, 'acked', v_queue_id[d.item], v_queue_name[d.item], v_partition_name[d.item],
+           d.lease_released, d.has_more
+    from unnest(v_done, v_released, v_has_more) d(item, lease_released, has_more);
+    if cardinality(v_done) = v_known then
       return;
     end if;
   end if;
 
   for v_lane in
-    select i.partition_id, i.group_id, i.queue_id, i.queue_name, i.partition_name,
-           array_agg(i.item) as items
-    from unnest(v_item, v_partition_id, v_group_id, v_queue_id, v_queue_name, v_partition_name)
-           i(item, partition_id, group_id, queue_id, queue_name, partition_name)
-    where v_done is null or i.item <> all(v_done)
-    group by 1, 2, 3, 4, 5
+    select i.partition_id, i.group_id, array_agg(i.item::integer) as items
+    from unnest(p_partition_id, v_group_id) with ordinality i(partition_id, group_id, item)
+    where i.group_id is not null and (v_done is null or i.item <> all(v_done))
+    group by i.partition_id, i.group_id
   loop
     return query
-    select a.item, a.outcome, v_lane.queue_id, v_lane.queue_name, v_lane.partition_name,
+    select a.item, a.outcome, v_queue_id[a.item], v_queue_name[a.item], v_partition_name[a.item],
            a.lease_released, a.has_more
     from skep.ack_lane(
       v_lane.partition_id, v_lane.group_id, v_lane.items, p_lease_id, p_offset, p_key, p_status,

@@ -7,7 +7,8 @@ Locks   the partitions are locked by the caller; idle skep.cursor rows in (parti
         order.
 Why     Apart from push_segments so that the same statement serves the vouched and the probed
         path. Keys and bodies travel through the update's returning list: joining them again
-        would be quadratic in the number of partitions.
+        would be quadratic in the number of partitions. Idle cursors are woken by their place: the
+        rows are locked, so they stay where they are.
 */
 create function skep.append_segments(
   p_partition_id bigint[], p_count integer[], p_keys bytea[], p_body bytea[], p_now timestamptz)
@@ -17,13 +18,15 @@ returns table (
   gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
+declare
+  v_idle tid[];
 begin
   return query
   with allocated as (
     update skep.partition p
     set head = p.head + i.count, pushed_at = greatest(p.pushed_at, p_now)
     from unnest(p_partition_id, p_count, p_keys, p_body) i(id, count, keys, body)
-    where p.id = i.id
+    where p.id = any(array[i.id])  -- an array leaves one way to join, as push_segments explains
     returning p.id, p.queue_id, p.head - i.count + 1 as first, p.head as last, p.pushed_at,
               i.keys, i.body
   ),
@@ -35,13 +38,15 @@ begin
          null::integer[], null::bigint[], null::bigint, null::bytea, null::timestamptz
   from allocated a;
 
-  update skep.cursor c
-  set available_at = p_now
-  from (
-    select k.partition_id, k.group_id from skep.cursor k
-    where k.partition_id = any(p_partition_id) and k.available_at is null
-    order by k.partition_id, k.group_id
+  select array_agg(k.place) into v_idle
+  from unnest(p_partition_id) i(id)
+  cross join lateral (
+    select k.ctid as place from skep.cursor k
+    where k.partition_id = i.id and k.available_at is null
+    order by k.group_id
     for no key update
-  ) idle
-  where c.partition_id = idle.partition_id and c.group_id = idle.group_id;
+  ) k;
+  if v_idle is not null then
+    update skep.cursor c set available_at = p_now where c.ctid = any(v_idle);
+  end if;
 end $$;

@@ -1,56 +1,57 @@
 /*
 complete_leases: apply the plain acks of a call, one completed range per lane, all at once.
 
-Takes   per ack, in parallel arrays: p_item (its position in the arrays that follow),
-        p_partition_id, p_group_id; then p_lease_id, p_offset, p_status as ack_messages; p_now.
-Returns one row per ack that was plain and is done: item, lease_released, has_more. The others are
-        left untouched: several acks of one lane, anything but completed, no lease or a lost one,
-        an offset that is unknown or already done, a lane with failures on record.
+Takes   per ack, in parallel arrays: p_partition_id, p_group_id (null when there is no such group),
+        p_lease_id, p_offset, p_status as ack_messages; p_now.
+Returns one row per ack that was plain and is done: item (1-based), lease_released, has_more. The
+        others are left untouched: several acks of one lane, anything but completed, no lease or a
+        lost one, an offset that is unknown or already done, a lane with failures on record.
 Locks   the cursors are locked by the caller; skep.partition rows for share, skipping locked ones.
-Why     Two statements for any number of lanes. A lane is left idle only while no push is in
-        flight on it; see take_lanes.
+Why     One statement for any number of lanes. A lane is left idle only while no push is in flight
+        on it; see take_lanes.
 */
 create function skep.complete_leases(
-  p_item integer[], p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[],
-  p_offset bigint[], p_status text[], p_now timestamptz)
+  p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[], p_offset bigint[],
+  p_status text[], p_now timestamptz)
 returns table (item integer, lease_released boolean, has_more boolean)
 language plpgsql as $$
 #variable_conflict use_column
-declare
-  v_idle integer[];
 begin
-  -- Finished lanes with nothing beyond: these may rest.
-  select array_agg(l.item) into v_idle
-  from (
-    select i.item
-    from unnest(p_item, p_partition_id, p_group_id) i(item, partition_id, group_id)
-    join skep.cursor c on c.partition_id = i.partition_id and c.group_id = i.group_id
-    join skep.partition p on p.id = i.partition_id
-    where p_offset[i.item] >= c.leased and p.head <= p_offset[i.item]
-    for share of p skip locked
-  ) l;
-
   return query
   update skep.cursor c
-  set acked = p_offset[i.item],
-      leased = case when p_offset[i.item] >= c.leased then null else c.leased end,
+  set acked = i.upto,
+      leased = case when i.upto >= c.leased then null else c.leased end,
       available_at = case
-        when p_offset[i.item] < c.leased then c.available_at
-        when i.item = any(v_idle) then null
+        when i.upto < c.leased then c.available_at
+        when i.is_idle then null
         else p_now
       end,
       leased_from = null,
-      deliveries = case when p_offset[i.item] < c.leased then 1 else 0 end
+      deliveries = case when i.upto < c.leased then 1 else 0 end
   from (
-    select u.item, u.partition_id, u.group_id,
-           count(*) over (partition by u.partition_id, u.group_id) as acks
-    from unnest(p_item, p_partition_id, p_group_id) u(item, partition_id, group_id)
+    select u.item, u.upto, k.place, r.is_idle
+    from (
+      select n.*, count(*) over (partition by n.partition_id, n.group_id) as acks
+      from unnest(p_partition_id, p_group_id, p_lease_id, p_offset, p_status)
+             with ordinality n(partition_id, group_id, lease_id, upto, status, item)
+    ) u
+    cross join lateral (
+      select k.ctid as place, k.acked, k.leased, k.lease_id, k.available_at, k.failed_offset
+      from skep.cursor k
+      where k.partition_id = u.partition_id and k.group_id = u.group_id offset 0
+    ) k
+    -- Finished lanes with nothing beyond: these may rest.
+    left join lateral (
+      select true as is_idle from skep.partition p
+      where p.id = u.partition_id and u.upto = k.leased and p.head <= u.upto
+      for share skip locked
+    ) r on true
+    where u.acks = 1
+      and u.status = 'completed'
+      and k.lease_id = u.lease_id and k.available_at > p_now
+      and u.upto > k.acked and u.upto <= k.leased
+      and k.failed_offset is null
   ) i
-  where c.partition_id = i.partition_id and c.group_id = i.group_id
-    and i.acks = 1
-    and p_status[i.item] = 'completed'
-    and c.lease_id = p_lease_id[i.item] and c.available_at > p_now
-    and p_offset[i.item] > c.acked and p_offset[i.item] <= c.leased
-    and c.failed_offset is null
-  returning i.item, c.leased is null, c.leased is null and c.available_at is not null;
+  where c.ctid = i.place
+  returning i.item::integer, c.leased is null, c.leased is null and c.available_at is not null;
 end $$;

@@ -17,8 +17,10 @@ language sql stable as $$
          q.dedup_window_s > 0
            and s.created_at > skep.now() - make_interval(secs => q.dedup_window_s)
   from unnest(p_partition_id, p_offset, p_key) with ordinality i(id, at, key, ord)
-  join skep.partition p on p.id = i.id
-  join skep.queue q on q.id = p.queue_id
+  cross join lateral (select p.queue_id from skep.partition p where p.id = i.id offset 0) p
+  cross join lateral (
+    select q.dedup_window_s from skep.queue q where q.id = p.queue_id offset 0
+  ) q
   cross join lateral (
     select s.first, s.last, s.created_at, s.keys from skep.segment s
     where s.partition_id = i.id and s.first <= i.at order by s.first desc limit 1

@@ -33,7 +33,9 @@ declare
   v_take integer;
   v_taken_poll integer[];                 -- null for a lane that turned out empty
   v_taken_id bigint[];
+  v_taken_place tid[];
   v_taken_to bigint[];
+  v_delivery integer[];
 begin
   perform skep.assert_group(p_group_id);
   for i in 1 .. v_polls loop
@@ -44,11 +46,16 @@ begin
     v_seen := 0;
     v_taken_poll := '{}';
     v_taken_id := '{}';
+    v_taken_place := '{}';
     v_taken_to := '{}';
+    v_delivery := '{}';
     for v_lane in
-      select c.partition_id as id, greatest(c.acked, p.tail - 1) as acked, p.head
+      select c.partition_id as id, c.ctid as place, c.deliveries,
+             greatest(c.acked, p.tail - 1) as acked, p.head
       from skep.cursor c
-      join skep.partition p on p.id = c.partition_id
+      cross join lateral (
+        select p.head, p.tail from skep.partition p where p.id = c.partition_id offset 0
+      ) p
       where c.group_id = p_group_id and c.available_at <= v_now
       order by c.available_at
       limit v_limit
@@ -59,7 +66,9 @@ begin
       v_take := least(v_lane.head - v_lane.acked, v_batch_left);
       v_taken_poll := v_taken_poll || case when v_take > 0 then v_poll end;
       v_taken_id := v_taken_id || v_lane.id;
+      v_taken_place := v_taken_place || v_lane.place;
       v_taken_to := v_taken_to || v_lane.acked + greatest(v_take, 0);
+      v_delivery := v_delivery || v_lane.deliveries + 1;
       continue when v_take <= 0;
       v_batch_left := v_batch_left - v_take;
       v_lanes_left := v_lanes_left - 1;
@@ -72,7 +81,7 @@ begin
 
     if v_seen > 0 then
       return query select * from skep.take_lanes(
-        p_group_id, v_now, v_taken_poll, v_taken_id, v_taken_to,
+        p_group_id, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_to, v_delivery,
         p_lease_id, p_auto_ack, p_lease_s);
     end if;
     -- Fewer than asked for means that nothing else is ready.

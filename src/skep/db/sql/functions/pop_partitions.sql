@@ -23,26 +23,37 @@ declare
   v_take integer;
   v_taken_poll integer[] := '{}';
   v_taken_id bigint[] := '{}';
+  v_taken_place tid[] := '{}';
   v_taken_to bigint[] := '{}';
+  v_delivery integer[] := '{}';
 begin
   perform skep.assert_group(p_group_id);
   for v_lane in
-    select i.ord::integer as poll, i.batch, c.partition_id as id,
+    select i.ord::integer as poll, i.batch, i.id, c.place, c.deliveries,
            greatest(c.acked, p.tail - 1) as acked, p.head
     from unnest(p_partition_id, p_batch) with ordinality i(id, batch, ord)
-    join skep.cursor c on c.partition_id = i.id and c.group_id = p_group_id
-    join skep.partition p on p.id = i.id
-    where c.available_at <= v_now
-    for no key update of c skip locked
+    cross join lateral (
+      select c.ctid as place, c.acked, c.deliveries from skep.cursor c
+      where c.partition_id = i.id and c.group_id = p_group_id
+        -- Said like this, the index of ready lanes cannot serve and be searched for this one.
+        and coalesce(c.available_at, 'infinity') <= v_now
+      for no key update skip locked
+    ) c
+    cross join lateral (
+      select p.head, p.tail from skep.partition p where p.id = i.id offset 0
+    ) p
   loop
     continue when v_lane.id = any(v_taken_id);
     v_take := least(v_lane.head - v_lane.acked, v_lane.batch);
     v_taken_poll := v_taken_poll || case when v_take > 0 then v_lane.poll end;
     v_taken_id := v_taken_id || v_lane.id;
+    v_taken_place := v_taken_place || v_lane.place;
     v_taken_to := v_taken_to || v_lane.acked + greatest(v_take, 0);
+    v_delivery := v_delivery || v_lane.deliveries + 1;
   end loop;
   if cardinality(v_taken_id) > 0 then
     return query select * from skep.take_lanes(
-      p_group_id, v_now, v_taken_poll, v_taken_id, v_taken_to, p_lease_id, p_auto_ack, p_lease_s);
+      p_group_id, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_to, v_delivery,
+      p_lease_id, p_auto_ack, p_lease_s);
   end if;
 end $$;

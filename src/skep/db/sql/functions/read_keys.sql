@@ -17,8 +17,13 @@ language plpgsql stable as $$
 begin
   for partition_id, head, window_start in
     select p.id, p.head, skep.now() - make_interval(secs => q.dedup_window_s)
-    from skep.partition p join skep.queue q on q.id = p.queue_id
-    where p.id = any(p_partition_id)
+    from unnest(p_partition_id) i(id)
+    cross join lateral (
+      select p.id, p.head, p.queue_id from skep.partition p where p.id = i.id offset 0
+    ) p
+    cross join lateral (
+      select q.dedup_window_s from skep.queue q where q.id = p.queue_id offset 0
+    ) q
   loop
     first := null; created_at := null; keys := null;
     return next;

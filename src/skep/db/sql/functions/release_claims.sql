@@ -17,10 +17,14 @@ declare
   v_count integer;
 begin
   perform 1
-  from unnest(p_partition_id, p_group_id) i(partition_id, group_id)
-  join skep.cursor c on c.partition_id = i.partition_id and c.group_id = i.group_id
-  order by c.partition_id, c.group_id
-  for no key update of c;
+  from (
+    select u.* from unnest(p_partition_id, p_group_id) u(partition_id, group_id)
+    order by u.partition_id, u.group_id
+  ) i
+  cross join lateral (
+    select 1 from skep.cursor c
+    where c.partition_id = i.partition_id and c.group_id = i.group_id for no key update
+  ) c;
 
   update skep.cursor c
   set acked = case when c.leased is null then c.leased_from else c.acked end,
@@ -29,7 +33,7 @@ begin
       deliveries = greatest(c.deliveries - 1, 0),
       available_at = v_now
   from unnest(p_partition_id, p_group_id, p_lease_id) i(partition_id, group_id, lease_id)
-  where c.partition_id = i.partition_id and c.group_id = i.group_id
+  where c.partition_id = any(array[i.partition_id]) and c.group_id = i.group_id
     and c.lease_id = i.lease_id
     and (c.leased is not null or c.leased_from is not null);
   get diagnostics v_count = row_count;

@@ -6,7 +6,7 @@ Returns one row per lease that is still held on at least one lane: lease_id, exp
         earliest of its lanes).
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
 Why     A renewal never shortens a lease, and never revives one that expired: the lane may already
-        be on its way to another consumer.
+        be on its way to another consumer. For the laterals see push_segments.
 */
 create function skep.renew_leases(p_lease_id uuid[], p_seconds integer[])
 returns table (lease_id uuid, expires_at timestamptz)
@@ -15,10 +15,20 @@ language plpgsql as $$
 declare
   v_now timestamptz;
 begin
-  perform 1 from skep.cursor c
-  where c.lease_id = any(p_lease_id) and c.leased is not null
-  order by c.partition_id, c.group_id
-  for no key update;
+  perform 1
+  from (
+    select k.partition_id, k.group_id
+    from unnest(p_lease_id) i(lease_id)
+    cross join lateral (
+      select k.partition_id, k.group_id from skep.cursor k
+      where k.lease_id = i.lease_id and k.leased is not null offset 0
+    ) k
+    order by k.partition_id, k.group_id
+  ) i
+  cross join lateral (
+    select 1 from skep.cursor c
+    where c.partition_id = i.partition_id and c.group_id = i.group_id for no key update
+  ) c;
   v_now := skep.now();
 
   return query
@@ -29,7 +39,11 @@ begin
       select u.lease_id, max(u.seconds) as seconds
       from unnest(p_lease_id, p_seconds) u(lease_id, seconds) group by u.lease_id
     ) i
-    where c.lease_id = i.lease_id and c.leased is not null and c.available_at > v_now
+    cross join lateral (
+      select k.ctid, k.available_at from skep.cursor k
+      where k.lease_id = i.lease_id and k.leased is not null offset 0
+    ) k
+    where c.ctid = k.ctid and k.available_at > v_now
     returning c.lease_id, c.available_at
   )
   select r.lease_id, min(r.available_at) from renewed r group by r.lease_id;
