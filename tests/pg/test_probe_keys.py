@@ -80,6 +80,7 @@ async def test_what_is_vouched_for_is_not_searched(log):
     assert await places(log, partition, "abcde", Vouch(5, NOON)) == {}
 
 
+@pytest.mark.parametrize("vouch", [NOTHING, Vouch(5, NOTHING.since)], ids=["gap", "old"])
 @pytest.mark.parametrize(
     ("now", "found"),
     [
@@ -88,10 +89,10 @@ async def test_what_is_vouched_for_is_not_searched(log):
         (NOON + MINUTE + WINDOW, {}),
     ],
 )
-async def test_the_window_ends_sharp(log, now, found):
+async def test_the_window_ends_sharp(log, vouch, now, found):
     partition = await three_segments(log)
 
-    assert await places(log, partition, "bc", now=now) == found
+    assert await places(log, partition, "bc", vouch, now=now) == found
 
 
 async def test_a_lost_call_is_found_outside_the_window_above_the_vouched_offset(log):

@@ -4,11 +4,11 @@ import asyncio
 import random
 from collections import defaultdict
 from contextlib import asynccontextmanager
-from datetime import datetime
+from uuid import uuid4
 
 import pytest
 
-from tests.pg.log import ALWAYS, QUEUE_MODE, Ack, Poll, Vouch
+from tests.pg.log import ALWAYS, NOON, Ack, Poll, Vouch
 from tests.pg.waiting import eventually
 
 VOUCHED = Vouch(1 << 60, ALWAYS)
@@ -357,73 +357,85 @@ async def assert_no_cursor_is_missing(log):
 
 
 class Traffic:
-    """Overlapping pushes, pops and acks of one session, drawn at random."""
+    """Overlapping pushes, pops, acks, renewals and releases of one session, drawn at random.
+
+    Consumers keep up with producers, so that lanes fall idle and are woken all the time, and acks
+    also name lanes whose lease this session does not hold, so that they lock what others lock.
+    """
 
     ROUNDS = 2_500
 
-    def __init__(self, log, partitions, group_id, seed):
+    def __init__(self, log, partitions, group_ids, seed):
         self.log = log
         self.partitions = partitions
-        self.group_id = group_id
+        self.group_ids = group_ids
         self.dice = random.Random(seed)
         self.heads = defaultdict(int)
-        self.pushed = defaultdict(set)
-        self.delivered = defaultdict(set)
-        self.numbers = 0
+        self.pushed = set()
+        self.delivered = {group: set() for group in group_ids}
 
     async def run(self):
+        await self.log.execute("reset skep.fake_now")
         for number in range(self.ROUNDS):
-            await self.push()
+            await self.push(number)
             if number % 4 == 0:
-                await self.pop_and_ack()
+                await self.consume()
 
-    async def push(self):
+    async def push(self, number):
         chosen = self.dice.sample(self.partitions, self.dice.randint(2, 4))
-        lots = {id_: [self.name() for _ in range(self.dice.randint(1, 2))] for id_ in chosen}
+        lots = {id_: [f"{id(self)} {number} {id_}"] for id_ in chosen}
         is_probed = self.dice.random() < 0.05
         vouches = {id_: Vouch(self.heads[id_], ALWAYS) if is_probed else VOUCHED for id_ in lots}
         rows = await self.log.push_lots(lots, vouches)
-        assert len(rows) == len(lots)
-        for row in rows:
-            self.pushed[row.partition_id].update(lots[row.partition_id])
-            self.heads[row.partition_id] = row.first + len(lots[row.partition_id]) - 1
+        self.heads.update({row.partition_id: row.first for row in rows})
+        self.pushed.update(name for [name] in lots.values())
 
-    def name(self):
-        self.numbers += 1
-        return f"{id(self)}-{self.numbers}"
+    async def consume(self):
+        acks = []
+        for group, group_id in self.group_ids.items():
+            poll = Poll(batch=1000, lanes=self.dice.randint(1, 8), auto_ack=self.chance(0.2))
+            taken = await self.log.pop(group_id, poll)
+            self.delivered[group].update(message.transaction_id for message in taken.messages)
+            acks += [
+                Ack(row.partition_id, row.taken_to, poll.lease_id, self.status(), group=group)
+                for row in taken
+            ]
+            acks += [
+                Ack(partition, 1 << 60, uuid4(), self.status(), group=group)
+                for partition in self.dice.sample(self.partitions, 3)
+            ]
+            await self.renew_or_release(group_id, poll, taken)
+        self.dice.shuffle(acks)
+        await self.log.ack(*acks)
 
-    async def pop_and_ack(self):
-        poll = Poll(
-            batch=self.dice.choice([5, 50]),
-            lanes=self.dice.randint(1, 3),
-            auto_ack=self.dice.random() < 0.3,
-        )
-        taken = await self.log.pop(self.group_id, poll)
-        acks = {}
-        for message in taken.messages:
-            self.delivered[message.partition_id].add(message.transaction_id)
-            acks[message.partition_id] = Ack(message.partition_id, message.offset, poll.lease_id)
-        if acks and not poll.auto_ack:
-            for ack in acks.values():
-                ack.status = self.dice.choice(["completed", "completed", "completed", "failed"])
-            # Those that were acked by another session's item are none of our business.
-            await self.log.ack(*self.dice.sample(list(acks.values()), len(acks)))
+    async def renew_or_release(self, group_id, poll, taken):
+        if self.chance(0.1):
+            await self.log.renew(poll.lease_id, 600)
+        if self.chance(0.1):
+            lanes = taken.lanes[::-1]
+            query = "select skep.release_claims($1, $2, $3)"
+            groups, leases = [group_id] * len(lanes), [poll.lease_id] * len(lanes)
+            await self.log.execute(query, lanes, groups, leases)
+
+    def status(self):
+        return self.dice.choice(["completed", "completed", "completed", "failed"])
+
+    def chance(self, share):
+        return self.dice.random() < share
 
 
 @pytest.mark.slow
 async def test_ten_thousand_overlapping_pushes_with_pops_and_acks_never_deadlock(log, open_log):
-    partitions = await log.provision("hive", *"abcdefgh")
-    group = await log.subscribe("hive", QUEUE_MODE)
     await log.configure("hive", retry_delay_ms=0, retry_limit=1_000_000)
+    partitions = await log.provision("hive", *"abcdefgh")
+    group_ids = {name: await log.subscribe("hive", name) for name in ("bees", "drones")}
     sessions = [await open_log() for _ in range(4)]
-    for session in sessions:
-        await session.execute("reset skep.fake_now")
-    traffic = [Traffic(s, partitions, group, seed) for seed, s in enumerate(sessions)]
+    traffic = [Traffic(s, partitions, group_ids, seed) for seed, s in enumerate(sessions)]
 
     await asyncio.gather(*(each.run() for each in traffic))
 
     await assert_offsets_are_dense(log, partitions)
-    await assert_everything_is_delivered(log, traffic, partitions, group)
+    await assert_everything_is_delivered(log, traffic, group_ids)
 
 
 async def assert_offsets_are_dense(log, partitions):
@@ -450,15 +462,12 @@ async def assert_offsets_are_dense(log, partitions):
     assert all(row["head"] == row["last"] == row["messages"] for row in heads)
 
 
-async def assert_everything_is_delivered(log, traffic, partitions, group):
+async def assert_everything_is_delivered(log, traffic, group_ids):
     """Drain what is left, once every lease is over, and compare."""
-    await log.set_clock(datetime.now(log.now.tzinfo).replace(year=2100))
-    rest = await log.pop(group, Poll(batch=1_000_000, lanes=len(partitions), auto_ack=True))
-    left = defaultdict(set)
-    for message in rest.messages:
-        left[message.partition_id].add(message.transaction_id)
-    for partition in partitions:
-        pushed = set().union(*(each.pushed[partition] for each in traffic))
-        delivered = set().union(*(each.delivered[partition] for each in traffic))
-        assert delivered | left[partition] == pushed
-    assert await log.next_available(group) is None
+    await log.set_clock(NOON.replace(year=2100))
+    pushed = set().union(*(each.pushed for each in traffic))
+    for group, group_id in group_ids.items():
+        rest = await log.pop(group_id, Poll(batch=1_000_000, lanes=100, auto_ack=True))
+        left = {message.transaction_id for message in rest.messages}
+        assert left.union(*(each.delivered[group] for each in traffic)) == pushed
+        assert await log.next_available(group_id) is None

@@ -245,6 +245,33 @@ async def test_a_call_cut_off_before_its_answer_is_of_unknown_outcome_and_was_do
     assert await marks(observer) == [1, 2]
 
 
+async def test_an_unknown_outcome_is_told_only_when_the_session_has_ended(proxy, observer):
+    # The call is still on its way to the server when its client loses the connection.
+    async with opened(proxy.url, size=2, prepare=(INSERT,)) as slots:
+        fault = proxy.at_next("insert into done", "late")
+
+        with pytest.raises(OutcomeUnknown):
+            await slots.call(INSERT, 1)
+        fault.released.set()
+        await fault.over.wait()
+
+    assert await marks(observer) == []
+
+
+async def test_a_call_whose_session_cannot_be_ended_is_neither_known_nor_to_be_repeated(
+    proxy, observer
+):
+    async with opened(proxy.url, size=1, prepare=(INSERT,), patience_s=0.2) as slots:
+        proxy.shut_door()
+        proxy.at_next("insert into done", "before")
+
+        with pytest.raises(Unavailable) as failed:
+            await slots.call(INSERT, 1)
+        proxy.open_door()
+
+    assert type(failed.value) is Unavailable
+
+
 async def test_a_call_that_got_no_slot_was_not_executed(proxy, observer):
     async with opened(proxy.url, size=1, patience_s=0.3) as slots:
         proxy.shut_door()

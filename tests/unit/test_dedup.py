@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -64,6 +64,27 @@ def lost_keys(cache, segments, *, partition_id=1):
             found = {offset for _, _, offset in cache.find([(partition_id, joined)])}
             lost += [offset for offset in expected if offset not in found]
     return lost
+
+
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=30),
+    gaps=st.lists(st.integers(0, 2), min_size=30, max_size=30),
+)
+def test_a_flush_recorded_at_once_is_known_like_one_recorded_segment_by_segment(sizes, gaps):
+    one_by_one, at_once = (DedupCache(memory_bytes_max=MIB, run_keys=16) for _ in range(2))
+    segments = [
+        (partition_id, 1 + gap, keys((partition_id, n) for n in range(size)), NOON)
+        for partition_id, (size, gap) in enumerate(zip(sizes, gaps, strict=False), start=1)
+    ]
+
+    for segment in segments:
+        one_by_one.record(*segment)
+    at_once.record_flush(segments)
+
+    lots = [(partition_id, joined) for partition_id, _, joined, _ in segments]
+    assert at_once.find(lots) == one_by_one.find(lots)
+    assert [at_once.vouch(p) for p, _ in lots] == [one_by_one.vouch(p) for p, _ in lots]
+    assert at_once.counters == one_by_one.counters
 
 
 class TestSpans:

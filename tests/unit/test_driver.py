@@ -513,6 +513,17 @@ async def test_patience_ends_as_unavailable(kind):
         assert "inside" not in error.message
 
 
+async def test_a_call_of_which_nothing_can_be_found_out_is_given_up_at_once():
+    executor = Executor(raise_in_turn(Unavailable()))
+    cargos = parcels("ab")
+
+    await run_together(executor, *cargos)
+
+    assert len(executor.calls) == 1
+    assert [type(cargo.answers[0]) for cargo in cargos] == [Unavailable, Unavailable]
+    assert asyncio.get_running_loop().time() == 0.0
+
+
 async def test_a_lane_whose_call_is_repeated_keeps_its_order():
     executor = Executor(raise_in_turn(NotExecuted()))
     engine = start(executor)

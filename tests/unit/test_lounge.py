@@ -86,9 +86,9 @@ class Room:
         self.lounge = Lounge(self.database, POLICY)
         self.lounge.start(self.engine)
 
-    def park(self, *, group_id=1, lane_id=None, queue_id=QUEUE_ID, wait_s=30.0):
-        """Let a new poll wait that has just tried in vain."""
-        poll = make_poll(group_id=group_id, lane_id=lane_id, queue_id=queue_id, wait_s=wait_s)
+    def park(self, **options):
+        """Let a new poll wait."""
+        poll = make_poll(**options)
         self.lounge.came_back(poll, is_served=False)
         return poll
 
@@ -97,25 +97,26 @@ class Room:
         self.lounge.came_back(poll, is_served=True)
 
 
-def make_poll(*, group_id=1, lane_id=None, queue_id=QUEUE_ID, wait_s=30.0):
-    answers = []
+class ObservedPoll(Poll):
+    """A poll that shows what its client got, and when."""
 
-    def deliver(body):
-        answers.append((now(), body))
+    def __init__(self, group, lane, deadline):
+        self.answers = []
+        super().__init__(OPTIONS, deadline=deadline, deliver=self._note, refuse=lambda error: None)
+        self.group = group
+        self.lane = lane
+        self.tried_at = now()
+
+    def _note(self, body):
+        self.answers.append((now(), body))
         return True
 
-    poll = AnsweredPoll(
-        OPTIONS, deadline=now() + wait_s, deliver=deliver, refuse=lambda error: None
-    )
-    poll.answers = answers
-    poll.group = Group("hive", f"group {group_id}", queue_id, group_id)
-    poll.lane = None if lane_id is None else Lane("hive", f"lane {lane_id}", queue_id, lane_id)
-    poll.tried_at = now()
-    return poll
 
-
-class AnsweredPoll(Poll):
-    """A poll that shows what its client got, and when."""
+def make_poll(*, group_id=1, lane_id=None, queue_id=QUEUE_ID, wait_s=30.0):
+    """Return a poll that has just tried in vain."""
+    group = Group("hive", f"group {group_id}", queue_id, group_id)
+    lane = None if lane_id is None else Lane("hive", f"lane {lane_id}", queue_id, lane_id)
+    return ObservedPoll(group, lane, deadline=now() + wait_s)
 
 
 async def turns(count=5):
@@ -260,6 +261,60 @@ async def test_polls_that_find_the_engine_full_wait_on():
 
     assert still_waiting == 1
     assert room.engine.polls == [poll]
+
+
+# Polls that could not try
+
+
+async def test_a_poll_that_could_not_try_waits_on():
+    room = Room()
+    poll = room.park()
+    room.lounge.wake(QUEUE_ID, 1)
+    await turns()
+
+    is_kept = room.lounge.keep_waiting(poll)
+    room.lounge.wake(QUEUE_ID, 1)
+    await turns()
+
+    assert is_kept
+    assert room.engine.polls == [poll, poll]
+    assert poll.answers == []
+
+
+async def test_a_poll_that_could_not_even_try_once_waits_too():
+    room = Room()
+
+    assert room.lounge.keep_waiting(make_poll())
+    assert len(room.lounge) == 1
+
+
+async def test_a_poll_whose_time_is_over_does_not_wait_on():
+    room = Room()
+    poll = make_poll(wait_s=1)
+
+    await asyncio.sleep(1)
+
+    assert not room.lounge.keep_waiting(poll)
+
+
+async def test_after_the_stop_no_poll_waits_on():
+    room = Room()
+    room.lounge.stop()
+
+    assert not room.lounge.keep_waiting(make_poll())
+
+
+async def test_a_poll_that_may_hold_a_claim_tries_again_without_being_woken():
+    room = Room()
+    poll = room.park()
+    room.lounge.wake(QUEUE_ID, 1)
+    await turns()
+
+    poll.doubt = lambda poll: None
+    room.lounge.keep_waiting(poll)
+    await turns()
+
+    assert room.engine.polls == [poll, poll]
 
 
 # Sweeps

@@ -22,7 +22,7 @@ from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner
 from skep.broker.names import check_name, refuse_transaction_id
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
-from skep.engine.dedup import DedupCache
+from skep.engine.dedup import DedupCache, Segment
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import BadRequest, Overloaded, SkepError
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
@@ -343,6 +343,7 @@ class PushExecutor:
         """Answer what was stored or found, and return what has to go again."""
         again: dict[int, _Flush] = {}
         touched: dict[int, int] = {}
+        stored: list[Segment] = []
         cache = self._cache
         for row in rows:
             partition_id, first, created_at, positions, offsets, gap_first, gap_keys, gap_at = row
@@ -360,10 +361,11 @@ class PushExecutor:
                 if flush.entries:
                     again[partition_id] = flush
                 continue
-            cache.record(partition_id, first, flush.keys, created_at)
+            stored.append((partition_id, first, flush.keys, created_at))
             _answer_stored(flush, first)
             queue_id = flush.lane.queue_id
             touched[queue_id] = touched.get(queue_id, 0) + 1
+        cache.record_flush(stored)
         for queue_id, lane_count in touched.items():
             self._announcer.announce(queue_id, lane_count)
         for flush in flushes.values():

@@ -38,6 +38,9 @@ from skep.engine.run_table import ALWAYS, Fingerprints
 
 KEY_BYTES: Final = 16
 
+Segment: TypeAlias = tuple[int, int, bytes, datetime]
+"""Partition id, first offset, joined keys, created_at."""
+
 Vouch: TypeAlias = tuple[int, datetime]
 """(to, since): every key at offsets up to `to` in segments created at or after `since` is known."""
 
@@ -59,6 +62,7 @@ _FIXED_BYTES: Final = 4_096
 # Up to these numbers doing it one by one is quicker than numpy's cost per call.
 _FIND_FEW_KEYS: Final = 6
 _FINGERPRINT_FEW_KEYS: Final = 32
+_RECORD_FEW_SEGMENTS: Final = 8
 
 _EMPTY: Final[Vouch] = (0, ALWAYS)
 """What can be said of any partition: there is nothing before the first offset, which is 1."""
@@ -196,6 +200,23 @@ class DedupCache:
         self.counters.keys_recorded += len(keys) // KEY_BYTES
         self._learn(partition_id, first, keys, created_at)
 
+    def record_flush(self, segments: Sequence[Segment]) -> None:
+        """Take in all the segments of one call; the same as `record` for each, but cheaper."""
+        if len(segments) < _RECORD_FEW_SEGMENTS:
+            for segment in segments:
+                self.record(*segment)
+            return
+        lots = [(partition_id, keys) for partition_id, _, keys, _ in segments]
+        counts = [len(keys) // KEY_BYTES for _, keys in lots]
+        offsets: list[int] = []
+        for (partition_id, first, _, created_at), count in zip(segments, counts, strict=True):
+            self._extend_span(partition_id, first, first + count - 1, created_at)
+            offsets += range(first, first + count)
+        self.counters.keys_recorded += len(offsets)
+        # One moment for all is the newest: it only decides how long they are vouched for at most.
+        newest = max(created_at for _, _, _, created_at in segments)
+        self._keep(_joined_fingerprints(lots, counts).tolist(), offsets, newest)
+
     def adopt(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
         """Take in segments another broker stored; `created_at` is that of the newest of them."""
         self.counters.keys_adopted += len(keys) // KEY_BYTES
@@ -246,16 +267,22 @@ class DedupCache:
 
     def _learn(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
         assert len(keys) % KEY_BYTES == 0, "keys are joined without anything between them"
-        self._extend_span(partition_id, first, first + len(keys) // KEY_BYTES - 1, created_at)
+        count = len(keys) // KEY_BYTES
+        self._extend_span(partition_id, first, first + count - 1, created_at)
+        self._keep(_fingerprints(partition_id, keys), range(first, first + count), created_at)
+
+    def _keep(
+        self, fingerprints: Sequence[int], offsets: Sequence[int], created_at: datetime
+    ) -> None:
         if created_at < self.horizon:
             # No span reaches that far back any more: do not let it push out what can be vouched.
             return
-        portion_bytes = self._young_keys_max * KEY_BYTES
-        for start in range(0, len(keys), portion_bytes):
-            portion = _fingerprints(partition_id, keys[start : start + portion_bytes])
+        for start in range(0, len(fingerprints), self._young_keys_max):
+            end = start + self._young_keys_max
+            portion = fingerprints[start:end]
             if len(self._young) + len(portion) > self._young_keys_max:
                 self._pour_young()
-            self._keep_young(portion, first + start // KEY_BYTES)
+            self._keep_young(portion, offsets[start:end])
             self._young_newest = max(self._young_newest, created_at)
 
     def _extend_span(self, partition_id: int, first: int, last: int, created_at: datetime) -> None:
@@ -276,9 +303,9 @@ class DedupCache:
             self._spans.popitem(last=False)
             self.counters.spans_evicted += 1
 
-    def _keep_young(self, fingerprints: list[int], first: int) -> None:
+    def _keep_young(self, fingerprints: Sequence[int], offsets: Sequence[int]) -> None:
         young = self._young
-        numbered = zip(fingerprints, range(first, first + len(fingerprints)), strict=True)
+        numbered = zip(fingerprints, offsets, strict=True)
         if young.keys().isdisjoint(fingerprints):
             young.update(numbered)
             return
