@@ -32,6 +32,12 @@ async def test_a_message_that_was_done_is_found_so_that_a_repeated_ack_is_recogn
     assert [await find(log, partition, name, acked=8) for name in "ah"] == [1, 8]
 
 
+async def test_what_lies_beyond_the_lease_is_not_searched(log):
+    partition = await ten_messages(log)
+
+    assert await find(log, partition, "j", leased=8) is None
+
+
 async def test_without_a_lease_what_follows_the_cursor_is_searched(log):
     partition = await ten_messages(log)
 
@@ -40,12 +46,12 @@ async def test_without_a_lease_what_follows_the_cursor_is_searched(log):
 
 async def test_of_the_same_key_stored_twice_the_one_to_be_done_next_counts(log):
     partition, _ = await log.lane()
-    await log.push(partition, "a", "b")
+    await log.push(partition, "a", "b", "x")
     await log.advance(2 * 3600)
     await log.push(partition, "b", "c")
 
-    assert await find(log, partition, "b", acked=2, leased=4) == 3
-    assert await find(log, partition, "b", acked=4) == 3
+    assert await find(log, partition, "b", acked=2, leased=5) == 4
+    assert await find(log, partition, "b", acked=5) == 4
 
 
 async def test_what_was_never_pushed_is_not_found(log):

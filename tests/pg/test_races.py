@@ -305,12 +305,15 @@ async def test_a_queue_that_two_calls_create_is_the_same_for_both(log, other, ob
     assert provisioned.result() == mine
 
 
+@pytest.mark.parametrize("queues_exist", [False, True])
 async def test_calls_that_create_the_same_lanes_in_different_order_neither_deadlock_nor_differ(
-    log, other, observer
+    log, other, observer, queues_exist
 ):
     sessions, dice = [log, other, observer], random.Random(7)
     for number in range(40):
-        lanes = [(f"queue {number}.{q}", f"lane {p}") for q in range(3) for p in range(3)]
+        lanes = [(f"queue {number}.{q}", f"lane {p}") for q in range(3) for p in range(9)]
+        if queues_exist:
+            await provision_all(log, {(queue, "old") for queue, _ in lanes})
         orders = [dice.sample(lanes, len(lanes)) for _ in sessions]
 
         answers = await asyncio.gather(*map(provision_all, sessions, orders))

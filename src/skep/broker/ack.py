@@ -183,7 +183,8 @@ class AckExecutor:
     """Executor of the operation `ack`.
 
     Repeating it after a lost answer is safe: a completed ack that was recorded is a no-op, and a
-    nack is fenced by its lease, which the first try ended.
+    nack is fenced by its lease, which the first try ended. Only a nack that names no lease, as the
+    wire allows, may count as two failures then.
     """
 
     def __init__(self, caller: Caller, leases: LeaseMemory, announcer: Announcer) -> None:

@@ -224,6 +224,7 @@ class Pop:
         self._directory.forget_group(group)
         for poll in polls:
             if not poll.is_settled:
+                self._parking.leave(poll)  # its place belongs to the group that is gone
                 self._resume(poll)(None)
 
     def _resume(self, poll: Poll) -> Callable[[SkepError | None], None]:

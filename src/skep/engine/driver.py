@@ -191,6 +191,8 @@ class Engine:
 
 
 def _fail(cargos: Sequence[Any], error: SkepError) -> None:
+    if isinstance(error, Unavailable):
+        _log.warning("gave up %d lots of a call: %s", len(cargos), error)
     for cargo in cargos:
         if not cargo.is_settled:
             is_expected = isinstance(error, Unavailable)
