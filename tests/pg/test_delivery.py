@@ -386,5 +386,5 @@ class Delivery(RuleBasedStateMachine):
 def test_every_group_gets_every_message_in_order_and_what_is_done_stays_done(log, arun):
     run_state_machine_as_test(
         lambda: Delivery(log, arun),
-        settings=settings(max_examples=60, stateful_step_count=30, deadline=None),
+        settings=settings(max_examples=100, stateful_step_count=30, deadline=None),
     )

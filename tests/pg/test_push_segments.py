@@ -254,7 +254,7 @@ WINDOWS_S = (10, 3, 0)
 queue_numbers = count(1)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(steps=steps)
 def check_against_the_model(arun, log, steps):
     arun(replay(log, steps))
