@@ -135,6 +135,7 @@ begin
   end if;
 
   return query
-  select u.item, u.outcome, v_released, v_next is not null
+  select u.item, u.outcome, v_released and u.outcome not in ('lease_lost', 'not_found'),
+         v_next is not null
   from unnest(v_item, v_outcome) u(item, outcome);
 end $$;
