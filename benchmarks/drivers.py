@@ -122,6 +122,7 @@ class Driver(ABC):
 
     def start(self) -> None:
         """Begin; called once all connections stand."""
+        self.is_stopping = False
 
     def on_ready(self, connection: Connection) -> None:
         """Take a connection that has nothing in flight."""
