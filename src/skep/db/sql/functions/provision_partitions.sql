@@ -5,19 +5,17 @@ Takes   p_queue, p_partition: parallel arrays of names, no pair twice.
 Returns one row per pair: the names, queue_id, partition_id, and whether this call created it.
 Locks   skep.queue rows for share, in id order, against provision_group; then inserts partitions
         in (queue_id, name) order, so two calls that create the same lanes wait, never deadlock.
-Why     Ten thousand new lanes in one call are normal, hence hash joins. A partition is born with a cursor for every group of its queue. provision_group takes the
+Why     A partition is born with a cursor for every group of its queue. provision_group takes the
         queue row for update and gives every partition a cursor; the share lock here makes sure
-        that no pair of a new group and a new partition is missed by both.
+        that no pair of a new group and a new partition is missed by both. Which lanes are new is
+        told by the transaction that wrote them: ten thousand in one call are normal, and looking
+        each up in a list of the new ones took seconds. For the laterals see push_segments.
 */
 create function skep.provision_partitions(p_queue text[], p_partition text[])
 returns table (
   queue_name text, partition_name text, queue_id integer, partition_id bigint, created boolean)
-language plpgsql
-set enable_hashjoin = on
-as $$
+language plpgsql as $$
 #variable_conflict use_column
-declare
-  v_born bigint[];
 begin
   -- Creating queues in name order keeps two calls from waiting for each other in a circle.
   perform skep.ensure_queue(n.name)
@@ -32,20 +30,20 @@ begin
     order by q.id, u.partition
     on conflict (queue_id, name) do nothing
     returning id, queue_id
-  ),
-  cursors as (
-    insert into skep.cursor (partition_id, group_id, queue_id)
-    select b.id, g.id, b.queue_id
-    from born b join skep.consumer_group g on g.queue_id = b.queue_id
-    order by b.id, g.id
   )
-  select coalesce(array_agg(b.id), '{}') into v_born from born b;
+  insert into skep.cursor (partition_id, group_id, queue_id)
+  select b.id, g.id, b.queue_id
+  from born b join skep.consumer_group g on g.queue_id = b.queue_id
+  order by b.id, g.id;
 
   -- A statement of its own: its snapshot sees the lanes another call created while this waited.
   return query
-  select q.name, p.name, q.id, p.id, b.id is not null
+  select u.queue, u.partition, q.id, p.id,
+         coalesce(p.writer = pg_current_xact_id_if_assigned()::xid, false)
   from unnest(p_queue, p_partition) u(queue, partition)
-  join skep.queue q on q.name = u.queue
-  join skep.partition p on p.queue_id = q.id and p.name = u.partition
-  left join unnest(v_born) b(id) on b.id = p.id;
+  cross join lateral (select q.id from skep.queue q where q.name = u.queue offset 0) q
+  cross join lateral (
+    select p.id, p.xmin as writer from skep.partition p
+    where p.queue_id = q.id and p.name = u.partition offset 0
+  ) p;
 end $$;
