@@ -66,8 +66,8 @@ create unique index partition__queue_name on skep.partition (queue_id, name);
 One row per (partition, flush). body is a JSON array of envelopes, keys the 16-byte hashes of
 their transaction ids in the same order. Bytes come compressed enough or not at all: the external
 storage saves pglz on every push. Rows of up to half a page stay in the heap: for segments of a
-dozen messages that saves 18 % of a push's CPU against the default of a quarter page, and two of
-them still fit on a page.
+dozen messages that saves a fifth of PostgreSQL's CPU per push against the default of a quarter
+page, and two of them still fit on a page.
 */
 create table skep.segment (
   partition_id bigint not null,
