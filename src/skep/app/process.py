@@ -13,6 +13,7 @@ import uvloop
 from skep import __version__
 from skep.app.assignment import ReportReady, WorkerAssignment
 from skep.app.broker import Broker
+from skep.app.routes import api_routes
 from skep.broker.configure import Configure
 from skep.model.errors import SkepError
 from skep.server.app import build_app
@@ -78,6 +79,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
             configure=_configure(Configure(broker.query_slots)),
             body_bytes_max=settings.body_bytes_max,
             version=__version__,
+            further_routes=api_routes(broker),
         ),
         http=build_protocol(
             routes,

@@ -3,6 +3,9 @@
 `build_app` wires Litestar: health, configure, the API document and whatever routes the caller adds.
 All errors leave as `{"error", "code"}` by the problems table. There is no CORS: a broker is not
 called from other people's web pages.
+
+Litestar gets the path as it was sent and matches that, so that a name may hold an encoded slash;
+its path parameters are decoded after the match.
 """
 
 import logging
@@ -11,10 +14,10 @@ from typing import Any
 
 from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException, ValidationException
-from litestar.types import ASGIApp, ControllerRouterHandler
+from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Send
 
 from skep.server.asgi import HotGate
-from skep.server.exchange import HotRoutes
+from skep.server.exchange import HotRoutes, decode_segment
 from skep.server.openapi import openapi_config
 from skep.server.problems import Problem, problem, problem_of
 from skep.server.routes.configure import Configure, configure_route
@@ -48,10 +51,24 @@ def build_app(
         [*health_routes(probe), configure_route(configure), document_route, *further_routes],
         openapi_config=config,
         exception_handlers={HTTPException: _answer_http_exception, Exception: _answer_exception},
+        middleware=[_decode_path_parameters],
         request_max_body_size=body_bytes_max,
         logging_config=None,
     )
     return HotGate(routes, app, body_bytes_max=body_bytes_max)
+
+
+def _decode_path_parameters(app: ASGIApp) -> ASGIApp:
+    """Decode the parameters that the router cut out of the raw path."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        parameters: dict[str, Any] = scope["path_params"]
+        for name, value in parameters.items():
+            if isinstance(value, str):
+                parameters[name] = decode_segment(value.encode("latin-1"))
+        await app(scope, receive, send)
+
+    return run
 
 
 def _answer_http_exception(

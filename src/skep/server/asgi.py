@@ -89,6 +89,7 @@ class HotGate:
             allow = b"allow: %b\r\n" % b", ".join(methods)
             await _send_answer(send, problem(405, "method_not_allowed", text, headers=allow))
         else:
+            http["path"] = path.decode("latin-1")  # matched as sent; see skep.server.app
             await self._app(scope, receive, send)
 
     async def _serve(

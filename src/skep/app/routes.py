@@ -1,0 +1,13 @@
+"""The routes that are not hot, each wired to the part of the broker behind it."""
+
+from collections.abc import Sequence
+
+from litestar.types import ControllerRouterHandler
+
+from skep.app.broker import Broker
+
+
+def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
+    """Return every route but health, configure and the hot ones."""
+    del broker
+    return []
