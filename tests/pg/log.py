@@ -61,6 +61,8 @@ class TakenSegment(NamedTuple):
     created_at: datetime
     keys: bytes
     body: bytes
+    passed_over: list[int] | None
+    is_individual: bool
 
 
 class Delivered(NamedTuple):
@@ -115,13 +117,13 @@ class Taken(list[TakenSegment]):
 
     @property
     def messages(self) -> list[Delivered]:
-        """The messages taken, cut out of their segments; deleted ones left out."""
+        """The messages taken, cut out of their segments; deleted and done ones left out."""
         found: list[Delivered] = []
         for row in self:
             low = max(row.taken_from + 1 - row.first, 0)
             high = min(row.taken_to + 1 - row.first, len(row.keys) // KEY_BYTES)
             for offset, message in enumerate(json.loads(row.body)[low:high], row.first + low):
-                if message is not None:
+                if message is not None and offset not in (row.passed_over or ()):
                     name = message["transactionId"]
                     found.append(Delivered(row.partition_id, offset, name, row.delivery))
         return found
@@ -173,7 +175,15 @@ class Log:
 
     async def clear(self) -> None:
         """Delete everything; ten times as quick as truncating while there is little."""
-        tables = ("dead_letter", "cursor", "segment", "consumer_group", "partition", "queue")
+        tables = (
+            "dead_letter",
+            "deleted_message",
+            "cursor",
+            "segment",
+            "consumer_group",
+            "partition",
+            "queue",
+        )
         await self.execute("".join(f"delete from skep.{table};" for table in tables))
 
     async def set_clock(self, moment: datetime) -> None:
@@ -225,6 +235,43 @@ class Log:
         """Change options of a queue and return all of them."""
         query = "select queue from skep.configure_queue($1, null, null, $2)"
         return json.loads(await self.value(query, queue, json.dumps(columns)))
+
+    async def set_options(self, queue: str, **columns: object) -> None:
+        """Change columns of a queue, also those that configure_queue does not offer."""
+        for column, value in columns.items():
+            await self.execute(f"update skep.queue set {column} = $2 where name = $1", queue, value)
+
+    async def delete_message(self, partition_id: int, transaction_id: str, offset: int) -> None:
+        """Leave a null where a message was, and remember its offset; cursors are not told."""
+        await self.execute(
+            """
+            update skep.segment set body = convert_to(replace(convert_from(body, 'UTF8'), $2,
+              'null'), 'UTF8')
+            where partition_id = $1
+            """,
+            partition_id,
+            envelope(transaction_id),
+        )
+        await self.execute(
+            "insert into skep.deleted_message (partition_id, message_offset) values ($1, $2)",
+            partition_id,
+            offset,
+        )
+
+    async def set_done(self, partition_id: int, group_id: int, done: str) -> None:
+        """Say which offsets are done ahead of the cursor, as PostgreSQL spells a set of ranges."""
+        await self.execute(
+            "update skep.cursor set done = $3::text::int8multirange"
+            " where partition_id = $1 and group_id = $2",
+            partition_id,
+            group_id,
+            done,
+        )
+
+    async def done(self, partition_id: int, group_id: int) -> str | None:
+        """Return the offsets done ahead of the cursor, in the same spelling."""
+        query = "select done::text from skep.cursor where partition_id = $1 and group_id = $2"
+        return await self.value(query, partition_id, group_id)
 
     async def push(
         self,

@@ -91,6 +91,19 @@ async def test_a_lane_that_failed_backs_off_for_the_retry_delay(log):
     assert (await log.cursor(partition, group))["leased"] is None
 
 
+async def test_the_pause_doubles_with_each_failure_of_the_message(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    await log.set_options("hive", retry_limit=9, retry_delay_ms=1000, retry_delay_ms_max=5000)
+
+    pauses = []
+    for _ in range(5):
+        await fail_once(log, partition, group, 1)
+        pauses.append(await log.next_available(group))
+
+    assert pauses == [1, 2, 4, 5, 5]
+
+
 async def test_a_message_is_retried_as_often_as_the_queue_allows_and_then_buried(log):
     partition, group = await log.lane()
     await log.push(partition, "a", "b")
@@ -269,7 +282,7 @@ async def test_a_lease_that_somebody_else_holds_is_lost(log, status):
 async def test_a_message_beyond_the_range_under_lease_is_not_covered_by_it(log):
     partition, group, lease = await leased_lane(log, "abc", batch=2)
 
-    assert await log.outcomes(Ack(partition, 3, lease)) == ["lease_lost"]
+    assert await log.outcomes(Ack(partition, 3, lease)) == ["beyond_lease"]
     assert (await log.cursor(partition, group))["acked"] == 0
 
 
@@ -383,3 +396,92 @@ async def test_a_failed_message_that_was_not_the_first_was_delivered_before(log)
     taken = await log.pop(group)
 
     assert (taken.messages[0].transaction_id, taken.messages[0].delivery) == ("b", 2)
+
+
+async def test_a_completed_message_passes_those_done_behind_it(log):
+    partition, group, lease = await leased_lane(log, "abcde")
+    await log.set_done(partition, group, "{[3,5)}")
+
+    [answer] = await log.ack(Ack(partition, 2, lease))
+
+    assert (answer.outcome, answer.lease_released) == ("acked", False)
+    assert (await log.cursor(partition, group))["acked"] == 4
+    assert await log.done(partition, group) is None
+
+
+async def test_a_completed_message_leaves_what_is_done_further_ahead(log):
+    partition, group, lease = await leased_lane(log, "abcde")
+    await log.set_done(partition, group, "{[4,5)}")
+
+    await log.ack(Ack(partition, 2, lease))
+
+    assert (await log.cursor(partition, group))["acked"] == 2
+    assert await log.done(partition, group) == "{[4,5)}"
+
+
+async def test_a_message_done_ahead_cannot_be_acked_again(log):
+    partition, group, lease = await leased_lane(log, "abcde")
+    await log.set_done(partition, group, "{[3,4)}")
+
+    outcomes = await log.outcomes(Ack(partition, 3, lease), Ack(partition, 3, lease, "failed"))
+
+    assert outcomes == ["noop", "already_done"]
+
+
+# Expired messages, as the broker reports them
+
+
+async def test_an_expired_message_is_done_without_completing_those_before_it(log):
+    partition, group, lease = await leased_lane(log, "abc")
+
+    [answer] = await log.ack(Ack(partition, 2, lease, "expired"))
+
+    assert (answer.outcome, answer.lease_released) == ("expired", False)
+    assert (await log.cursor(partition, group))["acked"] == 0
+    assert await log.done(partition, group) == "{[2,3)}"
+
+
+async def test_a_lane_whose_last_message_expired_is_released_by_the_one_before(log):
+    partition, group, lease = await leased_lane(log, "abc")
+    await log.ack(Ack(partition, 3, lease, "expired"))
+
+    [answer] = await log.ack(Ack(partition, 2, lease))
+
+    assert (answer.outcome, answer.lease_released, answer.has_more) == ("acked", True, False)
+    assert (await log.cursor(partition, group))["acked"] == 3
+
+
+async def test_a_range_that_expired_altogether_is_released(log):
+    partition, group, lease = await leased_lane(log, "abcd", batch=2)
+
+    answers = await log.ack(*(Ack(partition, n, lease, "expired") for n in (1, 2)))
+
+    assert [(a.lease_released, a.has_more) for a in answers] == [(True, True)] * 2
+    assert (await log.pop(group)).offsets == [3, 4]
+
+
+async def test_an_expired_message_is_not_brought_back_by_a_failure_below_it(log):
+    partition, group, lease = await leased_lane(log, "abc")
+
+    outcomes = await log.outcomes(
+        Ack(partition, 1, lease, "failed"), Ack(partition, 2, lease, "expired")
+    )
+
+    assert outcomes == ["retried", "expired"]
+    await log.advance()
+    assert (await log.pop(group)).offsets == [1, 3]
+
+
+async def test_only_the_holder_of_the_lease_may_say_that_a_message_expired(log):
+    partition, group, _ = await leased_lane(log, "abc")
+
+    assert await log.outcomes(Ack(partition, 2, uuid4(), "expired")) == ["lease_lost"]
+
+    assert await log.done(partition, group) is None
+
+
+async def test_an_expired_message_that_was_done_is_left(log):
+    partition, _, lease = await leased_lane(log, "abc")
+    await log.ack(Ack(partition, 2, lease))
+
+    assert await log.outcomes(Ack(partition, 1, lease, "expired")) == ["noop"]

@@ -1,5 +1,7 @@
 from datetime import timedelta
 
+import pytest
+
 from tests.pg.log import NOON, Poll, body_of, envelope, keys_of
 
 SECOND = timedelta(seconds=1)
@@ -126,3 +128,26 @@ async def test_a_partition_that_does_not_exist_gets_no_row(log):
 
     assert list(rows) == [partition]
     assert await log.value("select count(*) from skep.segment") == 1
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "window_s", "hold_s"), [(0, 0, 0), (60, 0, 60), (0, 30, 30), (60, 90, 90)]
+)
+async def test_an_idle_cursor_is_woken_for_when_its_queue_delivers(log, delay_s, window_s, hold_s):
+    partition, group = await log.lane()
+    await log.set_options("hive", delayed_processing_s=delay_s, window_buffer_s=window_s)
+
+    await append(log, {partition: "a"})
+
+    assert (await log.cursor(partition, group))["available_at"] == NOON + hold_s * SECOND
+
+
+async def test_idle_cursors_of_many_queues_are_woken_each_by_its_own_rule(log):
+    slow, slow_group = await log.lane("wax")
+    quick, quick_group = await log.lane("hive")
+    await log.set_options("wax", delayed_processing_s=60)
+
+    await append(log, {slow: "a", quick: "b"})
+
+    assert await log.next_available(slow_group) == 60
+    assert await log.next_available(quick_group) == 0

@@ -123,3 +123,11 @@ async def test_a_lane_with_failures_on_record_is_left(log):
 
     assert await complete(log, group, Ack(partition, 3, poll.lease_id)) == {}
     assert (await log.cursor(partition, group))["acked"] == 0
+
+
+async def test_a_lane_with_messages_done_ahead_is_left(log):
+    partition, group, lease = await leased_lane(log)
+    await log.set_done(partition, group, "{[3,4)}")
+
+    assert await complete(log, group, Ack(partition, 2, lease)) == {}
+    assert (await log.cursor(partition, group))["acked"] == 0

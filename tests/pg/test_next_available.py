@@ -1,3 +1,5 @@
+import pytest
+
 from tests.pg.log import Poll
 
 
@@ -67,3 +69,16 @@ async def test_many_questions_are_answered_by_their_number(log):
     )
 
     assert sorted(map(tuple, rows)) == [(3, 0.0), (4, 0.0), (5, 0.0)]
+
+
+@pytest.mark.parametrize("table", ["queue", "consumer_group"])
+async def test_what_is_paused_has_no_answer(log, table):
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    await log.execute(f"update skep.{table} set is_paused = true")
+
+    assert await log.next_available(group) is None
+    assert await log.next_available(group, partition) is None
+
+    await log.execute(f"update skep.{table} set is_paused = false")
+    assert await log.next_available(group) == 0

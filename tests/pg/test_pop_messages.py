@@ -137,3 +137,17 @@ async def test_a_group_that_was_deleted_is_refused(log):
         await log.pop(group)
 
     assert refusal.value.sqlstate == "SK404"
+
+
+@pytest.mark.parametrize("table", ["queue", "consumer_group"])
+async def test_what_is_paused_delivers_nothing_and_goes_on_where_it_was(log, table):
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    before = await log.cursor(partition, group)
+    await log.execute(f"update skep.{table} set is_paused = true")
+
+    assert await log.pop(group) == []
+    assert await log.cursor(partition, group) == before
+
+    await log.execute(f"update skep.{table} set is_paused = false")
+    assert (await log.pop(group)).offsets == [1]

@@ -98,3 +98,34 @@ async def test_a_new_cursor_is_ready_because_a_push_may_be_in_flight(log):
     group = await log.subscribe("hive", "bees", "new")
 
     assert (await log.cursor(partition, group))["available_at"] == NOON
+
+
+async def test_messages_deleted_before_the_group_came_are_done_for_it(log):
+    partition = await three_messages(log)
+    await log.delete_message(partition, "second", 2)
+
+    group = await log.subscribe("hive", "bees")
+
+    assert await log.done(partition, group) == "{[2,3)}"
+    assert await popped(log, group) == ["first", "third"]
+
+
+async def test_a_group_starts_behind_deleted_messages_at_its_start(log):
+    partition = await three_messages(log)
+    await log.delete_message(partition, "first", 1)
+    await log.delete_message(partition, "second", 2)
+
+    group = await log.subscribe("hive", "bees")
+
+    assert (await log.cursor(partition, group))["acked"] == 2
+    assert await log.done(partition, group) is None
+
+
+async def test_a_group_of_mode_new_does_not_count_what_was_deleted_before(log):
+    partition = await three_messages(log)
+    await log.delete_message(partition, "second", 2)
+
+    group = await log.subscribe("hive", "bees", "new")
+
+    assert (await log.cursor(partition, group))["acked"] == 3
+    assert await log.done(partition, group) is None

@@ -185,3 +185,80 @@ async def test_deleted_messages_are_taken_with_the_others(log):
 
     assert taken.offsets == [1, 3]
     assert (await log.cursor(partition, group))["acked"] == 3
+
+
+async def take_one(log, partition, group, upto, *, auto_ack=False):
+    """Take a lane as a pop would that planned to take up to this offset."""
+    return await log.rows(
+        """
+        select t.* from skep.consumer_group g
+        join skep.queue q on q.id = g.queue_id
+        join skep.cursor c on c.group_id = g.id and c.partition_id = $1
+        cross join lateral skep.take_lanes(
+          g, q, skep.now(), array[1], array[c.partition_id], array[c.ctid], array[c.acked],
+          array[$3::bigint], array[1], null, null, array[gen_random_uuid()], array[$4::boolean],
+          array[0]) t
+        where g.id = $2
+        """,
+        partition,
+        group,
+        upto,
+        auto_ack,
+    )
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+async def test_what_retention_took_after_the_lane_was_chosen_is_not_leased(log, auto_ack):
+    partition, group = await log.lane()
+    for names in ("abc", "def"):
+        await log.push(partition, *names)
+    await log.execute("update skep.partition set tail = 4")
+    await log.execute("delete from skep.segment where first = 1")
+
+    assert await take_one(log, partition, group, 3, auto_ack=auto_ack) == []
+
+    cursor = await log.cursor(partition, group)
+    assert (cursor["acked"], cursor["leased"]) == (3, None)
+    assert cursor["available_at"] == NOON + MICROSECOND
+
+
+async def test_a_lane_that_retention_emptied_after_it_was_chosen_is_put_to_rest(log):
+    partition, group = await log.lane()
+    await log.push(partition, *"abc")
+    await log.execute("update skep.partition set tail = 4")
+    await log.execute("delete from skep.segment")
+
+    assert await take_one(log, partition, group, 2) == []
+
+    assert (await log.cursor(partition, group))["acked"] == 3
+    assert await log.next_available(group) is None
+
+
+async def test_offsets_that_are_not_to_be_delivered_are_told(log):
+    partition, group = await log.lane()
+    await log.push(partition, *"abcdef")
+    await log.set_done(partition, group, "{[3,4),[6,7)}")
+
+    [row] = await log.pop(group, Poll(batch=3))
+
+    assert (row.taken_to, row.passed_over) == (4, [3])
+
+
+async def test_a_lane_with_nothing_done_ahead_tells_nothing_to_leave_out(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+
+    [row] = await log.pop(group)
+
+    assert row.passed_over is None
+
+
+@pytest.mark.parametrize("mode", ["cumulative", "individual"])
+async def test_how_acks_will_count_is_told(log, mode):
+    partition, group = await log.lane()
+    await log.set_options("hive", ack_mode=mode)
+    await log.push(partition, "a")
+
+    [row] = await log.pop(group)
+
+    assert row.is_individual == (mode == "individual")

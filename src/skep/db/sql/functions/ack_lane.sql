@@ -4,9 +4,14 @@ ack_lane: apply the acks of one call that concern one cursor.
 Takes   p_partition_id, p_group_id: the cursor. p_items: positions in the arrays p_lease_id,
         p_offset, p_key, p_status, p_error of ack_messages. p_now.
 Returns item, outcome, lease_released, has_more as ack_messages.
-Locks   the cursor is locked by the caller; its skep.partition row for share, skipping if locked.
+Locks   the cursor is locked by the caller; then as move_cursor.
 Why     One cursor at a time keeps the rules readable: find each message, check the lease, walk in
-        offset order and stop moving at the first failure, then write the cursor once.
+        offset order, then write the cursor once. Where acks are cumulative a completed message
+        completes all before it and the walk stops moving at the first failure. Where they are
+        individual every ack speaks for its own message alone, and a message that was nacked once
+        under a lease is not counted again: the lease goes on, so it does not fence a repetition.
+        A group that gets only the newest message of a lane is cumulative: that one stands for all
+        before it.
 */
 create function skep.ack_lane(
   p_partition_id bigint, p_group_id integer, p_items integer[], p_lease_id uuid[],
@@ -17,125 +22,111 @@ language plpgsql as $$
 declare
   v_cursor skep.cursor;
   v_queue skep.queue;
-  v_acked bigint;
-  v_failed_at bigint;                -- the lowest offset that failed in this call
-  v_failed_offset bigint[];
-  v_failed_count integer[];
-  v_next timestamptz;                -- when the lane may be served again, if released
-  v_released boolean := false;
+  v_is_individual boolean;
   v_has_lease boolean;
+  v_acked bigint;                    -- moved by cumulative acks
+  v_is_stopped boolean := false;     -- by a failure below, where acks are cumulative
+  v_done bigint[] := '{}';           -- done by themselves
+  v_nacked bigint[] := '{}';
+  v_failed bigint[] := '{}';         -- those of v_nacked that failed ...
+  v_failures integer[] := '{}';      -- ... and how often so far
+  v_pause interval := '0';
   v_ack record;
-  v_failures integer;
+  v_outcome text;
+  v_last_at bigint;                  -- the message the walk was at before, and its outcome
+  v_last_outcome text;
   v_item integer[] := '{}';
-  v_outcome text[] := '{}';
+  v_outcomes text[] := '{}';
+  v_moved record;
 begin
   select * into strict v_cursor from skep.cursor c
   where c.partition_id = p_partition_id and c.group_id = p_group_id;
   select q.* into strict v_queue from skep.queue q where q.id = v_cursor.queue_id;
+  v_is_individual := v_queue.ack_mode = 'individual' and not exists (
+    select from skep.consumer_group g where g.id = p_group_id and g.conflation);
   v_acked := v_cursor.acked;
-  v_failed_offset := v_cursor.failed_offset;
-  v_failed_count := v_cursor.failed_count;
   v_has_lease := v_cursor.leased is not null and v_cursor.available_at > p_now;
 
   for v_ack in
     select i.item, p_status[i.item] as status, p_error[i.item] as error, o.at,
            p_lease_id[i.item] is null
-             or (v_has_lease and p_lease_id[i.item] = v_cursor.lease_id
-                 and o.at <= v_cursor.leased) as is_fenced
+             or (v_has_lease and p_lease_id[i.item] = v_cursor.lease_id) as is_fenced,
+           p_lease_id[i.item] is null or o.at <= v_cursor.leased as is_covered,
+           o.at <= v_cursor.acked or coalesce(v_cursor.done @> o.at, false) as was_done,
+           coalesce(v_cursor.nacked @> o.at, false) as was_nacked,
+           1 + coalesce(f.failures, 0) as failures
     from unnest(p_items) i(item)
     cross join lateral (
       select coalesce(
         p_offset[i.item],
         skep.find_offset(p_partition_id, v_cursor.acked, v_cursor.leased, p_key[i.item])) as at
     ) o
+    left join unnest(v_cursor.failed_offset, v_cursor.failed_count) f(at, failures)
+      on f.at = o.at
     -- Of several acks of one message the most severe decides.
     order by o.at nulls first,
-             array_position(array['dlq', 'failed', 'retry', 'completed'], p_status[i.item])
+             array_position(
+               array['dlq', 'failed', 'retry', 'completed', 'expired'], p_status[i.item])
   loop
-    v_item := v_item || v_ack.item;
-    v_outcome := v_outcome || case
+    v_outcome := case
       when v_ack.at is null then 'not_found'
-      when v_ack.at <= v_cursor.acked then
-        case v_ack.status when 'completed' then 'noop' else 'already_done' end
+      when v_ack.was_done then
+        case when v_ack.status in ('completed', 'expired') then 'noop' else 'already_done' end
       when not v_ack.is_fenced then 'lease_lost'
-      when v_ack.at <= v_acked then
-        case v_ack.status when 'completed' then 'acked' else 'already_done' end
-      when v_failed_at is not null then
+      when not v_ack.is_covered then 'beyond_lease'
+      when v_ack.at <= v_acked
+           or (v_ack.at = v_last_at and v_last_outcome in ('acked', 'dead_lettered')) then
+        case when v_ack.status in ('completed', 'expired') then 'acked' else 'already_done' end
+      when v_ack.status = 'expired' then 'expired'
+      when v_is_stopped or (v_ack.at = v_last_at and v_last_outcome = 'retried') then
         case v_ack.status when 'completed' then 'redelivered' else 'retried' end
-      else v_ack.status
+      when v_ack.status = 'completed' then 'acked'
+      when v_ack.status = 'retry' or v_ack.was_nacked and v_ack.status = 'failed' then 'retried'
+      when v_ack.status = 'failed' and v_ack.failures <= v_queue.retry_limit then 'retried'
+      else 'dead_lettered'
     end;
-    if v_failed_at is not null or v_outcome[cardinality(v_outcome)] <> v_ack.status then
-      continue;
-    end if;
+    v_item := v_item || v_ack.item;
+    v_outcomes := v_outcomes || v_outcome;
 
-    if v_ack.status = 'failed' then
-      v_failures := 1 + coalesce(
-        v_failed_count[array_position(v_failed_offset, v_ack.at)], 0);
-      if v_failures <= v_queue.retry_limit then
-        select array_agg(f.at), array_agg(f.count) into v_failed_offset, v_failed_count
-        from (
-          select u.at, u.count from unnest(v_failed_offset, v_failed_count) u(at, count)
-          where u.at <> v_ack.at
-          union all select v_ack.at, v_failures
-        ) f;
-        v_failed_at := v_ack.at;
-        v_next := p_now + v_queue.retry_delay_ms * interval '1 millisecond';
-        v_outcome[cardinality(v_outcome)] := 'retried';
-        continue;
+    if v_outcome = 'expired' then
+      v_done := v_done || v_ack.at;
+    elsif v_ack.at <= v_acked or v_is_stopped or v_ack.at = v_last_at
+          or v_outcome not in ('acked', 'dead_lettered', 'retried') then
+      continue;
+    elsif v_outcome = 'retried' then
+      v_is_stopped := not v_is_individual;
+      v_nacked := v_nacked || v_ack.at;
+      if v_ack.status = 'failed' and not v_ack.was_nacked then
+        v_failed := v_failed || v_ack.at;
+        v_failures := v_failures || v_ack.failures;
+        v_pause := greatest(v_pause, skep.retry_pause(
+          v_ack.failures, v_queue.retry_delay_ms, v_queue.retry_delay_ms_max));
       end if;
-    elsif v_ack.status = 'retry' then
-      v_failed_at := v_ack.at;
-      v_next := p_now;
-      v_outcome[cardinality(v_outcome)] := 'retried';
-      continue;
-    end if;
-
-    if v_ack.status = 'completed' then
-      v_outcome[cardinality(v_outcome)] := 'acked';
     else
-      perform skep.bury_message(
-        v_cursor.partition_id, v_cursor.group_id, v_cursor.queue_id, v_ack.at,
-        coalesce(nullif(v_ack.error, ''),
-                 case v_ack.status when 'dlq' then '' else 'Retries exhausted' end),
-        1 + coalesce(v_failed_count[array_position(v_failed_offset, v_ack.at)], 0), p_now);
-      v_outcome[cardinality(v_outcome)] := 'dead_lettered';
+      if v_outcome = 'dead_lettered' then
+        perform skep.bury_message(
+          v_cursor.partition_id, v_cursor.group_id, v_cursor.queue_id, v_ack.at,
+          coalesce(nullif(v_ack.error, ''),
+                   case v_ack.status when 'dlq' then '' else 'Retries exhausted' end),
+          v_ack.failures, p_now);
+      end if;
+      if v_is_individual then
+        v_done := v_done || v_ack.at;
+      else
+        v_acked := v_ack.at;
+      end if;
     end if;
-    v_acked := v_ack.at;
+    v_last_at := v_ack.at;
+    v_last_outcome := v_outcome;
   end loop;
 
-  if v_failed_at is not null then
-    v_released := v_has_lease;
-  elsif v_acked > v_cursor.acked
-        and (v_cursor.leased is null or v_acked >= v_cursor.leased) then
-    v_released := v_has_lease;
-    -- Idle only while no push is in flight on the lane; see take_lanes.
-    perform 1 from skep.partition p
-    where p.id = p_partition_id and p.head <= v_acked for share skip locked;
-    v_next := case when found then null else p_now end;
-  end if;
-
-  if v_failed_at is not null or v_acked > v_cursor.acked then
-    update skep.cursor c
-    set acked = v_acked,
-        leased = case when v_failed_at is not null or v_acked >= c.leased then null
-                      else c.leased end,
-        available_at = case
-          when v_failed_at is not null or c.leased is null or v_acked >= c.leased then v_next
-          else c.available_at end,
-        leased_from = null,
-        -- What follows in the range under lease was delivered with it.
-        deliveries = case when v_acked = c.acked then c.deliveries
-                          when v_acked < c.leased then 1 else 0 end,
-        failed_offset = (select array_agg(u.at) from unnest(v_failed_offset) u(at)
-                         where u.at > v_acked),
-        failed_count = (select array_agg(u.count)
-                        from unnest(v_failed_offset, v_failed_count) u(at, count)
-                        where u.at > v_acked)
-    where c.partition_id = p_partition_id and c.group_id = p_group_id;
-  end if;
-
+  select * into strict v_moved from skep.move_cursor(
+    v_cursor, v_acked, v_done, v_nacked, v_failed, v_failures, p_now + v_pause, v_is_stopped,
+    p_now);
   return query
-  select u.item, u.outcome, v_released and u.outcome not in ('lease_lost', 'not_found'),
-         v_next is not null
-  from unnest(v_item, v_outcome) u(item, outcome);
+  select u.item, u.outcome,
+         v_has_lease and v_moved.is_finished
+           and u.outcome not in ('lease_lost', 'beyond_lease', 'not_found'),
+         v_moved.has_more
+  from unnest(v_item, v_outcomes) u(item, outcome);
 end $$;

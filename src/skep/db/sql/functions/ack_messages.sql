@@ -3,20 +3,22 @@ ack_messages: record what consumers did with the messages they hold.
 
 Takes   per ack, in parallel arrays: p_partition_id, p_group (name), p_lease_id (null: unfenced, as
         the wire allows), p_offset (null: find it by p_key in the range under lease), p_key,
-        p_status: completed | failed | retry | dlq, p_error.
+        p_status: completed | failed | retry | dlq, or expired for a message that the broker
+        passed over; p_error.
 Returns one row per ack: item (1-based), outcome, queue_id, queue_name, partition_name,
         lease_released, has_more (the lane was left ready or backing off). Outcomes: acked, noop
         (was done already), redelivered (completed, but above a message that failed in this call),
-        retried, dead_lettered, lease_lost, not_found, already_done (a nack of what was done
-        before). No row: no such partition or group.
+        retried, dead_lettered, expired, lease_lost, beyond_lease (the lease is held but does not
+        cover the message), not_found, already_done (a nack of what was done before). No row: no
+        such partition or group.
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting; then skep.partition rows for
         share, skipping locked ones.
 Why     The cursor only moves forward. A completed ack completes everything before it, except that
-        the lowest failed message of the call stops it: nothing that failed is ever passed. A
-        stale lease is an outcome, not an error: the other acks of the call belong to other
-        clients. Nearly all acks complete a range under a valid lease, one per lane: those are
-        done together in complete_leases; whatever it leaves goes lane by lane. For the laterals
-        see push_segments.
+        the lowest failed message of the call stops it: nothing that failed is ever passed. (In a
+        queue of individual acks each speaks for its own message; see ack_lane.) A stale lease is
+        an outcome, not an error: the other acks of the call belong to other clients. Nearly all
+        acks complete a range under a valid lease, one per lane: those are done together in
+        complete_leases; whatever it leaves goes lane by lane. For the laterals see push_segments.
 */
 create function skep.ack_messages(
   p_partition_id bigint[], p_group text[], p_lease_id uuid[], p_offset bigint[], p_key bytea[],
@@ -30,6 +32,7 @@ declare
   v_now timestamptz;
   v_known integer;                   -- acks whose lane and group exist
   v_group_id integer[];              -- these by item, null where there is no such group
+  v_plain_group_id integer[];        -- the same, null as well where acks are individual
   v_queue_id integer[];
   v_queue_name text[];
   v_partition_name text[];
@@ -38,16 +41,20 @@ declare
   v_has_more boolean[];
   v_lane record;
 begin
-  select count(i.group_id), array_agg(i.group_id), array_agg(i.queue_id),
-         array_agg(i.queue_name), array_agg(i.partition_name)
-  into v_known, v_group_id, v_queue_id, v_queue_name, v_partition_name
+  select count(i.group_id), array_agg(i.group_id),
+         array_agg(case when i.ack_mode = 'cumulative' then i.group_id end),
+         array_agg(i.queue_id), array_agg(i.queue_name), array_agg(i.partition_name)
+  into v_known, v_group_id, v_plain_group_id, v_queue_id, v_queue_name, v_partition_name
   from (
-    select g.id as group_id, p.queue_id, q.name as queue_name, p.name as partition_name
+    select g.id as group_id, p.queue_id, q.ack_mode, q.name as queue_name,
+           p.name as partition_name
     from unnest(p_partition_id, p_group) with ordinality u(partition_id, group_name, item)
     left join lateral (
       select p.name, p.queue_id from skep.partition p where p.id = u.partition_id offset 0
     ) p on true
-    left join lateral (select q.name from skep.queue q where q.id = p.queue_id offset 0) q on true
+    left join lateral (
+      select q.name, q.ack_mode from skep.queue q where q.id = p.queue_id offset 0
+    ) q on true
     left join lateral (
       select g.id from skep.consumer_group g
       where g.queue_id = p.queue_id and g.name = u.group_name offset 0
@@ -71,7 +78,8 @@ begin
 
   select array_agg(d.item), array_agg(d.lease_released), array_agg(d.has_more)
   into v_done, v_released, v_has_more
-  from skep.complete_leases(p_partition_id, v_group_id, p_lease_id, p_offset, p_status, v_now) d;
+  from skep.complete_leases(
+    p_partition_id, v_plain_group_id, p_lease_id, p_offset, p_status, v_now) d;
   if v_done is not null then
     return query
     select d.item, 'acked', v_queue_id[d.item], v_queue_name[d.item], v_partition_name[d.item],
@@ -85,7 +93,8 @@ begin
   for v_lane in
     select i.partition_id, i.group_id, array_agg(i.item::integer) as items
     from unnest(p_partition_id, v_group_id) with ordinality i(partition_id, group_id, item)
-    where i.group_id is not null and (v_done is null or i.item <> all(v_done))
+    where i.group_id is not null
+      and not exists (select from unnest(v_done) d(item) where d.item = i.item)
     group by i.partition_id, i.group_id
   loop
     return query

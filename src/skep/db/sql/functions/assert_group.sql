@@ -1,18 +1,21 @@
 /*
-assert_group: refuse a consumer group that does not exist.
+assert_group: the consumer group, or a refusal.
 
 Takes   p_group_id.
-Returns nothing.
+Returns the row of the group.
 Raises  SK404.
 Locks   none.
 Why     Brokers remember group ids; when a queue or group was deleted meanwhile they must learn it
         instead of polling a ghost for ever.
 */
-create function skep.assert_group(p_group_id integer) returns void
+create function skep.assert_group(p_group_id integer) returns skep.consumer_group
 language plpgsql stable as $$
+declare
+  v_group skep.consumer_group;
 begin
-  perform 1 from skep.consumer_group g where g.id = p_group_id;
+  select g.* into v_group from skep.consumer_group g where g.id = p_group_id;
   if not found then
     raise exception using errcode = 'SK404', message = 'the consumer group does not exist';
   end if;
+  return v_group;
 end $$;

@@ -5,7 +5,8 @@ Takes   per ack, in parallel arrays: p_partition_id, p_group_id (null when there
         p_lease_id, p_offset, p_status as ack_messages; p_now.
 Returns one row per ack that was plain and is done: item (1-based), lease_released, has_more. The
         others are left untouched: several acks of one lane, anything but completed, no lease or a
-        lost one, an offset that is unknown or already done, a lane with failures on record.
+        lost one, an offset that is unknown or already done, a lane with failures on record or
+        with messages done ahead.
 Locks   the cursors are locked by the caller; skep.partition rows for share, skipping locked ones.
 Why     One statement for any number of lanes. A lane is left idle only while no push is in flight
         on it; see take_lanes.
@@ -27,7 +28,8 @@ begin
         else p_now
       end,
       leased_from = null,
-      deliveries = case when i.upto < c.leased then 1 else 0 end
+      deliveries = case when i.upto < c.leased then 1 else 0 end,
+      unanswered = case when i.upto < c.leased then 1 else 0 end
   from (
     select u.item, u.upto, k.place, r.is_idle
     from (
@@ -36,7 +38,8 @@ begin
              with ordinality n(partition_id, group_id, lease_id, upto, status, item)
     ) u
     cross join lateral (
-      select k.ctid as place, k.acked, k.leased, k.lease_id, k.available_at, k.failed_offset
+      select k.ctid as place, k.acked, k.leased, k.lease_id, k.available_at, k.failed_offset,
+             k.done
       from skep.cursor k
       where k.partition_id = u.partition_id and k.group_id = u.group_id offset 0
     ) k
@@ -50,7 +53,7 @@ begin
       and u.status = 'completed'
       and k.lease_id = u.lease_id and k.available_at > p_now
       and u.upto > k.acked and u.upto <= k.leased
-      and k.failed_offset is null
+      and k.failed_offset is null and k.done is null
   ) i
   where c.ctid = i.place
   returning i.item::integer, c.leased is null, c.leased is null and c.available_at is not null;

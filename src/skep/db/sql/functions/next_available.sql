@@ -4,10 +4,10 @@ next_available: how long until each of many groups, or single lanes of groups, c
 Takes   p_group_id, p_partition_id: parallel arrays; 0 as partition asks about all lanes.
 Returns one row per question with an answer: item (1-based) and the seconds until the earliest
         available_at: 0 or less = ready now, more = a lease ends or a delay is over then. No row
-        when everything asked about is idle.
+        when everything asked about is idle, or the group or its queue is paused.
 Locks   none.
-Why     One question for all parked polls of a broker, one index look-up each: an idle broker with
-        a thousand parked polls asks it about once a second. The limit of 1 keeps the condition on
+Why     One question for all parked polls of a broker, three index look-ups each: an idle broker
+        with a thousand parked polls asks it about once a second. The limit of 1 keeps the condition on
         available_at out of the look-up of a single lane, or the index of ready lanes could serve.
 */
 create function skep.next_available(p_group_id integer[], p_partition_id bigint[])
@@ -24,5 +24,11 @@ language sql stable as $$
      where q.partition_id <> 0 and c.partition_id = q.partition_id and c.group_id = q.group_id
      limit 1)
   ) c
+  cross join lateral (
+    select g.queue_id from skep.consumer_group g where g.id = q.group_id and not g.is_paused offset 0
+  ) g
+  cross join lateral (
+    select 1 from skep.queue w where w.id = g.queue_id and not w.is_paused offset 0
+  ) w
   where c.available_at is not null;
 $$;

@@ -4,21 +4,23 @@ pop_messages: serve many polls of one consumer group, each from whichever lanes 
 Takes   p_group_id; per poll, in parallel arrays: p_lease_id (its new lease), p_batch (messages at
         most, 1 or more), p_lanes (partitions at most, 1 or more), p_auto_ack, p_lease_s (0 for
         the queue's lease time).
-Returns as take_lanes. No row for a poll that got nothing.
+Returns as take_lanes. No row for a poll that got nothing; the group or its queue may be paused.
 Raises  SK404 when the group does not exist (any more).
 Locks   ready skep.cursor rows, longest waiting first, skipping locked ones; then as take_lanes.
         It never waits for a lock.
 Why     available_at alone decides who may be served, so the cost depends neither on the number of
         lanes nor on the backlog, and how much a lane holds is head - acked, known without reading
-        a message. Lanes that turn out empty are put to rest and replaced in another round, so
-        that they cannot stand in front of lanes with work.
+        a message. Lanes that turn out empty or held back are put to rest and replaced in another
+        round, so that they cannot stand in front of lanes with work. Only lanes with rules or
+        done messages are planned one by one; all others need no more than this loop.
 */
 create function skep.pop_messages(
   p_group_id integer, p_lease_id uuid[], p_batch integer[], p_lanes integer[],
   p_auto_ack boolean[], p_lease_s integer[])
 returns table (
   poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
-  delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea)
+  delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
+  passed_over bigint[], is_individual boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -31,13 +33,25 @@ declare
   v_seen integer;
   v_lane record;
   v_take integer;
-  v_taken_poll integer[];                 -- null for a lane that turned out empty
+  v_group skep.consumer_group;
+  v_queue skep.queue;
+  v_has_rules boolean;
+  v_plan record;
+  v_taken_poll integer[];                 -- null for a lane with nothing to take
   v_taken_id bigint[];
   v_taken_place tid[];
+  v_taken_from bigint[];
   v_taken_to bigint[];
   v_delivery integer[];
+  v_done int8multirange[];
+  v_rest_until timestamptz[];
 begin
-  perform skep.assert_group(p_group_id);
+  v_group := skep.assert_group(p_group_id);
+  select q.* into strict v_queue from skep.queue q where q.id = v_group.queue_id;
+  if v_group.is_paused or v_queue.is_paused then
+    return;
+  end if;
+  v_has_rules := skep.has_delivery_rules(v_group, v_queue);
   for i in 1 .. v_polls loop
     v_limit := v_limit + p_lanes[i];
   end loop;
@@ -47,14 +61,20 @@ begin
     v_taken_poll := '{}';
     v_taken_id := '{}';
     v_taken_place := '{}';
+    v_taken_from := '{}';
     v_taken_to := '{}';
     v_delivery := '{}';
+    v_done := null;
+    v_rest_until := null;
     for v_lane in
-      select c.partition_id as id, c.ctid as place, c.deliveries,
-             greatest(c.acked, p.tail - 1) as acked, p.head
+      select c.partition_id as id, c.ctid as place, c.done, p.head, p.pushed_at,
+             greatest(c.acked, p.tail - 1) as acked,
+             case when p.tail <= c.acked + 1 then c.deliveries else 0 end as deliveries,
+             case when p.tail <= c.acked + 1 then c.unanswered else 0 end as unanswered
       from skep.cursor c
       cross join lateral (
-        select p.head, p.tail from skep.partition p where p.id = c.partition_id offset 0
+        select p.head, p.tail, p.pushed_at from skep.partition p
+        where p.id = c.partition_id offset 0
       ) p
       where c.group_id = p_group_id and c.available_at <= v_now
       order by c.available_at
@@ -63,12 +83,26 @@ begin
     loop
       exit when v_poll > v_polls;
       v_seen := v_seen + 1;
-      v_take := least(v_lane.head - v_lane.acked, v_batch_left);
-      v_taken_poll := v_taken_poll || case when v_take > 0 then v_poll end;
       v_taken_id := v_taken_id || v_lane.id;
       v_taken_place := v_taken_place || v_lane.place;
-      v_taken_to := v_taken_to || v_lane.acked + greatest(v_take, 0);
-      v_delivery := v_delivery || v_lane.deliveries + 1;
+      if v_has_rules or v_lane.done is not null then
+        v_plan := skep.plan_lane(
+          v_group, v_queue, v_lane.id, v_lane.acked, v_lane.done, v_lane.unanswered, v_lane.head,
+          v_lane.pushed_at, v_batch_left, v_now);
+        v_take := v_plan.count;
+        v_taken_from := v_taken_from || v_plan.acked;
+        v_taken_to := v_taken_to || v_plan.upto;
+        v_delivery := v_delivery
+          || case when v_plan.acked > v_lane.acked then 1 else v_lane.deliveries + 1 end;
+        v_done[v_seen] := v_plan.done;
+        v_rest_until[v_seen] := v_plan.rest_until;
+      else
+        v_take := least(v_lane.head - v_lane.acked, v_batch_left);
+        v_taken_from := v_taken_from || v_lane.acked;
+        v_taken_to := v_taken_to || v_lane.acked + greatest(v_take, 0);
+        v_delivery := v_delivery || v_lane.deliveries + 1;
+      end if;
+      v_taken_poll := v_taken_poll || case when v_take > 0 then v_poll end;
       continue when v_take <= 0;
       v_batch_left := v_batch_left - v_take;
       v_lanes_left := v_lanes_left - 1;
@@ -81,8 +115,8 @@ begin
 
     if v_seen > 0 then
       return query select * from skep.take_lanes(
-        p_group_id, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_to, v_delivery,
-        p_lease_id, p_auto_ack, p_lease_s);
+        v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from,
+        v_taken_to, v_delivery, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
     end if;
     -- Fewer than asked for means that nothing else is ready.
     exit when v_poll > v_polls or v_seen < v_limit;

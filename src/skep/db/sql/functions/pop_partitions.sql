@@ -2,7 +2,8 @@
 pop_partitions: serve polls of one consumer group that ask for a certain lane each.
 
 Takes   as pop_messages, with p_partition_id (the lane of each poll) instead of p_lanes.
-Returns as take_lanes. No row for a poll that got nothing: its lane is leased, delayed or empty.
+Returns as take_lanes. No row for a poll that got nothing: its lane is leased, held back or empty,
+        or the group or its queue is paused.
 Raises  SK404 when the group does not exist (any more).
 Locks   the skep.cursor rows named, if ready, skipping locked ones; then as take_lanes. It never
         waits for a lock.
@@ -14,46 +15,76 @@ create function skep.pop_partitions(
   p_auto_ack boolean[], p_lease_s integer[])
 returns table (
   poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
-  delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea)
+  delivery integer, first bigint, created_at timestamptz, keys bytea, body bytea,
+  passed_over bigint[], is_individual boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
   v_lane record;
   v_take integer;
-  v_taken_poll integer[] := '{}';
+  v_group skep.consumer_group;
+  v_queue skep.queue;
+  v_plan record;
+  v_taken_poll integer[] := '{}';         -- null for a lane with nothing to take
   v_taken_id bigint[] := '{}';
   v_taken_place tid[] := '{}';
+  v_taken_from bigint[] := '{}';
   v_taken_to bigint[] := '{}';
   v_delivery integer[] := '{}';
+  v_done int8multirange[];
+  v_rest_until timestamptz[];
+  v_has_rules boolean;
 begin
-  perform skep.assert_group(p_group_id);
+  v_group := skep.assert_group(p_group_id);
+  select q.* into strict v_queue from skep.queue q where q.id = v_group.queue_id;
+  if v_group.is_paused or v_queue.is_paused then
+    return;
+  end if;
+  v_has_rules := skep.has_delivery_rules(v_group, v_queue);
   for v_lane in
-    select i.ord::integer as poll, i.batch, i.id, c.place, c.deliveries,
-           greatest(c.acked, p.tail - 1) as acked, p.head
+    select i.ord::integer as poll, i.batch, i.id, c.place, c.done, p.head, p.pushed_at,
+           greatest(c.acked, p.tail - 1) as acked,
+           case when p.tail <= c.acked + 1 then c.deliveries else 0 end as deliveries,
+           case when p.tail <= c.acked + 1 then c.unanswered else 0 end as unanswered
     from unnest(p_partition_id, p_batch) with ordinality i(id, batch, ord)
     cross join lateral (
-      select c.ctid as place, c.acked, c.deliveries from skep.cursor c
+      select c.ctid as place, c.acked, c.deliveries, c.unanswered, c.done
+      from skep.cursor c
       where c.partition_id = i.id and c.group_id = p_group_id
         -- Said like this, the index of ready lanes cannot serve and be searched for this one.
         and coalesce(c.available_at, 'infinity') <= v_now
       for no key update skip locked
     ) c
     cross join lateral (
-      select p.head, p.tail from skep.partition p where p.id = i.id offset 0
+      select p.head, p.tail, p.pushed_at from skep.partition p where p.id = i.id offset 0
     ) p
   loop
     continue when v_lane.id = any(v_taken_id);
-    v_take := least(v_lane.head - v_lane.acked, v_lane.batch);
-    v_taken_poll := v_taken_poll || case when v_take > 0 then v_lane.poll end;
     v_taken_id := v_taken_id || v_lane.id;
     v_taken_place := v_taken_place || v_lane.place;
-    v_taken_to := v_taken_to || v_lane.acked + greatest(v_take, 0);
-    v_delivery := v_delivery || v_lane.deliveries + 1;
+    if v_has_rules or v_lane.done is not null then
+      v_plan := skep.plan_lane(
+        v_group, v_queue, v_lane.id, v_lane.acked, v_lane.done, v_lane.unanswered, v_lane.head,
+        v_lane.pushed_at, v_lane.batch, v_now);
+      v_take := v_plan.count;
+      v_taken_from := v_taken_from || v_plan.acked;
+      v_taken_to := v_taken_to || v_plan.upto;
+      v_delivery := v_delivery
+        || case when v_plan.acked > v_lane.acked then 1 else v_lane.deliveries + 1 end;
+      v_done[cardinality(v_taken_id)] := v_plan.done;
+      v_rest_until[cardinality(v_taken_id)] := v_plan.rest_until;
+    else
+      v_take := least(v_lane.head - v_lane.acked, v_lane.batch);
+      v_taken_from := v_taken_from || v_lane.acked;
+      v_taken_to := v_taken_to || v_lane.acked + greatest(v_take, 0);
+      v_delivery := v_delivery || v_lane.deliveries + 1;
+    end if;
+    v_taken_poll := v_taken_poll || case when v_take > 0 then v_lane.poll end;
   end loop;
   if cardinality(v_taken_id) > 0 then
     return query select * from skep.take_lanes(
-      p_group_id, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_to, v_delivery,
-      p_lease_id, p_auto_ack, p_lease_s);
+      v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from, v_taken_to,
+      v_delivery, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
   end if;
 end $$;

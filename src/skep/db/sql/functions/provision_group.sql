@@ -9,7 +9,8 @@ Locks   an existing group: nothing. A new one: its queue row for update, against
 Why     The subscription exists from the first poll on, before any message does, so that 'new'
         never skips the first one. Every new cursor starts ready, not idle: a push in flight may
         have looked for idle cursors before this one existed, and only a claim may find out
-        (under the partition's lock) that there is nothing to read.
+        (under the partition's lock) that there is nothing to read. Deleted messages are done from
+        the start.
 */
 create function skep.provision_group(p_queue text, p_group text, p_mode text, p_from timestamptz)
 returns table (queue_id integer, group_id integer)
@@ -29,8 +30,8 @@ begin
 
   v_queue_id := skep.ensure_queue(p_queue);
   perform 1 from skep.queue q where q.id = v_queue_id for update;
-  insert into skep.consumer_group (queue_id, name, subscription_mode, subscribed_from)
-  values (v_queue_id, p_group, p_mode, p_from)
+  insert into skep.consumer_group (queue_id, name, subscription_mode, subscribed_from, created_at)
+  values (v_queue_id, p_group, p_mode, p_from, skep.now())
   on conflict (queue_id, name) do nothing
   returning id into v_group_id;
   if v_group_id is null then
@@ -40,15 +41,22 @@ begin
     return;
   end if;
 
-  insert into skep.cursor (partition_id, group_id, queue_id, acked, available_at)
-  select p.id, v_group_id, v_queue_id,
-         case p_mode
-           when 'new' then p.head
-           when 'timestamp' then skep.offset_before(p.id, p_from)
-           else p.tail - 1
-         end,
-         skep.now()
+  insert into skep.cursor (partition_id, group_id, queue_id, acked, done, available_at)
+  select p.id, v_group_id, v_queue_id, d.acked, d.done, skep.now()
   from skep.partition p
+  cross join lateral (
+    select case p_mode
+             when 'new' then p.head
+             when 'timestamp' then skep.offset_before(p.id, p_from)
+             else p.tail - 1
+           end as acked
+    offset 0
+  ) s
+  cross join lateral skep.pass_done(
+    s.acked,
+    (select range_agg(int8range(d.message_offset, d.message_offset + 1))
+     from skep.deleted_message d where d.partition_id = p.id and d.message_offset > s.acked)
+  ) d
   where p.queue_id = v_queue_id;
 
   return query select v_queue_id, v_group_id;

@@ -7,7 +7,8 @@ Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
 Why     A client that hung up during its poll must not keep the lane until the lease expires, and
         its messages must not count as delivered. An acknowledged-at-once claim is undone the same
         way, as long as nobody moved the cursor since: an ack that does clears leased_from, so that
-        what it did is never taken back.
+        what it did is never taken back. Of a range acknowledged at once everything comes again,
+        also what was done ahead of the cursor before.
 */
 create function skep.release_claims(
   p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[]) returns integer
@@ -31,6 +32,9 @@ begin
       leased = null,
       lease_id = null,
       deliveries = greatest(c.deliveries - 1, 0),
+      unanswered = greatest(c.unanswered - 1, 0),
+      nacked = null,
+      retry_at = null,
       available_at = v_now
   from unnest(p_partition_id, p_group_id, p_lease_id) i(partition_id, group_id, lease_id)
   where c.partition_id = any(array[i.partition_id]) and c.group_id = i.group_id

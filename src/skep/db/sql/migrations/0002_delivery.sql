@@ -33,6 +33,14 @@ alter table skep.consumer_group
 -- contains acked + 1: whoever adds to it moves acked over what has become contiguous.
 alter table skep.cursor add column done int8multirange;
 
+alter table skep.cursor
+  -- Claims of offset acked + 1 since a consumer last said anything about it.
+  add column unanswered integer not null default 0,
+  -- Where acks are individual: the offsets under lease that were nacked, and when they may come
+  -- again. The lease goes on until every message under it is answered.
+  add column nacked int8multirange,
+  add column retry_at timestamptz;
+
 -- A deleted message is a null in its segment; this remembers which, until retention takes the
 -- segment. New cursors start with these offsets done, counts leave them out.
 create table skep.deleted_message (
