@@ -351,3 +351,48 @@ async def test_what_cannot_be_done_is_refused_with_a_reason(client, queue, membe
     assert outcomes(results) == [True, False]
     assert results[1]["error"].startswith(error)
     assert results[1]["transactionId"] == members.get("transactionId", "t2")
+
+
+# Defects of the broker whose API this is
+
+
+async def test_defect_03_a_failed_message_of_a_mixed_batch_is_not_lost(client, queue):
+    first, second = await push_and_pop(client, queue, 1, 2)
+
+    await client.ack_batch(ack_item(first, "retry"), ack_item(second))
+
+    assert payloads(await client.pop(queue, batch=10)) == [1, 2]
+
+
+async def test_defect_04_an_ack_of_an_older_message_does_not_move_the_group_back(client, queue):
+    first, second, _ = await push_and_pop(client, queue, 1, 2, 3)
+    await client.ack(second)
+
+    result = await client.ack(first)
+
+    assert (result["noop"], result["leaseReleased"]) == (True, False)
+    assert (await client.ack(second))["noop"] is True
+
+
+async def test_defect_06_an_ack_for_a_group_that_does_not_exist_says_so(client, queue):
+    (message,) = await push_and_pop(client, queue, 1)
+
+    result = await client.ack(message, consumerGroup="nobody", leaseId="")
+
+    assert (result["success"], result["error"]) == (False, "consumer not found")
+
+
+async def test_defect_15_the_failures_of_one_message_are_not_counted_for_another(
+    broker, client, queue
+):
+    await client.configure(queue, retryLimit=1, retryDelay=0)
+    await client.push_payloads(queue, 1, 2)
+    for _ in range(2):
+        (first,) = await client.pop(queue)
+        await client.ack(first, "failed")
+    (second,) = await client.pop(queue)
+
+    result = await client.ack(second, "failed")
+
+    assert (second["data"], result["dlq"]) == (2, False)
+    assert len(await dead_letters(broker, queue)) == 1

@@ -346,6 +346,15 @@ async def test_a_key_that_is_not_in_the_lane_is_not_found(log):
     assert (await log.cursor(partition, group))["acked"] == 3
 
 
+@pytest.mark.parametrize("offset", [0, 4, 1 << 61])
+async def test_an_offset_that_no_message_has_is_not_found(log, offset):
+    partition, group, _ = await leased_lane(log, "abc")
+
+    assert await log.outcomes(Ack(partition, offset)) == ["not_found"]
+
+    assert (await log.cursor(partition, group))["acked"] == 0
+
+
 @pytest.mark.parametrize("offset", [2, None])
 @pytest.mark.parametrize("done_to", [2, 3])
 async def test_a_repeated_ack_is_a_noop(log, offset, done_to):

@@ -150,3 +150,30 @@ def test_leases_that_ended_make_room():
         memory.forget(f"lease {number}", 8)
 
     assert memory.find("long", 7, key(1)) == 1
+
+
+def test_it_knows_which_leases_are_acknowledged_message_by_message():
+    memory = LeaseMemory(bytes_max=ROOMY)
+    memory.remember("one by one", 7, 1, keys(1), is_individual=True)
+    memory.remember("all at once", 7, 1, keys(1))
+
+    assert memory.is_individual("one by one")
+    assert not memory.is_individual("all at once")
+    assert not memory.is_individual("unknown")
+
+
+def test_a_lease_that_ended_is_forgotten_with_its_kind():
+    memory = LeaseMemory(bytes_max=ROOMY)
+    memory.remember("lease", 7, 1, keys(1), is_individual=True)
+
+    memory.forget("lease", 7)
+
+    assert not memory.is_individual("lease")
+
+
+def test_a_lease_pushed_out_by_newer_ones_is_forgotten_with_its_kind():
+    memory = LeaseMemory(bytes_max=1)
+    memory.remember("old", 7, 1, keys(1), is_individual=True)
+    memory.remember("new", 7, 1, keys(1))
+
+    assert not memory.is_individual("old")

@@ -10,6 +10,7 @@ from typing import Any, Final
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
+from skep.broker.envelopes import EnvelopeReader
 from skep.broker.leases import LeaseMemory
 from skep.broker.lounge import Lounge
 from skep.broker.parking import SweepPolicy
@@ -108,6 +109,7 @@ class Broker:
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
+        self.envelopes: Final = EnvelopeReader()
         self._cache: Final = DedupCache(
             memory_bytes_max=settings.dedup_memory_mib * _MIB,
             spill_dir=settings.dedup_spill_dir or Path(tempfile.gettempdir()),
@@ -160,7 +162,13 @@ class Broker:
         vouching = Vouching(slots, self._cache)
         lanes = LaneProvisioner(slots, self._directory, vouching)
         polls = PopExecutor(
-            slots, self.pop, self._leases, self.lounge, now=asyncio.get_running_loop().time
+            slots,
+            self.pop,
+            self._leases,
+            self.lounge,
+            passing=self.ack,
+            envelopes=self.envelopes,
+            now=asyncio.get_running_loop().time,
         )
         engine.serve("provision", lanes)
         engine.serve("subscribe", GroupProvisioner(slots, self._directory))

@@ -3,9 +3,12 @@
 An item names its message by transaction id and partition; the offset comes from the memory of the
 lease, or else the database finds it. Items of one request that complete messages of one lane under
 one lease are sent as one: completing an offset completes all before it, so the highest speaks for
-all of them. Anything else is sent item by item.
+all of them. Anything else is sent item by item, and so is what queues want acknowledged one by one.
+
+The broker itself acknowledges what it passes over when it delivers a batch, by the same call.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -18,9 +21,11 @@ from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import BadRequest, SkepError
-from skep.model.ids import parse_partition_uuid
+from skep.model.ids import parse_address, parse_partition_uuid
 from skep.model.limits import ACK_ITEMS_MAX, ERROR_TEXT_CHARS_MAX, NAME_CHARS_MAX
 from skep.model.wire import QUEUE_MODE, AckItem
+
+_log = logging.getLogger(__name__)
 
 ACK_CALL: Final = "select * from skep.ack_messages($1, $2, $3, $4, $5, $6, $7)"
 
@@ -36,6 +41,7 @@ _STATUS_BY_WORD: Final = {
 
 _REFUSAL_BY_OUTCOME: Final = {
     "lease_lost": "Invalid or expired lease",
+    "beyond_lease": "unresolvable: the message is beyond the leased batch",
     "not_found": "Message not found",
     "already_done": "already committed: the message was completed before",
     "no_group": "consumer not found",
@@ -63,6 +69,7 @@ class AckRow(msgspec.Struct, gc=False):
     error: str | None
     positions: list[int]
     lease_text: str
+    is_individual: bool = False
 
 
 class AckRequest(Cargo):
@@ -147,6 +154,38 @@ class Ack:
         request.rows = _merge_completed(request.rows)
         self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
 
+    def pass_over(
+        self,
+        group: str,
+        lease_id: UUID,
+        addresses: Sequence[tuple[int, int]],
+        then: Callable[[], None],
+    ) -> None:
+        """Record messages under lease as done that were not delivered: expired or deleted.
+
+        Args:
+            group: The consumer group that holds the lease.
+            lease_id: The lease.
+            addresses: Partition and offset of each message.
+            then: Called once, when it is recorded or has failed. What was not recorded comes
+                again when the lease ends, and is passed over then.
+        """
+
+        def answer(request: AckRequest) -> None:
+            if request.error is not None:
+                _log.warning("messages could not be passed over: %s", request.error)
+            then()
+
+        request = AckRequest((), answer)
+        request.rows = [
+            AckRow(partition_id, group, lease_id, offset, b"", "expired", None, [], str(lease_id))
+            for partition_id, offset in addresses
+        ]
+        try:
+            self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+        except SkepError as error:
+            request.fail(error)
+
     def _add_row(self, request: AckRequest, position: int, item: AckItem, group: str) -> None:
         word = item.status or "completed"
         status = _STATUS_BY_WORD.get(word)
@@ -164,17 +203,19 @@ class Ack:
         else:
             key = _digest(item.transaction_id.encode(), self._hash_seed)
             lease_text = item.lease_id or ""
+            offset = self._leases.find(lease_text, partition_id, key)
             request.rows.append(
                 AckRow(
                     partition_id,
                     group,
                     lease_id,
-                    self._leases.find(lease_text, partition_id, key),
+                    _offset_in(item.transaction_id, partition_id) if offset is None else offset,
                     key,
                     status,
                     _storable(item.error),
                     [position],
                     lease_text,
+                    self._leases.is_individual(lease_text),
                 )
             )
 
@@ -246,7 +287,7 @@ def _merge_completed(rows: list[AckRow]) -> list[AckRow]:
     """Let the highest completed message of a lane and lease speak for the others."""
     merged: dict[tuple[int, str, str], AckRow] = {}
     for row in rows:
-        if row.status != "completed" or row.offset is None:
+        if row.status != "completed" or row.offset is None or row.is_individual:
             return rows
         address = (row.partition_id, row.group, row.lease_text)
         first = merged.setdefault(address, row)
@@ -255,6 +296,12 @@ def _merge_completed(rows: list[AckRow]) -> list[AckRow]:
             assert first.offset is not None
             first.offset = max(first.offset, row.offset)
     return list(merged.values())
+
+
+def _offset_in(message_id: str, partition_id: int) -> int | None:
+    """Return the offset that a message id spells out, if it is one and of this partition."""
+    address = parse_address(message_id)
+    return address[1] if address is not None and address[0] == partition_id else None
 
 
 def _parse_lease_id(text: str | None) -> UUID | None:

@@ -46,10 +46,19 @@ class Lane:
 class Group:
     """A consumer group of a queue."""
 
-    __slots__ = ("group_id", "group_json", "key", "queue_id", "queue_json")
+    __slots__ = ("conflation", "group_id", "group_json", "key", "queue_id", "queue_json")
 
-    def __init__(self, queue: str, group: str, queue_id: int, group_id: int) -> None:
+    def __init__(
+        self,
+        queue: str,
+        group: str,
+        queue_id: int,
+        group_id: int,
+        conflation: bool | None = None,
+    ) -> None:
         self.key = (queue, group)
+        self.conflation = conflation
+        """Whether it gets only the newest message of each lane; None until a poll says."""
         self.queue_id = queue_id
         self.group_id = group_id
         self.queue_json = _encode(queue)
@@ -158,18 +167,21 @@ class LaneProvisioner:
 
 
 class GroupWish(Cargo):
-    """Someone waits for a group to be subscribed."""
+    """Someone waits for a group to be subscribed, and perhaps to conflate from now on."""
 
-    __slots__ = ("key", "ready", "subscription")
+    __slots__ = ("conflation", "key", "ready", "subscription")
 
     def __init__(
         self,
         key: tuple[str, str],
         subscription: Subscription,
         ready: Callable[[SkepError | None], None],
+        *,
+        conflation: bool | None = None,
     ) -> None:
         super().__init__()
         self.key = key
+        self.conflation = conflation
         self.subscription = subscription
         self.ready = ready
 
@@ -192,15 +204,17 @@ class GroupProvisioner:
         for wish in cargos:
             if wish.is_settled:
                 continue
-            if wish.key not in self._directory.groups:
+            known = self._directory.groups.get(wish.key)
+            if known is None or (wish.conflation is not None and known.conflation is None):
                 queue, group = wish.key
                 rows = await self._caller.call(
-                    "select * from skep.provision_group($1, $2, $3, $4)",
+                    "select * from skep.provision_group($1, $2, $3, $4, $5)",
                     queue,
                     group,
                     wish.subscription.mode,
                     wish.subscription.start,
+                    wish.conflation,
                 )
-                self._directory.learn_group(Group(queue, group, rows[0][0], rows[0][1]))
+                self._directory.learn_group(Group(queue, group, *rows[0]))
             wish.ready(None)
             wish.is_settled = True

@@ -3,7 +3,8 @@
 The memory only saves a search: an ack whose lease is not remembered (served by another process,
 or long ago) is resolved by the database from the keys of the range under lease. It keeps the
 16-byte keys as they lie in the segments, not an object per message, and forgets the oldest leases
-when it holds more than its bound.
+when it holds more than its bound. Beside the keys it knows whether the messages of a lease are
+acknowledged one by one.
 """
 
 from collections import OrderedDict
@@ -52,9 +53,20 @@ class LeaseMemory:
         self._bytes_max: Final = bytes_max
         self._bytes = 0
         self._leases: OrderedDict[str, dict[int, list[LeasedRange]]] = OrderedDict()
+        self._individual: Final[set[str]] = set()
 
-    def remember(self, lease_id: str, partition_id: int, first: int, keys: bytes) -> None:
-        """Add messages to a lease."""
+    def remember(
+        self,
+        lease_id: str,
+        partition_id: int,
+        first: int,
+        keys: bytes,
+        *,
+        is_individual: bool = False,
+    ) -> None:
+        """Add messages to a lease; individual ones are acknowledged each for itself."""
+        if is_individual:
+            self._individual.add(lease_id)
         lanes = self._leases.get(lease_id)
         if lanes is None:
             lanes = self._leases[lease_id] = {}
@@ -62,7 +74,8 @@ class LeaseMemory:
         lanes.setdefault(partition_id, []).append(LeasedRange(first, keys))
         self._bytes += len(keys)
         while self._bytes > self._bytes_max and len(self._leases) > 1:
-            _, forgotten = self._leases.popitem(last=False)
+            oldest, forgotten = self._leases.popitem(last=False)
+            self._individual.discard(oldest)
             self._bytes -= _LEASE_BYTES + sum(map(_weight, forgotten.values()))
 
     def find(self, lease_id: str, partition_id: int, key: bytes) -> int | None:
@@ -76,6 +89,10 @@ class LeaseMemory:
                 return offset
         return None
 
+    def is_individual(self, lease_id: str) -> bool:
+        """Tell whether an ack under this lease speaks for its own message alone."""
+        return lease_id in self._individual
+
     def forget(self, lease_id: str, partition_id: int) -> None:
         """Drop a lane of a lease that has ended."""
         lanes = self._leases.get(lease_id)
@@ -84,6 +101,7 @@ class LeaseMemory:
         self._bytes -= _weight(lanes.pop(partition_id, []))
         if not lanes:
             del self._leases[lease_id]
+            self._individual.discard(lease_id)
             self._bytes -= _LEASE_BYTES
 
 

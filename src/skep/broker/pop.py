@@ -4,29 +4,50 @@ Polls of one group are fused into one claim. The messages come back as segments;
 are cut out and spliced into the answer without looking into the payloads. A poll that finds
 nothing waits in the parking lot, holding no connection, if its client is ready to wait.
 
+Messages that need no delivery (deleted, expired, done ahead of the cursor) are left out. Those that
+the database cannot know of are reported to it, so that the lane moves on; a poll that is left with
+nothing by that tries again.
+
 A client that hangs up gets nothing lost: what was claimed for it is given back at once, the lease
 and the count of deliveries included.
 """
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from uuid import UUID, uuid4
 
 import msgspec
 
+from skep.broker.batches import BODY_COLUMN, Batch, TakenSegment, split_array, wire_time
 from skep.broker.directory import Directory, Group, GroupWish, Lane, LaneWish, Subscription
-from skep.broker.leases import KEY_BYTES, LeaseMemory
+from skep.broker.envelopes import EnvelopeReader
+from skep.broker.leases import LeaseMemory
 from skep.broker.wakeups import Announcer
 from skep.db.errors import GroupGone, NotExecuted
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import Overloaded, SkepError, Unavailable
-from skep.model.ids import OFFSET_LOW_BITS, message_id_head, partition_uuid
 
 if TYPE_CHECKING:
     from skep.engine.fusion import Lot
+
+__all__ = [
+    "POP_CALL",
+    "POP_PARTITION_CALL",
+    "Deliver",
+    "DoubtfulClaim",
+    "Parking",
+    "Passing",
+    "Poll",
+    "PollOptions",
+    "Pop",
+    "PopExecutor",
+    "ReleaseExecutor",
+    "UndoExecutor",
+    "UnwantedClaim",
+    "wire_time",
+]
 
 POP_CALL: Final = "select * from skep.pop_messages($1, $2, $3, $4, $5, $6)"
 POP_PARTITION_CALL: Final = "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6)"
@@ -37,8 +58,8 @@ _log = logging.getLogger(__name__)
 
 _WEIGHT: Final = 512
 
-_encode = msgspec.json.encode
-_split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+FRUITLESS_CLAIMS_MAX: Final = 100
+"""Claims in a row that bring nothing but expired messages, before a poll counts as unserved."""
 
 Deliver: TypeAlias = Callable[[bytes | None], bool]
 """Answer a poll: the body, or None when there is nothing. False when the client is gone."""
@@ -58,6 +79,10 @@ class PollOptions(msgspec.Struct, frozen=True, gc=False):
     subscription: Subscription
     extra: bytes = b""
     """Further members of the answer, rendered, each ending in a comma."""
+    conflation: bool | None = None
+    """Whether only the newest message of each lane is wanted; None leaves it to the group."""
+    is_discovered: bool = False
+    """The client named no queue, so the answer as a whole names none either."""
 
 
 class Parking(Protocol):
@@ -84,6 +109,7 @@ class Poll(Cargo):
         "_refuse",
         "deadline",
         "doubt",
+        "fruitless_claims",
         "group",
         "lane",
         "lease_id",
@@ -112,12 +138,15 @@ class Poll(Cargo):
         # Whom to tell, should the poll end while it is unknown whether its claim was made.
         self.doubt: Callable[[Poll], None] | None = None
         self.tried_at = 0.0
+        self.fruitless_claims = 0
         self._deliver = deliver
         self._refuse = refuse
 
     def deliver(self, body: bytes | None) -> bool:
         """Answer; False when the client is gone and nothing was sent."""
         self.end()
+        if body is None and self.group is not None:
+            body = _empty_body(self.group, self.options)
         return self._deliver(body)
 
     def end(self) -> None:
@@ -166,9 +195,12 @@ class Pop:
         """
         options = poll.options
         group = self._directory.groups.get((options.queue, options.group))
-        if group is None:
+        if group is None or (options.conflation is not None and group.conflation is None):
             wish = GroupWish(
-                (options.queue, options.group), options.subscription, self._resume(poll)
+                (options.queue, options.group),
+                options.subscription,
+                self._resume(poll),
+                conflation=options.conflation,
             )
             self._engine.submit("subscribe", None, _WEIGHT, wish)
             return
@@ -195,6 +227,16 @@ class Pop:
         poll.tried_at = self._now()
         operation = "pop" if poll.lane is None else "pop_partition"
         poll.lot = self._engine.submit(operation, poll.group.group_id, _WEIGHT, poll)
+
+    def attempt_anew(self, poll: Poll) -> None:
+        """Let a poll claim something else than it just did, under a lease of its own."""
+        if poll.is_settled:
+            return
+        poll.lease_id = uuid4()
+        try:
+            self.attempt(poll)
+        except SkepError as error:
+            poll.fail(error)
 
     def abort(self, poll: Poll) -> None:
         """The client of a poll is gone: stop working for it.
@@ -312,6 +354,20 @@ class ReleaseExecutor:
             self._announcer.announce(claim.group.queue_id, len(claim.partition_ids))
 
 
+class Passing(Protocol):
+    """Whoever records that messages under lease were passed over."""
+
+    def pass_over(
+        self,
+        group: str,
+        lease_id: UUID,
+        addresses: Sequence[tuple[int, int]],
+        then: Callable[[], None],
+    ) -> None:
+        """Record them, by partition and offset, as done; `then` is called once."""
+        ...
+
+
 class PopExecutor:
     """Executor of the operations `pop` and `pop_partition`; a call serves one group."""
 
@@ -322,12 +378,16 @@ class PopExecutor:
         leases: LeaseMemory,
         parking: Parking,
         *,
+        passing: Passing,
+        envelopes: EnvelopeReader,
         now: Callable[[], float],
     ) -> None:
         self._caller: Final = caller
         self._pop: Final = pop
         self._leases: Final = leases
         self._parking: Final = parking
+        self._passing: Final = passing
+        self._envelopes: Final = envelopes
         self._now: Final = now
 
     async def execute(self, cargos: Sequence[Poll], *, is_repeated: bool) -> None:
@@ -353,11 +413,13 @@ class PopExecutor:
             if not isinstance(error, NotExecuted):
                 self._doubt(polls)
             raise
-        rows_by_poll: dict[int, list[Any]] = {}
+        taken: dict[int, list[TakenSegment]] = {}
         for row in rows:
-            rows_by_poll.setdefault(row[0], []).append(row)
+            # The body is split here and not where it is needed, to be near the bottom of the stack.
+            segment = TakenSegment._make((*row, split_array(row[BODY_COLUMN])))
+            taken.setdefault(segment.poll, []).append(segment)
         for number, poll in enumerate(polls, start=1):
-            self._settle(group, poll, rows_by_poll.get(number))
+            self._settle(group, poll, taken.get(number))
 
     def _doubt(self, polls: Sequence[Poll]) -> None:
         """Note that it is unknown whether these polls claimed something."""
@@ -382,100 +444,116 @@ class PopExecutor:
             POP_PARTITION_CALL, group.group_id, leases, partitions, batches, auto_acks, lease_s
         )
 
-    def _settle(self, group: Group, poll: Poll, rows: list[Any] | None) -> None:
-        if rows is not None:
-            is_sent = not poll.is_settled and poll.deliver(self._render(group, poll, rows))
-            if not is_sent:
-                self._pop.give_back(group, poll.lease_id, {row[1] for row in rows})
-            self._parking.came_back(poll, is_served=True)
+    def _settle(self, group: Group, poll: Poll, taken: Sequence[TakenSegment] | None) -> None:
+        if taken is not None:
+            self._serve(group, poll, taken)
         elif poll.is_settled:
             return  # its client left, and so did it
-        elif poll.deadline > self._now():
+        else:
+            self._find_nothing(poll)
+
+    def _find_nothing(self, poll: Poll) -> None:
+        if poll.deadline > self._now():
             self._parking.came_back(poll, is_served=False)
         else:
             self._parking.came_back(poll, is_served=True)
             poll.deliver(None)
 
-    def _render(self, group: Group, poll: Poll, rows: Sequence[Any]) -> bytes:
-        """Splice the messages into an answer, and remember what is under lease."""
+    def _serve(self, group: Group, poll: Poll, taken: Sequence[TakenSegment]) -> None:
+        """Answer with what was claimed; if nobody is there or it cannot be read, give it back."""
+        lanes = {segment.partition_id for segment in taken}
+        if poll.is_settled:
+            self._pop.give_back(group, poll.lease_id, lanes)
+            self._parking.came_back(poll, is_served=True)
+            return
+        try:
+            batch = self._read_batch(group, poll, taken)
+        except SkepError as error:
+            self._pop.give_back(group, poll.lease_id, lanes)
+            poll.fail(error)
+            return
+        if not batch.messages:
+            self._pass_over(group, poll, batch, lambda: self._try_again(poll))
+            return
+        if not poll.deliver(_full_body(group, poll.options, batch)):
+            self._pop.give_back(group, poll.lease_id, lanes)
+        elif batch.left_out:
+            self._pass_over(group, poll, batch, lambda: None)
+        self._parking.came_back(poll, is_served=True)
+
+    def _pass_over(self, group: Group, poll: Poll, batch: Batch, then: Callable[[], None]) -> None:
+        if poll.options.auto_ack or not batch.left_out:
+            then()  # they are done already
+        else:
+            self._passing.pass_over(group.key[1], poll.lease_id, batch.left_out, then)
+
+    def _try_again(self, poll: Poll) -> None:
+        """Let a poll go on whose claim held nothing to deliver, though not for ever."""
+        poll.fruitless_claims += 1
+        if poll.is_settled:
+            return
+        if poll.fruitless_claims < FRUITLESS_CLAIMS_MAX:
+            self._pop.attempt_anew(poll)
+            return
+        poll.fruitless_claims = 0
+        poll.lease_id = uuid4()
+        self._find_nothing(poll)
+
+    def _read_batch(self, group: Group, poll: Poll, taken: Sequence[TakenSegment]) -> Batch:
+        """Splice the messages out of their segments, and remember what is under lease."""
         is_leased = not poll.options.auto_ack
         lease_text = str(poll.lease_id) if is_leased else ""
-        lease_json = b'"%b"' % lease_text.encode()
-        messages: list[bytes] = []
-        lanes: list[tuple[bytes, bytes]] = []
-        lane_id = 0
-        for row in rows:
-            _, partition_id, name, taken_from, taken_to, delivery, first, created_at, keys, body = (
-                row
-            )
-            if partition_id != lane_id:
-                lane_id = partition_id
-                lanes.append((_encode(name), partition_uuid(partition_id).encode()))
-            low = max(taken_from + 1 - first, 0)
-            high = min(taken_to + 1 - first, len(keys) // KEY_BYTES)
+        batch = Batch(group, b'"%b"' % lease_text.encode())
+        for segment in taken:
             if is_leased:
                 self._leases.remember(
-                    lease_text, partition_id, first + low, keys[low * KEY_BYTES : high * KEY_BYTES]
+                    lease_text,
+                    segment.partition_id,
+                    segment.low,
+                    segment.keys_taken(),
+                    is_individual=segment.is_individual,
                 )
-            common = _common_members(group, lanes[-1], lease_json, created_at, delivery)
-            _splice(messages, partition_id, first + low, _split_array(body)[low:high], common)
-        name_json, uuid = lanes[0]
-        return (
-            b'{"success":true,%b"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,'
-            b'"consumerGroup":%b,"partitionsClaimed":%d,"messages":[%b]}'
-        ) % (
-            poll.options.extra,
-            group.queue_json,
-            name_json,
-            uuid,
-            lease_json,
-            group.group_json,
-            len(lanes),
-            b",".join(messages),
-        )
+            batch.add(segment, self._envelopes)
+        return batch
 
 
-def _common_members(
-    group: Group,
-    lane: tuple[bytes, bytes],
-    lease_json: bytes,
-    created_at: datetime,
-    delivery: int,
-) -> bytes:
-    """Render what all messages of a segment share in an answer."""
-    name_json, uuid = lane
+def _full_body(group: Group, options: PollOptions, batch: Batch) -> bytes:
+    """Render an answer with messages."""
+    name_json, uuid = batch.lanes[0]
     return (
-        b',"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,"consumerGroup":%b,'
-        b'"createdAt":"%b","deliveryAttempt":%d,"retryCount":%d,'
+        b'{"success":true,%b%b"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,'
+        b'"consumerGroup":%b,"partitionsClaimed":%d,"messages":[%b]}'
     ) % (
-        group.queue_json,
+        options.extra,
+        _conflation_echo(group, options),
+        b'""' if options.is_discovered else group.queue_json,
         name_json,
         uuid,
-        lease_json,
+        batch.lease_json,
         group.group_json,
-        wire_time(created_at),
-        delivery,
-        delivery - 1,
+        len(batch.lanes),
+        b",".join(batch.messages),
     )
 
 
-def _splice(
-    messages: list[bytes],
-    partition_id: int,
-    offset: int,
-    envelopes: Sequence[msgspec.Raw],
-    common: bytes,
-) -> None:
-    """Put each envelope behind its id and the common members; deleted messages are null."""
-    head = message_id_head(partition_id, offset)
-    low = offset & OFFSET_LOW_BITS
-    for envelope in envelopes:
-        text = bytes(envelope)
-        if text != b"null":
-            messages.append(b'{"id":"%b%012x"%b%b' % (head, low, common, text[1:]))
-        low += 1
+def _conflation_echo(group: Group, options: PollOptions) -> bytes:
+    """Say that only the newest messages are delivered, or that the group does not as asked."""
+    if options.conflation is not None and options.conflation != bool(group.conflation):
+        return b'"conflationConflict":true,'
+    return b'"conflation":true,' if group.conflation else b""
 
 
-def wire_time(moment: datetime) -> bytes:
-    """Spell a moment as the wire does: UTC, microseconds, Z."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
+def _empty_body(group: Group, options: PollOptions) -> bytes | None:
+    """Render an answer without messages; None when a bare status says all there is to say."""
+    echo = _conflation_echo(group, options)
+    if not echo:
+        return None
+    return (
+        b'{"success":true,%b%b"queue":%b,"partition":"","partitionId":null,"leaseId":null,'
+        b'"consumerGroup":%b,"messages":[]}'
+    ) % (
+        options.extra,
+        echo,
+        b'""' if options.is_discovered else group.queue_json,
+        group.group_json,
+    )

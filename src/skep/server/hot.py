@@ -203,7 +203,10 @@ class HotHandlers:
             lease_s=min(max(_whole(query, "leaseSeconds", 0), 0), LEASE_SECONDS_MAX),
             subscription=self._subscription(group, query),
             extra=_autopilot_echo(batch, lanes) if is_autopilot else b"",
+            conflation=_choice(query, "conflation"),
         )
+        if options.conflation and (group == QUEUE_MODE or options.auto_ack):
+            raise BadRequest("conflation needs a consumerGroup and excludes autoAck")
         return options, min(wait_ms, WAIT_MS_MAX)
 
     def _subscription(self, group: str, query: dict[str, str]) -> Subscription:
@@ -262,6 +265,11 @@ def _autopilot_echo(batch: int, lanes: int) -> bytes:
 
 def _flag(query: dict[str, str], name: str) -> bool:
     return query.get(name) in {"true", "1"}
+
+
+def _choice(query: dict[str, str], name: str) -> bool | None:
+    """Return a flag that may be left to others, in which case the answer is None."""
+    return _flag(query, name) if query.get(name) else None
 
 
 def _whole(query: dict[str, str], name: str, default: int) -> int:

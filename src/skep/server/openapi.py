@@ -98,6 +98,12 @@ _POP_PARAMETERS: Final = (
     Parameter("wait", "Wait for messages if there are none.", _BOOLEAN),
     Parameter("timeout", "How long to wait, in milliseconds.", _integer(30_000)),
     Parameter("autoAck", "Acknowledge on delivery: at most once.", _BOOLEAN),
+    Parameter(
+        "conflation",
+        "Deliver only the newest message of each partition. Needs a consumerGroup, excludes "
+        "autoAck; a property of the group, decided by the first poll that names it.",
+        {"type": "boolean"},
+    ),
     Parameter("leaseSeconds", "Length of the lease instead of the queue's own.", _integer(0)),
     Parameter("subscriptionMode", "`new` starts a new group at the end of the log."),
     Parameter("subscriptionFrom", "A time, or `now`: where a new group starts."),

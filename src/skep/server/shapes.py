@@ -73,6 +73,10 @@ class PopAnswer(msgspec.Struct, rename="camel", kw_only=True):
     lease_id: str | None
     consumer_group: str
     partitions_claimed: int = 0
+    conflation: bool = False
+    """Only the newest message of each partition is delivered to this group."""
+    conflation_conflict: bool = False
+    """The group was set up to do otherwise than this poll asked."""
     messages: list[PoppedMessage]
 
 
@@ -89,6 +93,8 @@ class AckResult(msgspec.Struct, rename="camel", kw_only=True):
     dlq: bool
     noop: bool = False
     """The message was completed before; nothing changed."""
+    redelivered: bool = False
+    """Completed, but above a message that failed: it will come again."""
 
 
 class LeaseAnswer(msgspec.Struct, rename="camel", kw_only=True):

@@ -2,42 +2,51 @@
 provision_group: find a consumer group of a queue, or subscribe it.
 
 Takes   p_queue, p_group: names. p_mode: 'all', 'new' or 'timestamp'. p_from: where a 'timestamp'
-        subscription starts. Mode and start count only when the group is new.
-Returns queue_id, group_id.
-Locks   an existing group: nothing. A new one: its queue row for update, against
-        provision_partitions and other new groups of the queue.
+        subscription starts. Mode and start count only when the group is new. p_conflation:
+        whether it is to get only the newest message of each lane; counts only as long as nobody
+        said so before, null says nothing.
+Returns queue_id, group_id and conflation, as it holds now.
+Locks   an existing group: nothing, or its own row when conflation is decided. A new one: its
+        queue row for update, against provision_partitions and other new groups of the queue.
 Why     The subscription exists from the first poll on, before any message does, so that 'new'
         never skips the first one. Every new cursor starts ready, not idle: a push in flight may
         have looked for idle cursors before this one existed, and only a claim may find out
         (under the partition's lock) that there is nothing to read. Deleted messages are done from
         the start.
 */
-create function skep.provision_group(p_queue text, p_group text, p_mode text, p_from timestamptz)
-returns table (queue_id integer, group_id integer)
+create function skep.provision_group(
+  p_queue text, p_group text, p_mode text, p_from timestamptz, p_conflation boolean default null)
+returns table (queue_id integer, group_id integer, conflation boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
   v_queue_id integer;
   v_group_id integer;
+  v_conflation boolean;
 begin
-  select g.queue_id, g.id into v_queue_id, v_group_id
+  select g.queue_id, g.id, g.conflation into v_queue_id, v_group_id, v_conflation
   from skep.queue q join skep.consumer_group g on g.queue_id = q.id and g.name = p_group
   where q.name = p_queue;
   if found then
-    return query select v_queue_id, v_group_id;
+    if v_conflation is null and p_conflation is not null then
+      -- Of two who decide at the same time the second finds the word of the first.
+      update skep.consumer_group g set conflation = coalesce(g.conflation, p_conflation)
+      where g.id = v_group_id returning g.conflation into v_conflation;
+    end if;
+    return query select v_queue_id, v_group_id, v_conflation;
     return;
   end if;
 
   v_queue_id := skep.ensure_queue(p_queue);
   perform 1 from skep.queue q where q.id = v_queue_id for update;
-  insert into skep.consumer_group (queue_id, name, subscription_mode, subscribed_from, created_at)
-  values (v_queue_id, p_group, p_mode, p_from, skep.now())
+  insert into skep.consumer_group (
+    queue_id, name, subscription_mode, subscribed_from, conflation, created_at)
+  values (v_queue_id, p_group, p_mode, p_from, p_conflation, skep.now())
   on conflict (queue_id, name) do nothing
   returning id into v_group_id;
   if v_group_id is null then
-    select g.id into strict v_group_id
-    from skep.consumer_group g where g.queue_id = v_queue_id and g.name = p_group;
-    return query select v_queue_id, v_group_id;
+    -- Somebody subscribed it while this waited for the queue.
+    return query select * from skep.provision_group(p_queue, p_group, p_mode, p_from, p_conflation);
     return;
   end if;
 
@@ -59,5 +68,5 @@ begin
   ) d
   where p.queue_id = v_queue_id;
 
-  return query select v_queue_id, v_group_id;
+  return query select v_queue_id, v_group_id, p_conflation;
 end $$;
