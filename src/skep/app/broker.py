@@ -10,6 +10,7 @@ from typing import Any, Final
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
+from skep.broker.discovery import Discovery
 from skep.broker.envelopes import EnvelopeReader
 from skep.broker.leases import LeaseMemory
 from skep.broker.lounge import Lounge
@@ -129,6 +130,7 @@ class Broker:
             token=assignment.wakeup_token,
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
+        self.discovery: Final = Discovery(self.query_slots, self.pop, now=loop.time)
         self.renew: Final = Renew(self.engine)
         self.push: Push
         self.ack: Ack
@@ -151,6 +153,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""
+        self.discovery.stop()
         self.lounge.stop()
         await self.engine.drain()
         self._wakeups.stop()

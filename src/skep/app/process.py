@@ -61,6 +61,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
     handlers = HotHandlers(
         push=broker.push,
         pop=broker.pop,
+        discovery=broker.discovery,
         ack=broker.ack,
         renew=broker.renew,
         defaults=PollDefaults(
@@ -99,6 +100,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
 
 def _drain(broker: Broker, probe: "BrokerProbe") -> None:
     probe.is_draining = True
+    broker.discovery.stop()
     broker.lounge.stop()
 
 

@@ -46,6 +46,7 @@ __all__ = [
     "ReleaseExecutor",
     "UndoExecutor",
     "UnwantedClaim",
+    "empty_body",
     "wire_time",
 ]
 
@@ -146,7 +147,7 @@ class Poll(Cargo):
         """Answer; False when the client is gone and nothing was sent."""
         self.end()
         if body is None and self.group is not None:
-            body = _empty_body(self.group, self.options)
+            body = empty_body(self.group, self.options)
         return self._deliver(body)
 
     def end(self) -> None:
@@ -543,7 +544,7 @@ def _conflation_echo(group: Group, options: PollOptions) -> bytes:
     return b'"conflation":true,' if group.conflation else b""
 
 
-def _empty_body(group: Group, options: PollOptions) -> bytes | None:
+def empty_body(group: Group, options: PollOptions) -> bytes | None:
     """Render an answer without messages; None when a bare status says all there is to say."""
     echo = _conflation_echo(group, options)
     if not echo:

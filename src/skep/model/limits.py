@@ -28,3 +28,6 @@ LEASE_SECONDS_MAX: Final = 86_400 * 7
 
 WAIT_MS_MAX: Final = 300_000
 """A long poll parks at most this long, so that dead peers are noticed."""
+
+DISCOVERED_QUEUES_MAX: Final = 1_000
+"""Queues one poll by namespace or task looks at; those of lower priority beyond are not reached."""

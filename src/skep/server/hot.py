@@ -14,8 +14,9 @@ import msgspec
 
 from skep.broker.ack import Ack, AckRequest
 from skep.broker.directory import Subscription
+from skep.broker.discovery import Discovery, Search
 from skep.broker.names import check_name
-from skep.broker.pop import Poll, PollOptions, Pop, wire_time
+from skep.broker.pop import Deliver, Poll, PollOptions, Pop, wire_time
 from skep.broker.push import Push, PushRequest
 from skep.broker.renew import Renew, Renewal
 from skep.model.errors import BadRequest, NotFound
@@ -89,6 +90,7 @@ class HotHandlers:
         *,
         push: Push,
         pop: Pop,
+        discovery: Discovery,
         ack: Ack,
         renew: Renew,
         defaults: PollDefaults,
@@ -96,6 +98,7 @@ class HotHandlers:
     ) -> None:
         self._push: Final = push
         self._pop: Final = pop
+        self._discovery: Final = discovery
         self._ack: Final = ack
         self._renew: Final = renew
         self._defaults: Final = defaults
@@ -107,6 +110,7 @@ class HotHandlers:
         routes.add(b"POST", b"/api/v1/push", self.push)
         routes.add(b"POST", b"/api/v1/ack", self.ack)
         routes.add(b"POST", b"/api/v1/ack/batch", self.ack_batch)
+        routes.add(b"GET", b"/api/v1/pop", self.pop_discovered)
         routes.add_prefix(b"GET", _POP_PREFIX, self.pop)
         routes.add_prefix(b"POST", _LEASE_PREFIX, self.extend_lease, suffix=_EXTEND_SUFFIX)
         return routes
@@ -130,18 +134,33 @@ class HotHandlers:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
         queue, partition = _pop_target(exchange.path)
         options, wait_ms = self._poll_options(queue, partition, parse_query(exchange.query))
-
-        def deliver(body: bytes | None) -> bool:
-            return exchange.respond(204) if body is None else exchange.respond(200, body)
-
         poll = Poll(
             options,
             deadline=self._now() + wait_ms / 1000,
-            deliver=deliver,
+            deliver=_pop_answer(exchange),
             refuse=lambda error: respond_error(exchange, error),
         )
         exchange.when_aborted(lambda: self._pop.abort(poll))
         self._pop.pop_messages(poll)
+
+    def pop_discovered(self, exchange: Exchange) -> None:
+        """`GET /api/v1/pop?namespace=&task=`."""
+        query = parse_query(exchange.query)
+        namespace = check_name("namespace", query.get("namespace", ""))
+        task = check_name("task", query.get("task", ""))
+        if not namespace and not task:
+            raise BadRequest("namespace or task is required")
+        options, wait_ms = self._poll_options("", None, query)
+        search = Search(
+            options,
+            namespace=namespace,
+            task=task,
+            deadline=self._now() + wait_ms / 1000,
+            deliver=_pop_answer(exchange),
+            refuse=lambda error: respond_error(exchange, error),
+        )
+        exchange.when_aborted(lambda: self._discovery.abort(search))
+        self._discovery.pop_discovered(search)
 
     def ack(self, exchange: Exchange) -> None:
         """`POST /api/v1/ack`."""
@@ -231,6 +250,13 @@ def _pop_target(path: bytes) -> tuple[str, str | None]:
     if not mark:
         return queue_name, None
     return queue_name, check_name("partition", decode_segment(partition) or DEFAULT_PARTITION)
+
+
+def _pop_answer(exchange: Exchange) -> Deliver:
+    def answer(body: bytes | None) -> bool:
+        return exchange.respond(204) if body is None else exchange.respond(200, body)
+
+    return answer
 
 
 def _ack_answer(exchange: Exchange) -> Callable[[AckRequest], None]:
