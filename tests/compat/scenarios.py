@@ -219,14 +219,18 @@ async def leave_sizes_to_the_broker(queen, queue):
 
 
 async def ask_for_conflation(queen, queue):
-    from queen.errors import ConflationUnsupportedError
+    # The client raises when it asked for it and the broker does not say that it conflates.
+    group = queen.queue(queue).group("g").subscription_mode("all").conflation().batch(10)
+    empty = await group.wait(False).pop()
+    await queen.queue(queue).push([{"data": number} for number in range(3)])
+    return {"empty": empty, "newest": payloads(await group.wait(False).pop())}
 
-    await queen.queue(queue).push({"data": 1})
-    try:
-        await queen.queue(queue).group("g").conflation().wait(False).pop()
-    except ConflationUnsupportedError as error:
-        return {"refused": str(error)}
-    return {"refused": None}
+
+async def pop_by_namespace(queen, queue):
+    await queen.queue(queue).namespace(f"space of {queue}").task("count").config({}).create()
+    await queen.queue(queue).push([{"data": number} for number in range(3)])
+    found = queen.queue().namespace(f"space of {queue}").task("count").batch(10).wait(False)
+    return {"seen": payloads(await found.pop())}
 
 
 async def main(scenario, url, queue):

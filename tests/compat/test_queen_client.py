@@ -154,5 +154,9 @@ def test_the_client_understands_the_sizes_the_broker_chose(play):
 
 
 @only_new
-def test_conflation_is_refused_loudly_and_not_ignored(play):
-    assert "did not apply it" in play("ask_for_conflation")["refused"]
+def test_a_group_that_asks_for_conflation_gets_only_the_newest(play):
+    assert play("ask_for_conflation") == {"empty": [], "newest": [2]}
+
+
+def test_messages_of_a_namespace_are_found_without_naming_the_queue(play):
+    assert play("pop_by_namespace") == {"seen": [0, 1, 2]}

@@ -150,7 +150,7 @@ class Discovery:
                 search.deliver(_nothing_body(polls.values()))
         except SkepError as error:
             search.refuse(error)
-        except Exception as bug:
+        except Exception as bug:  # noqa: BLE001 -- whatever it is, the client must hear of it
             _log.exception("a search failed by a defect")
             search.refuse(Defect(str(bug)))
         finally:
