@@ -210,6 +210,16 @@ async def test_a_poll_that_finds_nothing_but_expired_messages_is_empty(client, q
     assert await client.pop(queue, batch=10) == []
 
 
+async def test_a_poll_does_not_pass_over_expired_messages_for_ever(client, queue, rewrite):
+    names = [f"old {number}" for number in range(150)]
+    await push(client, queue, *names, "young")
+    await rewrite(queue, (PLAIN % "old ")[:-1], (EXPIRED % "old ")[:-1])
+
+    found = [payloads(await client.pop(queue, batch=1)) for _ in range(2)]
+
+    assert found == [[], ["young"]]
+
+
 async def test_a_waiting_poll_that_found_expired_messages_waits_on(
     open_client, client, queue, rewrite
 ):

@@ -184,6 +184,18 @@ async def test_a_new_lease_forgets_what_was_nacked_under_the_last(log):
     assert not answer.lease_released, "message 1 is not answered under this lease"
 
 
+async def test_a_lane_completed_one_by_one_stays_ready_while_a_push_is_in_flight(log, open_log):
+    partition, group, lease = await leased_lane(log, "ab")
+    pusher = await open_log()
+
+    async with pusher.connection.transaction():
+        await pusher.push(partition, "c")
+        await log.ack(Ack(partition, 2, lease), Ack(partition, 1, lease))
+        assert await log.next_available(group) == 0
+
+    assert (await log.pop(group)).offsets == [3]
+
+
 @dataclass
 class Lane:
     """A lane whose messages are answered one by one, as an oracle sees it."""

@@ -69,6 +69,20 @@ async def test_what_comes_after_expired_messages_was_not_delivered_before(log):
     assert (message.offset, message.delivery) == (2, 1)
 
 
+async def test_a_lane_that_expired_stays_ready_while_a_push_is_in_flight_on_it(log, open_log):
+    partition, group = await lane_with(log, "ab", ttl_s=1)
+    pusher = await open_log()
+    await pusher.set_clock(log.now)
+
+    async with pusher.connection.transaction():
+        await pusher.push(partition, "c")
+        assert await log.pop(group) == []
+        assert await log.next_available(group) is not None
+
+    await log.set_clock(log.now + MICROSECOND)
+    assert (await log.pop(group)).offsets == [3]
+
+
 # Subscriptions that start later
 
 

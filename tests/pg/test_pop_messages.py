@@ -129,6 +129,23 @@ async def test_empty_lanes_do_not_stand_in_front_of_one_with_work(log):
     assert await log.next_available(group) is None
 
 
+async def test_a_call_that_puts_very_many_lanes_to_rest_ends_and_the_next_goes_on(log):
+    await log.execute("select skep.ensure_queue('hive')")
+    await log.execute(
+        """
+        insert into skep.partition (queue_id, name)
+        select q.id, n::text from skep.queue q, generate_series(1, 11000) n
+        """
+    )
+    group = await log.subscribe("hive", "bees")
+    await log.advance()
+    [last] = await log.provision("hive", "last")
+    await log.push(last, "message")
+
+    assert names(await log.pop(group, Poll(batch=1, auto_ack=True))) == []
+    assert names(await log.pop(group, Poll(batch=1, auto_ack=True))) == ["message"]
+
+
 async def test_a_group_that_was_deleted_is_refused(log):
     _, group = await log.lane()
     await log.execute("delete from skep.consumer_group")

@@ -22,7 +22,6 @@ language plpgsql as $$
 declare
   v_cursor skep.cursor;
   v_queue skep.queue;
-  v_head bigint;
   v_is_individual boolean;
   v_has_lease boolean;
   v_acked bigint;                    -- moved by cumulative acks
@@ -43,7 +42,6 @@ begin
   select * into strict v_cursor from skep.cursor c
   where c.partition_id = p_partition_id and c.group_id = p_group_id;
   select q.* into strict v_queue from skep.queue q where q.id = v_cursor.queue_id;
-  select p.head into strict v_head from skep.partition p where p.id = p_partition_id;
   v_is_individual := v_queue.ack_mode = 'individual' and not exists (
     select from skep.consumer_group g where g.id = p_group_id and g.conflation);
   v_acked := v_cursor.acked;
@@ -60,10 +58,13 @@ begin
     from unnest(p_items) i(item)
     cross join lateral (
       select case
-        -- An offset spelled out by a client may be of no message at all.
-        when p_offset[i.item] between 1 and v_head then p_offset[i.item]
         when p_offset[i.item] is null then
           skep.find_offset(p_partition_id, v_cursor.acked, v_cursor.leased, p_key[i.item])
+        -- An offset spelled out by a client may be of no message at all; a lease bounds it.
+        when p_offset[i.item] > 0
+             and (p_lease_id[i.item] is not null or p_offset[i.item] <= (
+               select p.head from skep.partition p where p.id = p_partition_id))
+          then p_offset[i.item]
       end as at
     ) o
     left join unnest(v_cursor.failed_offset, v_cursor.failed_count) f(at, failures)

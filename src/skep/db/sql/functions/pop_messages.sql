@@ -31,6 +31,7 @@ declare
   v_lanes_left integer := p_lanes[1];
   v_limit integer := 0;                   -- lanes to look at in this round
   v_seen integer;
+  v_looked_at integer := 0;               -- lanes in all rounds
   v_lane record;
   v_take integer;
   v_group skep.consumer_group;
@@ -118,8 +119,10 @@ begin
         v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from,
         v_taken_to, v_delivery, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
     end if;
-    -- Fewer than asked for means that nothing else is ready.
-    exit when v_poll > v_polls or v_seen < v_limit;
+    -- Fewer than asked for means that nothing else is ready. The bound keeps the call short when
+    -- a hundred thousand lanes are to be put to rest; the next poll goes on where it ended.
+    v_looked_at := v_looked_at + v_seen;
+    exit when v_poll > v_polls or v_seen < v_limit or v_looked_at >= 10000;
     v_limit := least(v_limit * 4, 1000);
   end loop;
 end $$;
