@@ -77,6 +77,7 @@ def calls_on_ready_lanes(log, group, a, b):
         "push, probed": lambda: log.push_lots(lots, {a: Vouch(1, ALWAYS), b: KNOWN}),
         "pop": lambda: log.pop(group, Poll(lanes=2)),
         "pop, acknowledged at once": lambda: log.pop(group, Poll(lanes=2, auto_ack=True)),
+        "pop, planned lane by lane": lambda: pop_by_rules(log, group),
         "pop by name": lambda: log.pop_partitions(
             group, Poll(partition_id=a), Poll(partition_id=b)
         ),
@@ -89,8 +90,18 @@ def calls_on_ready_lanes(log, group, a, b):
     }
 
 
+async def pop_by_rules(log, group):
+    await log.set_options("hive", ttl_s=100_000, delayed_processing_s=1, max_deliveries=3)
+    await log.pop(group, Poll(lanes=2))
+
+
 def next_available(log, group, partition):
     return log.rows("select * from skep.next_available($1, $2)", [group], [partition])
+
+
+async def ack_one_by_one(log, *acks):
+    await log.set_options("hive", ack_mode="individual")
+    await log.ack(*acks)
 
 
 def calls_on_leased_lanes(log, group, a, b):
@@ -98,6 +109,7 @@ def calls_on_leased_lanes(log, group, a, b):
     return {
         "ack": lambda: log.ack(Ack(a, 2, LEASE, group="bees"), done),
         "nack": lambda: log.ack(nack, done),
+        "ack, one by one": lambda: ack_one_by_one(log, Ack(a, 2, LEASE, group="bees"), done),
         "ack by key": lambda: log.ack(Ack(a, None, LEASE, group="bees"), done),
         "renew": lambda: log.rows("select * from skep.renew_leases($1, $2)", [LEASE], [600]),
         "release": lambda: log.rows(

@@ -1,18 +1,17 @@
 """Cut the messages of a batch out of their segments, ready to stand in an answer.
 
 A segment's body is split into its envelopes without parsing them. Each is put behind the message's
-id and what all messages of the segment share; the payload at its end stays as it was pushed. Most
-segments have nothing to leave out, and their envelopes take the short way.
+id and what all messages of the segment share; the payload at its end stays as it was pushed.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
 
 from skep.broker.directory import Group
-from skep.broker.envelopes import EnvelopeReader, has_marks
+from skep.broker.envelopes import PLAIN_INITIAL, EnvelopeReader
 from skep.broker.leases import KEY_BYTES
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head, partition_uuid
 
@@ -89,42 +88,27 @@ class Batch:
             uuid = partition_uuid(segment.partition_id).encode()
             self._lane = (_encode(segment.partition_name), uuid)
         count = len(self.messages)
-        if segment.passed_over is None and not has_marks(segment.body):
-            self._splice(segment)
-        else:
-            self._splice_read(segment, frozenset(segment.passed_over or ()), reader)
+        self._splice(segment, reader)
         if len(self.messages) > count and (not self.lanes or self.lanes[-1] is not self._lane):
             self.lanes.append(self._lane)
 
-    def _splice(self, segment: TakenSegment) -> None:
-        """Take all envelopes as they are, except deleted messages, which are null."""
+    def _splice(self, segment: TakenSegment, reader: EnvelopeReader) -> None:
+        """Put each envelope behind its id and the common members. This is the inner loop of pop."""
+        partition_id, low = segment.partition_id, segment.low
+        passed_over = segment.passed_over and frozenset(segment.passed_over)
+        head = message_id_head(partition_id, low)
         common = self._common_members(segment)
-        offset = segment.low
-        head = message_id_head(segment.partition_id, offset)
-        for envelope in segment.envelopes_taken():
-            text = bytes(envelope)
-            if text != b"null":
-                low = offset & OFFSET_LOW_BITS
-                self.messages.append(b'{"id":"%b%012x"%b%b' % (head, low, common, text[1:]))
-            else:
-                self.left_out.append((segment.partition_id, offset))
-            offset += 1
-
-    def _splice_read(
-        self, segment: TakenSegment, passed_over: Container[int], reader: EnvelopeReader
-    ) -> None:
-        """Ask about each envelope whether to deliver it, and as what."""
-        common = self._common_members(segment)
-        head = message_id_head(segment.partition_id, segment.low)
-        for offset, envelope in enumerate(segment.envelopes_taken(), segment.low):
-            if offset in passed_over:
+        deliver = self.messages.append
+        for offset, envelope in enumerate(segment.envelopes_taken(), low):
+            if passed_over and offset in passed_over:
                 continue
-            text = reader.read(bytes(envelope))
-            if text is None:
-                self.left_out.append((segment.partition_id, offset))
-            else:
-                low = offset & OFFSET_LOW_BITS
-                self.messages.append(b'{"id":"%b%012x"%b%b' % (head, low, common, text[1:]))
+            text: bytes | None = bytes(envelope)
+            if text[2] != PLAIN_INITIAL:
+                text = reader.read(text)
+                if text is None:
+                    self.left_out.append((partition_id, offset))
+                    continue
+            deliver(b'{"id":"%b%012x"%b%b' % (head, offset & OFFSET_LOW_BITS, common, text[1:]))
 
     def _common_members(self, segment: TakenSegment) -> bytes:
         """Render what all messages of a segment share."""
