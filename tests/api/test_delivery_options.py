@@ -261,6 +261,19 @@ async def test_messages_acked_out_of_order_are_not_delivered_again(client, queue
     assert payloads(await client.pop(queue, batch=10, **WAIT)) == ["a", "c"]
 
 
+async def test_messages_acked_one_by_one_may_be_named_by_their_ids(client, queue, set_options):
+    messages = await individual(client, queue, set_options, *"abcd", leaseSeconds=1)
+
+    items = [
+        ack_item(message, members={"transactionId": message["id"], "leaseId": ""})
+        for message in (messages[1], messages[3])
+    ]
+    results = await client.ack_batch(*items)
+
+    assert [result["success"] for result in results] == [True, True]
+    assert payloads(await client.pop(queue, batch=10, **WAIT)) == ["a", "c"]
+
+
 async def test_an_individual_batch_acked_as_a_whole_is_done(client, queue, set_options):
     messages = await individual(client, queue, set_options, *"abcd")
 

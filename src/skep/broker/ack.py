@@ -69,7 +69,8 @@ class AckRow(msgspec.Struct, gc=False):
     error: str | None
     positions: list[int]
     lease_text: str
-    is_individual: bool = False
+    stands_alone: bool = True
+    """No other ack may speak for it: its lease is individual, or not remembered here."""
 
 
 class AckRequest(Cargo):
@@ -215,7 +216,7 @@ class Ack:
                     _storable(item.error),
                     [position],
                     lease_text,
-                    self._leases.is_individual(lease_text),
+                    offset is None or self._leases.is_individual(lease_text),
                 )
             )
 
@@ -287,7 +288,7 @@ def _merge_completed(rows: list[AckRow]) -> list[AckRow]:
     """Let the highest completed message of a lane and lease speak for the others."""
     merged: dict[tuple[int, str, str], AckRow] = {}
     for row in rows:
-        if row.status != "completed" or row.offset is None or row.is_individual:
+        if row.status != "completed" or row.offset is None or row.stands_alone:
             return rows
         address = (row.partition_id, row.group, row.lease_text)
         first = merged.setdefault(address, row)
