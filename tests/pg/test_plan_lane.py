@@ -367,3 +367,24 @@ async def test_a_lane_of_which_the_rest_is_done_is_put_to_rest(log, take):
 
     assert await log.next_available(group) is None
     assert (await log.cursor(partition, group))["acked"] == 3
+
+
+@pytest.mark.parametrize("done_in", [0, 1, 2])
+async def test_what_is_done_in_one_lane_is_not_mistaken_for_done_in_another(log, done_in):
+    lanes = await log.provision("hive", *"abc")
+    group = await log.subscribe("hive")
+    for lane in lanes:
+        await log.push(lane, *"xyz")
+        await log.advance()
+    await log.set_done(lanes[done_in], group, "{[2,3)}")
+    polls = [Poll(partition_id=lane) for lane in lanes]
+
+    by_any = await log.pop(group, Poll(lanes=3, lease_s=1))
+    await log.advance(1)
+    by_name = await log.pop_partitions(group, *polls)
+
+    expected = {lane: [1, 2, 3] for lane in lanes} | {lanes[done_in]: [1, 3]}
+    for taken in (by_any, by_name):
+        assert {
+            lane: [m.offset for m in taken.messages if m.partition_id == lane] for lane in lanes
+        } == expected

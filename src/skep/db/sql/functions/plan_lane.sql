@@ -61,11 +61,10 @@ begin
     v_last := skep.offset_before(
       p_partition_id, p_now - v_delay + interval '1 microsecond', v_acked, p_head);
     if v_last <= v_acked then
-      return query
-      select v_acked, v_done, v_acked, 0, s.created_at + v_delay
-      from skep.segment s
-      where s.partition_id = p_partition_id and s.first <= v_acked + 1
-      order by s.first desc limit 1;
+      return query select v_acked, v_done, v_acked, 0, (
+        select s.created_at + v_delay from skep.segment s
+        where s.partition_id = p_partition_id and s.first <= v_acked + 1
+        order by s.first desc limit 1);
       return;
     end if;
   end if;

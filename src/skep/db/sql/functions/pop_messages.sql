@@ -95,6 +95,9 @@ begin
         v_taken_to := v_taken_to || v_plan.upto;
         v_delivery := v_delivery
           || case when v_plan.acked > v_lane.acked then 1 else v_lane.deliveries + 1 end;
+        -- An array begins where it is first assigned to, and these must begin at 1.
+        v_done[1] := v_done[1];
+        v_rest_until[1] := v_rest_until[1];
         v_done[v_seen] := v_plan.done;
         v_rest_until[v_seen] := v_plan.rest_until;
       else
