@@ -62,6 +62,12 @@ class Cursor:
     available_at: datetime | None = None
     deliveries: int = 0
     failures: dict[int, int] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+    """Offsets above acked that need no delivery."""
+
+    @property
+    def undone(self) -> list[int]:
+        return [at for at in range(self.acked + 1, self.lane.head + 1) if at not in self.done]
 
     def is_ready(self, now: datetime) -> bool:
         return self.available_at is not None and self.available_at <= now
@@ -72,18 +78,25 @@ class Cursor:
     def wake(self, now: datetime) -> None:
         self.available_at = self.available_at or now
 
-    def take(self, poll: Poll, batch: int, now: datetime) -> tuple[range, int]:
+    def take(self, poll: Poll, batch: int, now: datetime) -> tuple[list[int], int]:
         """Return the offsets taken, and the how manieth delivery of the first it is."""
-        taken = range(self.acked + 1, min(self.acked + batch, self.lane.head) + 1)
+        taken = self.undone[:batch]
+        upto = self.behind_done(taken[-1])
         delivery = self.deliveries + 1
         self.leased_from, self.lease_id = self.acked, poll.lease_id
         if poll.auto_ack:
-            self.acked, self.leased, self.deliveries = taken[-1], None, 0
+            self.acked, self.leased, self.deliveries = upto, None, 0
+            self.done = {at for at in self.done if at > upto}
             self.rest_or_wait(now + MICROSECOND)
         else:
-            self.leased, self.deliveries = taken[-1], delivery
+            self.leased, self.deliveries = upto, delivery
             self.available_at = now + timedelta(seconds=poll.lease_s)
         return taken, delivery
+
+    def behind_done(self, offset: int) -> int:
+        while offset + 1 in self.done:
+            offset += 1
+        return offset
 
     def rest_or_wait(self, since: datetime) -> None:
         self.available_at = since if self.lane.head > self.acked else None
@@ -91,16 +104,20 @@ class Cursor:
     def ack(self, acks: list[Ack], now: datetime) -> list[str]:
         """Apply the acks, whose offsets are known, and return their outcomes in order."""
         before, failed_at, pause = self.acked, None, timedelta()
-        is_held, outcomes = self.is_held(now), {}
+        is_held, outcomes, was_done = self.is_held(now), {}, set(self.done)
         for number, ack in sorted(enumerate(acks), key=lambda pair: pair[1].offset or 0):
             at, is_plain = ack.offset or 0, ack.status == "completed"
             is_fenced = ack.lease_id is None or (
                 is_held and ack.lease_id == self.lease_id and at <= (self.leased or 0)
             )
-            if at <= before:
-                outcomes[number] = "noop" if is_plain else "already_done"
+            if at <= before or at in was_done:
+                is_harmless = is_plain or ack.status == "expired"
+                outcomes[number] = "noop" if is_harmless else "already_done"
             elif not is_fenced:
                 outcomes[number] = "lease_lost"
+            elif ack.status == "expired":
+                self.done.add(at)
+                outcomes[number] = "expired"
             elif failed_at is not None:
                 outcomes[number] = "redelivered" if is_plain else "retried"
             elif is_plain:
@@ -112,7 +129,10 @@ class Cursor:
                 failed_at, pause, outcomes[number] = at, RETRY_DELAY, "retried"
             else:
                 self.acked, outcomes[number] = at, "dead_lettered"
-        if failed_at is not None or self.acked > before:
+        self.acked = self.behind_done(self.acked)
+        is_changed = failed_at is not None or self.acked > before or self.done != was_done
+        self.done = {at for at in self.done if at > self.acked}
+        if is_changed:
             self._move_on(before, None if failed_at is None else now + pause, now)
         return [outcomes[number] for number in range(len(acks))]
 
@@ -152,7 +172,7 @@ class Claim:
     partition: str
     group: str
     lease_id: UUID
-    offsets: range
+    offsets: list[int]
 
 
 class Delivery(RuleBasedStateMachine):
@@ -218,7 +238,10 @@ class Delivery(RuleBasedStateMachine):
             waits_since = ready[name].available_at
             assert all(ready[other].available_at <= waits_since for other in served)
         # A lane is emptied before the next is begun, and only the last may have messages left.
-        left = {name: ready[name].lane.head - self._last_taken(taken, name) for name in served}
+        left = {
+            name: sum(at > self._last_taken(taken, name) for at in ready[name].undone)
+            for name in served
+        }
         served.sort(key=lambda name: (ready[name].available_at, left[name]))
         for name in served:
             batch -= self._compare_lane(name, group, poll, batch, taken)
@@ -270,7 +293,7 @@ class Delivery(RuleBasedStateMachine):
         chosen=st.lists(
             st.tuples(
                 st.integers(0, 5),
-                st.sampled_from(["completed", "completed", "failed", "retry", "dlq"]),
+                st.sampled_from(["completed", "completed", "failed", "retry", "dlq", "expired"]),
             ),
             min_size=1,
             max_size=4,
@@ -301,7 +324,7 @@ class Delivery(RuleBasedStateMachine):
             return
         before = cursor.acked
         expected = cursor.ack(acks, self.log.now)
-        self._excuse(claim, range(before + 1, cursor.acked + 1))
+        self._excuse(claim, [*range(before + 1, cursor.acked + 1), *cursor.done])
 
         for ack in acks:
             ack.offset = ack.offset if is_offset_known else None
@@ -360,10 +383,15 @@ class Delivery(RuleBasedStateMachine):
                 row["available_at"],
                 row["deliveries"],
                 {offset: times for offset, times in failures if offset > cursor.acked},
+                {at for span in row["done"] or () for at in range(span.lower, span.upper)},
             ) == Cursor(
                 **{
                     **vars(cursor),
-                    "failures": {o: n for o, n in cursor.failures.items() if o > cursor.acked},
+                    "failures": {
+                        offset: times
+                        for offset, times in cursor.failures.items()
+                        if offset > cursor.acked and offset not in cursor.done
+                    },
                 }
             )
 
