@@ -98,3 +98,35 @@ async def test_plain_acks_and_others_of_one_call_are_answered_alike(log):
         ("acked", "b", True, False),
         ("acked", "c", True, False),
     ]
+
+
+async def test_each_lane_is_acked_as_its_queue_says(log):
+    lanes = {}
+    for queue, mode in {"hive": "cumulative", "wax": "individual"}.items():
+        partition, group = await log.lane(queue)
+        await log.set_options(queue, ack_mode=mode)
+        await log.push(partition, *"abc")
+        poll = Poll()
+        await log.pop(group, poll)
+        lanes[mode] = (partition, group, poll.lease_id)
+
+    outcomes = await log.outcomes(*(Ack(p, 2, lease) for p, _, lease in lanes.values()))
+
+    assert outcomes == ["acked", "acked"]
+    acked = {mode: (await log.cursor(p, group))["acked"] for mode, (p, group, _) in lanes.items()}
+    assert acked == {"cumulative": 2, "individual": 0}
+
+
+async def test_many_plain_acks_beside_one_that_is_not_are_all_answered(log):
+    lanes = await log.provision("hive", *(f"lane {number}" for number in range(200)))
+    group = await log.subscribe("hive")
+    await log.push_lots(dict.fromkeys(lanes, "x"))
+    poll = Poll(batch=1000, lanes=200)
+    await log.pop(group, poll)
+    first, *rest = lanes
+
+    outcomes = await log.outcomes(
+        Ack(first, 1, poll.lease_id, "retry"), *(Ack(lane, 1, poll.lease_id) for lane in rest)
+    )
+
+    assert outcomes == ["retried", *["acked"] * 199]

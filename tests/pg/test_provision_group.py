@@ -1,8 +1,10 @@
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from tests.pg.log import NOON, Poll
+from tests.pg.waiting import eventually
 
 SECOND = timedelta(seconds=1)
 
@@ -129,3 +131,38 @@ async def test_a_group_of_mode_new_does_not_count_what_was_deleted_before(log):
 
     assert (await log.cursor(partition, group))["acked"] == 3
     assert await log.done(partition, group) is None
+
+
+async def conflation(log, asked, group="bees"):
+    """Subscribe a group that wants only the newest, or not, or does not say; return what holds."""
+    query = "select conflation from skep.provision_group('hive', $1, 'all', null, $2)"
+    return await log.value(query, group, asked)
+
+
+@pytest.mark.parametrize("asked", [None, False, True])
+async def test_a_new_group_conflates_as_asked(log, asked):
+    assert await conflation(log, asked) is asked
+    assert await conflation(log, None) is asked
+
+
+@pytest.mark.parametrize("first", [False, True])
+async def test_whether_a_group_conflates_is_decided_once(log, first):
+    assert await conflation(log, None) is None
+    assert await conflation(log, first) is first
+    assert await conflation(log, not first) is first
+
+
+async def test_of_two_who_decide_at_the_same_time_the_first_counts(log, open_log):
+    await conflation(log, None)
+    other = await open_log()
+    transaction = log.connection.transaction()
+    await transaction.start()
+    assert await conflation(log, asked=True) is True
+
+    second = asyncio.get_running_loop().create_task(conflation(other, asked=False))
+    observer = await open_log()
+    waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1"
+    await eventually(lambda: observer.value(waits, other.connection.get_server_pid()))
+    await transaction.commit()
+
+    assert await second is True
