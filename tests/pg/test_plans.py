@@ -91,7 +91,7 @@ def calls_on_ready_lanes(log, group, a, b):
 
 
 async def pop_by_rules(log, group):
-    await log.set_options("hive", ttl_s=100_000, delayed_processing_s=1, max_deliveries=3)
+    await log.set_options("hive", delayed_processing_s=1, max_deliveries=3)
     await log.pop(group, Poll(lanes=2))
 
 

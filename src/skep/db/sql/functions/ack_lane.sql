@@ -66,6 +66,7 @@ begin
                select p.head from skep.partition p where p.id = p_partition_id))
           then p_offset[i.item]
       end as at
+      offset 0  -- or the search would be repeated wherever its result is used
     ) o
     left join unnest(v_cursor.failed_offset, v_cursor.failed_count) f(at, failures)
       on f.at = o.at
