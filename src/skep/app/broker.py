@@ -10,6 +10,7 @@ from typing import Any, Final
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
+from skep.broker.encryption import KeyRing
 from skep.broker.leases import LeaseMemory
 from skep.broker.lounge import Lounge
 from skep.broker.parking import SweepPolicy
@@ -32,6 +33,7 @@ from skep.engine.fusion import FusionCore
 from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
 from skep.settings import Settings
+from skep.settings.keys import encryption_keys
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
@@ -128,6 +130,8 @@ class Broker:
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.renew: Final = Renew(self.engine)
+        self.keys: Final = KeyRing(encryption_keys(settings))
+        self.hash_seed: int
         self.push: Push
         self.ack: Ack
 
@@ -141,6 +145,7 @@ class Broker:
         await self.query_slots.open()
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
         hash_seed: int = row[0]
+        self.hash_seed = hash_seed
         self.push = Push(self.engine, self._directory, hash_seed=hash_seed)
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
         self._serve_operations()

@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from litestar.types import ControllerRouterHandler
 
 from skep.app.broker import Broker
+from skep.broker.traces import Traces
+from skep.server.routes.traces import trace_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     """Return every route but health, configure and the hot ones."""
-    del broker
-    return []
+    traces = Traces(
+        broker.query_slots, hash_seed=broker.hash_seed, open_envelope=broker.keys.open_envelope
+    )
+    return [*trace_routes(traces)]

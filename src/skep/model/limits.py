@@ -28,3 +28,9 @@ LEASE_SECONDS_MAX: Final = 86_400 * 7
 
 WAIT_MS_MAX: Final = 300_000
 """A long poll parks at most this long, so that dead peers are noticed."""
+
+TRACE_NAMES_MAX: Final = 100
+"""Names one trace may be filed under; each is a row and a lock."""
+
+PAGE_ROWS_MAX: Final = 1_000
+"""Rows of one page of any list."""
