@@ -12,6 +12,7 @@ from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.encryption import KeyRing
 from skep.broker.leases import LeaseMemory
+from skep.broker.live import Live
 from skep.broker.lounge import Lounge
 from skep.broker.parking import SweepPolicy
 from skep.broker.pop import (
@@ -130,7 +131,14 @@ class Broker:
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.renew: Final = Renew(self.engine)
+        self.live: Final = Live(
+            self.pop,
+            self.query_slots,
+            self._wakeups,
+            connections_max=settings.live_connections_max,
+        )
         self.keys: Final = KeyRing(encryption_keys(settings))
+        self.default_subscription_mode: Final = settings.default_subscription_mode
         self.hash_seed: int
         self.push: Push
         self.ack: Ack
@@ -155,6 +163,7 @@ class Broker:
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""
         self.lounge.stop()
+        await self.live.finish()
         await self.engine.drain()
         self._wakeups.stop()
         await self.hot_slots.close()

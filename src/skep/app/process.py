@@ -93,6 +93,9 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
         log_level="warning",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
+        ws="websockets-sansio",
+        ws_max_size=settings.body_bytes_max,
+        ws_per_message_deflate=False,
         timeout_graceful_shutdown=max(1, int(settings.shutdown_grace_s)),
     )
 

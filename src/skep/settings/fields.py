@@ -185,6 +185,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Meta(ge=0, le=3_600, description="How long requests may take to finish after SIGTERM."),
     ] = 10.0
+    live_connections_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="WebSockets and event streams open at a time, per worker; 0 allows none.",
+        ),
+    ] = 1_000
     trace_retention_days: Annotated[
         int,
         Meta(ge=0, le=36_500, description="Days traces are kept; 0 keeps them for ever."),
