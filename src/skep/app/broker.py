@@ -25,6 +25,7 @@ from skep.broker.pop import (
 )
 from skep.broker.push import PUSH_CALL, Push, PushExecutor
 from skep.broker.renew import Renew, RenewExecutor
+from skep.broker.tail import Tails
 from skep.broker.vouching import Vouching
 from skep.broker.wakeups import Wakeups
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
@@ -123,8 +124,10 @@ class Broker:
                 slack_s=settings.poll_interval_ms_max / 5000,
             ),
         )
+        self.keys: Final = KeyRing(encryption_keys(settings))
+        self.tails: Final = Tails(self.query_slots, open_envelope=self.keys.open_envelope)
         self._wakeups: Final = Wakeups(
-            wake=self.lounge.wake,
+            wake=self._wake,
             own_socket=assignment.wakeup_socket,
             peer_ports=_other_ports(assignment),
             token=assignment.wakeup_token,
@@ -137,7 +140,6 @@ class Broker:
             self._wakeups,
             connections_max=settings.live_connections_max,
         )
-        self.keys: Final = KeyRing(encryption_keys(settings))
         self.default_subscription_mode: Final = settings.default_subscription_mode
         self.hash_seed: int
         self.push: Push
@@ -163,11 +165,16 @@ class Broker:
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""
         self.lounge.stop()
+        self.tails.stop()
         await self.live.finish()
         await self.engine.drain()
         self._wakeups.stop()
         await self.hot_slots.close()
         await self.query_slots.close()
+
+    def _wake(self, queue_id: int, lane_count: int) -> None:
+        self.lounge.wake(queue_id, lane_count)
+        self.tails.wake(queue_id)
 
     def _serve_operations(self) -> None:
         engine, slots = self.engine, self.hot_slots

@@ -103,6 +103,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
 def _drain(broker: Broker, probe: "BrokerProbe") -> None:
     probe.is_draining = True
     broker.lounge.stop()
+    broker.tails.stop()
 
 
 class _Server(uvicorn.Server):

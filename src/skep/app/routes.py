@@ -7,6 +7,7 @@ from litestar.types import ControllerRouterHandler
 from skep.app.broker import Broker
 from skep.broker.traces import Traces
 from skep.server.routes.live import LiveParts, live_route
+from skep.server.routes.tail import tail_route
 from skep.server.routes.traces import trace_routes
 
 
@@ -16,4 +17,4 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         broker.query_slots, hash_seed=broker.hash_seed, open_envelope=broker.keys.open_envelope
     )
     live = LiveParts(broker.live, broker.ack, broker.renew, broker.default_subscription_mode)
-    return [*trace_routes(traces), live_route(live)]
+    return [*trace_routes(traces), live_route(live), tail_route(broker.tails, broker.live)]

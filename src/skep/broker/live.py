@@ -226,14 +226,22 @@ class Live:
         self._connections = 0
         self._endings: Final[set[asyncio.Task[None]]] = set()
 
-    def enter(self) -> None:
-        """Count a connection that stays open.
+    def check_room(self) -> None:
+        """Say whether one connection more may stay open.
 
         Raises:
             Overloaded: There are too many.
         """
         if self._connections >= self._connections_max:
             raise Overloaded(f"more than {self._connections_max} live connections")
+
+    def enter(self) -> None:
+        """Count a connection that stays open.
+
+        Raises:
+            Overloaded: There are too many.
+        """
+        self.check_room()
         self._connections += 1
 
     def leave(self) -> None:
