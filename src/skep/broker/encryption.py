@@ -19,8 +19,8 @@ be replaced before it has sealed 2**32 messages, and old keys kept until their m
 import os
 from binascii import Error as NotBase64
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Sequence
-from typing import ClassVar, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -30,6 +30,9 @@ from skep.settings.keys import EncryptionKey
 
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
+
+OpenEnvelope: TypeAlias = Callable[[bytes], bytes]
+"""Turns a stored envelope into one whose payload can be read, or raises a `SkepError`."""
 
 _MARK: Final = b'{"enc":"'
 _DATA_MARK: Final = b',"data":'

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from skep.broker.encryption import OpenEnvelope
 from skep.broker.pop import wire_time
-from skep.broker.traces import OpenEnvelope
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import message_id, partition_uuid

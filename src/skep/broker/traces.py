@@ -9,13 +9,14 @@ traces come from: under lease, among the newest, around the cursors; a message f
 traced by its message id.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import xxhash
 
+from skep.broker.encryption import OpenEnvelope
 from skep.broker.names import check_name, refuse_transaction_id
 from skep.broker.pop import wire_time
 from skep.db.slots import Caller
@@ -34,9 +35,6 @@ PURGE_STEP: Final = 1_000
 """Traces removed in one call."""
 
 _DATA_MARK: Final = b',"data":'
-
-OpenEnvelope: TypeAlias = Callable[[bytes], bytes]
-"""Turns a stored envelope into one whose payload can be read, or raises a `SkepError`."""
 
 
 class NewTrace(msgspec.Struct, rename="camel", frozen=True, kw_only=True):

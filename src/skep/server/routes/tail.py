@@ -16,7 +16,7 @@ from typing import Annotated, Final
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
 from skep.broker.live import Live
@@ -34,13 +34,13 @@ _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 From = Annotated[
     str,
-    Parameter(
-        query="from",
+    QueryParameter(
+        name="from",
         description="`now`, `start`, or a time: where to begin without a Last-Event-ID.",
     ),
 ]
 LastEventId = Annotated[
-    str | None, Parameter(header="Last-Event-ID", description="The id of the last event seen.")
+    str | None, HeaderParameter(name="Last-Event-ID", description="The id of the last event seen.")
 ]
 
 
