@@ -337,3 +337,27 @@ async def test_a_broker_that_stops_says_goodbye(broker_to_stop, open_live, queue
     broker_to_stop.process.terminate()
 
     assert await live.close_code() == 1012
+
+
+async def test_a_broker_that_stops_leaves_no_lease_of_its_sockets_behind(
+    broker_to_stop, open_live, queue
+):
+    async with broker_to_stop.connect() as client:
+        await client.push_payloads(queue, 1)
+    live = await open_live(queue, at=broker_to_stop, leaseSeconds=3600)
+    await live.messages()
+
+    broker_to_stop.process.terminate()
+    await live.close_code()
+    broker_to_stop.process.wait(PATIENCE_S)
+
+    async with broker_to_stop.sql() as sql:
+        is_leased = "select bool_or(available_at > clock_timestamp()) from skep.cursor"
+        assert await sql.fetchval(is_leased) is False
+
+
+async def test_the_address_of_a_socket_asked_without_an_upgrade_is_refused(client, queue):
+    answer = await client.call("GET", f"/api/v1/stream/queue/{queue}")
+
+    assert answer.status == 405
+    assert answer.headers["allow"] == "websocket"

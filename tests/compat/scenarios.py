@@ -229,6 +229,25 @@ async def ask_for_conflation(queen, queue):
     return {"refused": None}
 
 
+async def trace(queen, queue):
+    await queen.queue(queue).push({"data": {"n": 1}})
+    seen = {}
+
+    async def handle(message):
+        seen["recorded"] = await message["trace"](
+            {"traceName": [f"{queue}/steps", "all"], "eventType": "step", "data": {"at": 1}}
+        )
+        seen["address"] = message["partitionId"], message["transactionId"]
+
+    await queen.queue(queue).each().limit(1).consume(handle)
+    return {
+        "recorded": seen["recorded"],
+        "of_message": await queen.admin.get_traces_for_message(*seen["address"]),
+        "by_name": await queen.admin.get_traces_by_name(f"{queue}/steps", limit=10),
+        "names": await queen.admin.get_trace_names(limit=10),
+    }
+
+
 async def main(scenario, url, queue):
     queen = Queen(url)
     seen = await globals()[scenario](queen, queue)

@@ -138,6 +138,17 @@ def test_a_queue_is_created_with_its_options(play, queue):
     assert seen["chosen"]["options"]["leaseTime"] == 7
 
 
+def test_a_consumer_traces_its_message_and_finds_the_trace_again(play, queue):
+    seen = play("trace")
+
+    (of_message,) = seen["of_message"]["traces"]
+    (by_name,) = seen["by_name"]["traces"]
+    assert seen["recorded"]["success"] is True
+    assert of_message["id"] == by_name["id"] == seen["recorded"]["traceId"]
+    assert [by_name["event_type"], by_name["message_payload"]] == ["step", {"n": 1}]
+    assert f"{queue}/steps" in [each["trace_name"] for each in seen["names"]["trace_names"]]
+
+
 def test_the_client_finds_the_broker_healthy(play):
     seen = play("look_at_health")
 

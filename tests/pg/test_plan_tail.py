@@ -1,7 +1,10 @@
 from datetime import datetime, timedelta
 
+import asyncpg
 import pytest
 
+from skep.broker.tail import Position
+from skep.model.errors import BadRequest
 from tests.pg.log import NOON
 
 NOTHING_SEEN = "1:1:"
@@ -114,3 +117,25 @@ async def test_other_queues_are_left_out(log, queue_id):
     await log.push(other, "1")
 
     assert (await look(log, queue_id)).ranges == {}
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    ["1:1:", "5:5:", "5:9:5,7", "5:9:8", "0:1:", "2:1:", "1:3:3", "2:4:1", "1:9:3,2"],
+)
+async def test_the_broker_and_the_database_agree_on_what_a_snapshot_is(log, queue_id, snapshot):
+    async def is_taken():
+        try:
+            await look(log, queue_id, snapshot)
+        except asyncpg.InvalidTextRepresentationError:
+            return False
+        return True
+
+    def is_accepted():
+        try:
+            Position.parse(f"{snapshot}~1:1:~0~0")
+        except BadRequest:
+            return False
+        return True
+
+    assert is_accepted() == await is_taken()
