@@ -10,6 +10,8 @@ from typing import Any, Final
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
+from skep.broker.housekeeping import Duty, Housekeeper
+from skep.broker.leadership import Leadership, Term
 from skep.broker.leases import LeaseMemory
 from skep.broker.lounge import Lounge
 from skep.broker.parking import SweepPolicy
@@ -23,6 +25,13 @@ from skep.broker.pop import (
 )
 from skep.broker.push import PUSH_CALL, Push, PushExecutor
 from skep.broker.renew import Renew, RenewExecutor
+from skep.broker.retention import (
+    CleanupDuty,
+    Limits,
+    PurgeDuty,
+    RetentionDuty,
+    RetentionOnRequest,
+)
 from skep.broker.vouching import Vouching
 from skep.broker.wakeups import Wakeups
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
@@ -36,6 +45,9 @@ from skep.settings import Settings
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
+
+HOUSEKEEPING: Final = "housekeeping"
+"""The background work that one process of the installation leads."""
 
 PATIENCE_S: Final = 10.0
 """How long a request outlasts a database that is away before it is answered as unavailable."""
@@ -105,6 +117,14 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             application_name=f"skep worker {assignment.index} queries",
         )
+        # One connection for all background work: it is done in turn, and no listing waits for it.
+        self.housekeeping_slots: Final = Slots(
+            assignment.dsn,
+            size=1,
+            server_settings=HOT_PATH,
+            statement_timeout_s=settings.statement_timeout_s,
+            application_name=f"skep worker {assignment.index} housekeeping",
+        )
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
@@ -126,8 +146,15 @@ class Broker:
             peer_ports=_other_ports(assignment),
             token=assignment.wakeup_token,
         )
+        leadership = Leadership(self.query_slots, HOUSEKEEPING)
+        self.housekeeper: Final = Housekeeper(
+            leadership, _duties(settings, self.housekeeping_slots, leadership.term)
+        )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.renew: Final = Renew(self.engine)
+        self.retention: Final = RetentionOnRequest(
+            self.housekeeping_slots, _retention_limits(settings)
+        )
         self.push: Push
         self.ack: Ack
 
@@ -139,6 +166,7 @@ class Broker:
         """
         await self.hot_slots.open()
         await self.query_slots.open()
+        await self.housekeeping_slots.open()
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
         hash_seed: int = row[0]
         self.push = Push(self.engine, self._directory, hash_seed=hash_seed)
@@ -146,12 +174,15 @@ class Broker:
         self._serve_operations()
         await self._wakeups.start()
         self.lounge.start(self.pop)
+        self.housekeeper.start()
 
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""
         self.lounge.stop()
+        await self.housekeeper.stop()
         await self.engine.drain()
         self._wakeups.stop()
+        await self.housekeeping_slots.close()
         await self.hot_slots.close()
         await self.query_slots.close()
 
@@ -194,6 +225,42 @@ def _core(settings: Settings) -> FusionCore:
         slots=settings.connections,
         weight_capacity=settings.engine_weight_mib * _MIB,
     )
+
+
+def _retention_limits(settings: Settings) -> Limits:
+    """Return the most that a step of retention may take on."""
+    return Limits(segments=settings.retention_batch, messages=settings.eviction_batch)
+
+
+def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
+    limits = _retention_limits(settings)
+    duties: list[Duty] = [
+        RetentionDuty(
+            caller,
+            term,
+            name="retention",
+            kinds=("retention", "completed"),
+            interval_s=settings.retention_interval_s,
+            limits=limits,
+        ),
+        RetentionDuty(
+            caller,
+            term,
+            name="eviction",
+            kinds=("eviction",),
+            interval_s=settings.eviction_interval_s,
+            limits=limits,
+        ),
+        PurgeDuty(
+            caller,
+            term,
+            dead_letter_s=settings.dead_letter_retention_s,
+            history_days=settings.history_retention_days,
+        ),
+    ]
+    if settings.partition_cleanup_days:
+        duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
+    return duties
 
 
 def _limiter(settings: Settings, cap: int) -> ConcurrencyLimiter:

@@ -8,13 +8,15 @@
     └── RejectedData      the database refused a value; some request in the call is guilty
     NotFound
     └── GroupGone         a remembered consumer group was deleted
+    Refused
+    └── LeadershipLost    background work was begun by a process that does not lead (any more)
 
 The table goes by SQLSTATE; nobody parses message text.
 """
 
 import asyncpg
 
-from skep.model.errors import BadRequest, Defect, NotFound, SkepError, Unavailable
+from skep.model.errors import BadRequest, Defect, NotFound, Refused, SkepError, Unavailable
 
 
 class NotExecuted(Unavailable):
@@ -41,8 +43,15 @@ class GroupGone(NotFound):
     code = "group_gone"
 
 
+class LeadershipLost(Refused):
+    """Another process does this background work now."""
+
+    code = "leadership_lost"
+
+
 _BY_STATE: dict[str, type[SkepError]] = {
     "SK404": GroupGone,
+    "SK423": LeadershipLost,
     "40001": NotExecuted,  # serialization failure
     "40P01": NotExecuted,  # deadlock
     "55P03": NotExecuted,  # lock timeout
