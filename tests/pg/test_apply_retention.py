@@ -182,6 +182,16 @@ async def test_defect_42_without_any_group_nothing_counts_as_completed(log, keep
     assert (await keeper.retain("completed")).messages == 0
 
 
+async def test_queue_mode_that_nobody_uses_keeps_nothing(log, keeper):
+    [partition] = await log.provision("hive", "a")
+    reader = await log.subscribe("hive", "reader")
+    await log.configure("hive", retention_enabled=True, completed_retention_s=1)
+    await push_over_time(log, partition, "a")
+    await log.pop(reader, Poll(auto_ack=True))
+
+    assert (await keeper.retain("completed")).messages == 1
+
+
 async def test_a_lane_that_is_stuck_does_not_keep_the_others_from_being_cleared(log, keeper):
     stuck, free = await log.provision("hive", "stuck", "free")
     group = await log.subscribe("hive")

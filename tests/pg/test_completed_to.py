@@ -16,6 +16,16 @@ async def test_without_a_group_nothing_is_completed(log):
     assert await log.value(COMPLETED, partition) == 0
 
 
+async def test_queue_mode_counts_from_its_first_poll_on_in_every_lane(log):
+    [partition] = await log.provision("hive", "a")
+    reader = await log.subscribe("hive", "reader")
+    await log.execute("update skep.cursor set acked = 9 where group_id = $1", reader)
+
+    assert await log.value(COMPLETED, partition) == 9
+    await log.subscribe("hive")
+    assert await log.value(COMPLETED, partition) == 0
+
+
 async def test_a_group_without_a_cursor_has_completed_nothing(log):
     partition, group = await log.lane()
     slow = await log.subscribe("hive", "slow")

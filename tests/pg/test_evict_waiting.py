@@ -16,7 +16,6 @@ async def impatient_lane(log, seconds=60, partition="a"):
     """Return a lane of a queue that lets messages wait for so long, and its group."""
     lane = await log.lane("hive", partition)
     await log.configure("hive", max_wait_time_s=seconds)
-    await log.execute("update skep.consumer_group set created_at = $1", log.now)
     return lane
 
 
@@ -41,10 +40,6 @@ async def test_defect_43_a_group_that_lags_costs_the_others_nothing(log, keeper)
     partition, slow = await impatient_lane(log)
     fast = await log.subscribe("hive", "fast")
     late = await log.subscribe("hive", "late")
-    for id_ in (slow, fast, late):
-        await log.execute(
-            "update skep.consumer_group set created_at = $1 where id = $2", log.now, id_
-        )
     await log.push(partition, "a")
     await log.pop(fast, Poll(auto_ack=True))
     poll = Poll(lease_s=1000)
@@ -70,13 +65,11 @@ async def test_defect_43_a_lane_that_nobody_subscribed_to_is_left_alone(log, kee
     assert await keeper.kept(partition) == (1, 1)
 
 
-async def test_a_message_waits_for_a_group_from_its_subscription_on(log, keeper):
+async def test_a_message_waits_for_a_group_from_its_first_poll_on(log, keeper):
     partition, _ = await impatient_lane(log)
     await log.push(partition, "old")
     await log.advance(1000)
     newcomer = await log.subscribe("hive", "newcomer")
-    set_creation = "update skep.consumer_group set created_at = $1 where id = $2"
-    await log.execute(set_creation, log.now, newcomer)
     await log.advance(60)
 
     await keeper.evict_all()

@@ -25,6 +25,8 @@ RESIGN_CALL: Final = "select skep.resign_leadership($1, $2)"
 
 LEASE_S: Final = 9.0
 ATTEMPTS_PER_LEASE: Final = 3
+RESIGN_S: Final = 2.0
+"""How long a resignation may hold up the end of the process."""
 
 
 class Term(NamedTuple):
@@ -50,6 +52,10 @@ class Tenure:
     def heard(self, *, asked_at: float, is_granted: bool) -> None:
         """Take the answer to a question; no answer at all changes nothing."""
         self._until = asked_at + self._lease_s if is_granted else None
+
+    def give_up(self) -> None:
+        """Stop believing."""
+        self._until = None
 
     def next_question_at(self, asked_at: float) -> float:
         """When to ask again, whatever the answer was."""
@@ -99,13 +105,14 @@ class Leadership:
             self._asking.cancel()
             with suppress(asyncio.CancelledError):
                 await self._asking
-        was_leader = self.is_leader
+        self._tenure.give_up()
         self._lose()
-        if was_leader:
-            try:
+        # Also without a lease that this process knows of: the last answer may have been cut off.
+        try:
+            async with asyncio.timeout(RESIGN_S):
                 await self._caller.call(RESIGN_CALL, *self.term)
-            except SkepError as error:
-                _log.info("could not resign from %s, its lease runs out: %s", self.term[0], error)
+        except (SkepError, TimeoutError) as error:
+            _log.debug("could not resign from %s, a lease runs out: %s", self.term.service, error)
 
     async def _ask_again_and_again(self) -> None:
         while True:

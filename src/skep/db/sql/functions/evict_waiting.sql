@@ -8,7 +8,7 @@ Returns one row: messages buried, partitions concerned, and where this step stop
         after_at, after_id; is_done, the run needs no further step. No row when the queue is gone.
 Raises  SK423 as assert_leadership.
 Locks   ready skep.cursor rows of one group, skipping locked ones; then the history row.
-Why     A message waits for each group by itself, from its push or from the group's subscription,
+Why     A message waits for each group by itself, from its push or from the group's first poll,
         whichever is later: nothing is taken from a group that keeps up, and one that has just
         subscribed to everything is not robbed of it. A message under lease or in a lane that
         backs off does not wait. Only ready lanes are looked at; lanes with nothing to read cost
@@ -41,7 +41,7 @@ begin
   messages := 0; partitions := 0; after_at := p_after_at; after_id := p_after_id;
   select g.id into v_group_id from skep.consumer_group g
   where g.queue_id = p_queue_id and g.id >= p_group_id
-    and g.created_at < v_cutoff and not g.is_paused
+    and g.first_polled_at < v_cutoff and not g.is_paused
   order by g.id limit 1;
   group_id := coalesce(v_group_id, p_group_id);
   is_done := v_group_id is null;

@@ -40,6 +40,17 @@ create unique index retention_history__run on skep.retention_history (run_id, qu
 create index retention_history__started on skep.retention_history (started_at);
 create index retention_history__queue on skep.retention_history (queue_id, id);
 
+-- The group of queue mode is born with its queue and may never be used: such a group waits for
+-- nothing and keeps nothing. Null until the first poll; every other group is born by one.
+alter table skep.consumer_group
+  add column first_polled_at timestamptz default clock_timestamp();
+update skep.consumer_group g
+set first_polled_at = case
+  when g.name <> '__QUEUE_MODE__'
+    or exists (select from skep.cursor c
+               where c.group_id = g.id and (c.acked > 0 or c.lease_id is not null))
+  then g.created_at end;
+
 /*
 Retention deletes segments as fast as pushes insert them. A fifth of a large log, the default, is
 far too much to leave dead: both the space and the walk from its oldest end would suffer.
