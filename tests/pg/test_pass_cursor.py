@@ -54,6 +54,28 @@ async def test_a_lease_that_reaches_further_stays(log):
     assert await log.outcomes(Ack(partition, 6, poll.lease_id)) == ["acked"]
 
 
+async def test_a_lease_that_is_given_back_late_does_not_take_the_cursor_back(log):
+    partition, group = await lane_of_ten(log)
+    poll = Poll(batch=3)
+    await log.pop(group, poll)
+
+    await log.value(PASS, partition, group, 4)
+    await log.release(partition, group, poll.lease_id)
+
+    assert (await log.cursor(partition, group))["acked"] == 4
+
+
+async def test_a_claim_acknowledged_at_once_can_still_be_undone(log):
+    partition, group = await lane_of_ten(log)
+    poll = Poll(batch=3, auto_ack=True)
+    await log.pop(group, poll)
+
+    await log.value(PASS, partition, group, 4)
+
+    assert await log.release(partition, group, poll.lease_id) == 1
+    assert (await log.pop(group)).offsets == list(range(1, 11))
+
+
 async def test_failures_of_messages_that_went_are_forgotten(log):
     partition, group = await lane_of_ten(log)
     await log.execute("update skep.cursor set failed_offset = '{6,2}', failed_count = '{1,3}'")

@@ -7,12 +7,15 @@ Locks   the cursor, which the caller holds.
 Why     A lease that ends within them has nothing left to work on, so its lane is free at once;
         one that reaches further stays. Acks of the consumer find their messages done. What was
         done out of order right behind them is passed as well: done never contains acked + 1.
+        A lease that is given back later does not take the cursor back, as after an ack; but a
+        claim that was acknowledged at once can still be undone, rather twice than never.
 */
 create function skep.pass_cursor(p_partition_id bigint, p_group_id integer, p_last bigint)
 returns void
 language sql as $$
   update skep.cursor c
   set acked = a.acked,
+      leased_from = case when c.leased is null then c.leased_from end,
       leased = case when c.leased > a.acked then c.leased end,
       available_at = case when c.leased <= a.acked then skep.now() else c.available_at end,
       deliveries = case when c.leased > a.acked then 1 else 0 end,
