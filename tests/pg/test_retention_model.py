@@ -4,13 +4,14 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.pg.housekeeping import Keeper
 from tests.pg.log import ALWAYS, Poll, Vouch
 
-KEEP_S = 50
+KEEP_S = 90
+KEEP_COMPLETED_S = 30
 LANES = "abc"
 VOUCHED = Vouch(1 << 60, ALWAYS)
 """The word of a broker that knows every key; the keys of these tests are all different."""
@@ -20,7 +21,7 @@ pushes = st.tuples(
     st.dictionaries(st.sampled_from(LANES), st.integers(1, 4), min_size=1),
 )
 reads = st.tuples(st.just("read"), st.tuples(st.sampled_from("xy"), st.integers(1, 6)))
-waits = st.tuples(st.just("wait"), st.integers(1, 40))
+waits = st.tuples(st.just("wait"), st.sampled_from([5, 40, 100]))
 holds = st.tuples(st.just("hold"), st.none())
 releases = st.tuples(st.just("release"), st.none())
 runs = st.tuples(st.just("run"), st.tuples(st.booleans(), st.integers(1, 5)))
@@ -31,7 +32,7 @@ class Segment:
     """What one push left in one lane."""
 
     count: int
-    created_at: float
+    created_at: int
     number: int
     """Of the push; later ones are greater."""
 
@@ -40,7 +41,7 @@ class Segment:
 class Model:
     """What should be in the log."""
 
-    now: float = 0
+    now: int = 0
     pushed: int = 0
     held_from: int | None = None
     segments: dict[str, list[Segment]] = field(default_factory=lambda: {lane: [] for lane in LANES})
@@ -60,7 +61,7 @@ class Model:
 
     def _may_go(self, segment, first, done):
         return (
-            segment.created_at < self.now - KEEP_S
+            segment.created_at < self.now - (KEEP_S if done is None else KEEP_COMPLETED_S)
             and (self.held_from is None or segment.number < self.held_from)
             and (done is None or first + segment.count - 1 <= done)
         )
@@ -83,7 +84,10 @@ class Play:
         self.ids = dict(zip(LANES, await self.log.provision("hive", *LANES), strict=True))
         self.groups = {name: await self.log.subscribe("hive", name) for name in "xy"}
         await self.log.configure(
-            "hive", retention_enabled=True, retention_s=KEEP_S, completed_retention_s=KEEP_S
+            "hive",
+            retention_enabled=True,
+            retention_s=KEEP_S,
+            completed_retention_s=KEEP_COMPLETED_S,
         )
 
     async def push(self, counts):
@@ -100,7 +104,7 @@ class Play:
 
     async def read(self, wish):
         group, batch = wish
-        await self.log.advance(0.001)
+        await self.wait(1)
         poll = Poll(batch=batch, auto_ack=True)
         for message in (await self.log.pop(self.groups[group], poll)).messages:
             lane = next(name for name, id_ in self.ids.items() if id_ == message.partition_id)
@@ -138,14 +142,21 @@ class Play:
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(st.lists(st.one_of(pushes, pushes, reads, reads, waits, holds, releases, runs), max_size=25))
+@example([("push", {"a": 1}), ("hold", None), ("push", {"a": 2, "b": 1}), ("wait", 100)])
+@given(
+    st.lists(
+        st.one_of(pushes, pushes, reads, waits, waits, holds, releases, runs),
+        min_size=8,
+        max_size=25,
+    )
+)
 def test_the_log_keeps_what_the_rules_keep(log, keeper, arun, script):
     async def play():
         scene = Play(log, keeper)
         await scene.begin()
-        for action, argument in [*script, ("run", (False, 3)), ("run", (True, 3))]:
+        for action, argument in [*script, ("run", (True, 3)), ("run", (False, 3))]:
             await getattr(scene, action)(argument)
-        await scene.compare()
+            await scene.compare()
 
     arun(play())
 
