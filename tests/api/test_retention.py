@@ -227,7 +227,13 @@ class TestChart:
         assert (chart["series"], chart["bucketMinutes"]) == ([], 15)
 
     @pytest.mark.parametrize(
-        "query", ["from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from=yesterday"]
+        "query",
+        [
+            "from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z",
+            "from=yesterday",
+            "to=0001-01-01T00:00:00Z",
+            "from=0001-01-01T00:00:00%2B02:00",
+        ],
     )
     async def test_a_time_that_makes_no_sense_is_a_400(self, client, query):
         await read(client, f"/api/v1/analytics/retention?{query}", 400)

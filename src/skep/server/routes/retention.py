@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
-from litestar import Request, Response, delete, get, post, put
+from litestar import Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
+from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
 
 from skep.broker.holds import KEEP_S_DEFAULT, Hold, Holds
 from skep.broker.removals import Bucket, Kind, Removal, Removals
 from skep.broker.retention import RetentionOnRequest
-from skep.server.decoding import decode_body
+from skep.model.errors import BadRequest
+from skep.server.shapes import ErrorAnswer
 
 PAGE_MAX: Final = 1_000
 CHART_SPAN: Final = timedelta(hours=1)
@@ -123,7 +125,8 @@ class Released(msgspec.Struct, frozen=True):
     released: Literal[True] = True
 
 
-_hold_decoder: Final = msgspec.json.Decoder(HoldRequest)
+def _refusal(text: str) -> ResponseSpec:
+    return ResponseSpec(ErrorAnswer, description=text, generate_examples=False)
 
 
 def retention_routes(
@@ -137,6 +140,7 @@ def retention_routes(
         tags=["Retention"],
         operation_id="runRetention",
         summary="Delete now what retention would delete later.",
+        responses={409: _refusal("Another run that was asked for is under way.")},
     )
     async def run_retention() -> RunReport:
         run = await on_request.run()
@@ -178,8 +182,7 @@ def retention_routes(
         since: Annotated[datetime | None, Parameter(query="from")] = None,
         until: Annotated[datetime | None, Parameter(query="to")] = None,
     ) -> RemovalChart:
-        end = _in_utc(until or datetime.now(UTC))
-        begin = _in_utc(since or end - CHART_SPAN)
+        begin, end = _time_range(since, until)
         minutes, buckets = await removals.chart(queue=queue, since=begin, until=end)
         return RemovalChart(
             time_range=TimeRange(_milliseconds(begin), _milliseconds(end)),
@@ -207,9 +210,10 @@ def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
         tags=["Retention"],
         operation_id="placeHold",
         summary="Keep what a reader has not seen yet, or say that it has come further.",
+        responses={404: _refusal("There is no such queue.")},
     )
-    async def place_hold(queue: str, name: str, request: Request[Any, Any, Any]) -> HoldReport:
-        wish = decode_body(_hold_decoder, await request.body() or b"{}", {})
+    async def place_hold(queue: str, name: str, data: HoldRequest | None = None) -> HoldReport:
+        wish = data or HoldRequest()
         return _hold_report(await holds.place(queue, name, wish.position, wish.keep_seconds))
 
     @delete(
@@ -218,6 +222,7 @@ def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
         tags=["Retention"],
         operation_id="releaseHold",
         summary="Let retention delete what a reader was keeping.",
+        responses={404: _refusal("There is no such hold.")},
     )
     async def release_hold(queue: str, name: str) -> Response[Released]:
         await holds.release(queue, name)
@@ -273,6 +278,14 @@ def _totals(buckets: Sequence[Bucket]) -> RemovalCounts:
         total_msgs=retention + completed + eviction,
         event_count=sum(bucket.events for bucket in buckets),
     )
+
+
+def _time_range(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
+    try:
+        end = _in_utc(until or datetime.now(UTC))
+        return _in_utc(since or end - CHART_SPAN), end
+    except OverflowError as error:
+        raise BadRequest("from or to is out of range") from error
 
 
 def _in_utc(moment: datetime) -> datetime:
