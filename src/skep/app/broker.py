@@ -23,6 +23,8 @@ from skep.broker.pop import (
 )
 from skep.broker.push import PUSH_CALL, Push, PushExecutor
 from skep.broker.renew import Renew, RenewExecutor
+from skep.broker.settlement import Settler, Stager
+from skep.broker.transaction import TRANSACT_CALL, Transaction, TransactionExecutor
 from skep.broker.vouching import Vouching
 from skep.broker.wakeups import Wakeups
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
@@ -36,6 +38,8 @@ from skep.settings import Settings
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
+SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
+"""Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
 
 PATIENCE_S: Final = 10.0
 """How long a request outlasts a database that is away before it is answered as unavailable."""
@@ -80,6 +84,14 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         # One at a time: pushes that wait for the same new lane keep their order.
         "provision": dataclasses.replace(rare, concurrency_max=1),
         "subscribe": rare,
+        # Each is a call of its own, and none waits for another.
+        "transaction": BatchPolicy(
+            preferred_weight=1,
+            hold_s_max=0,
+            weight_max=_MIB,
+            lots_max=1,
+            concurrency_max=connections,
+        ),
     }
 
 
@@ -96,7 +108,7 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             patience_s=PATIENCE_S,
             application_name=f"skep worker {assignment.index}",
-            prepare=(PUSH_CALL, POP_CALL, POP_PARTITION_CALL, ACK_CALL),
+            prepare=(PUSH_CALL, POP_CALL, POP_PARTITION_CALL, ACK_CALL, TRANSACT_CALL),
         )
         self.query_slots: Final = Slots(
             assignment.dsn,
@@ -130,6 +142,7 @@ class Broker:
         self.renew: Final = Renew(self.engine)
         self.push: Push
         self.ack: Ack
+        self.transaction: Transaction
 
     async def start(self) -> None:
         """Connect, and become able to serve.
@@ -143,6 +156,8 @@ class Broker:
         hash_seed: int = row[0]
         self.push = Push(self.engine, self._directory, hash_seed=hash_seed)
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
+        stager = Stager(self._leases, hash_seed=hash_seed)
+        self.transaction = Transaction(self.engine, self._directory, stager)
         self._serve_operations()
         await self._wakeups.start()
         self.lounge.start(self.pop)
@@ -182,6 +197,17 @@ class Broker:
         engine.serve("undo", UndoExecutor(slots, self._wakeups))
         engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups))
         engine.serve("renew", RenewExecutor(slots))
+        settled_keys = DedupCache(memory_bytes_max=SETTLEMENT_DEDUP_BYTES)
+        settler = Settler(
+            slots,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=Vouching(slots, settled_keys),
+            cache=settled_keys,
+            leases=self._leases,
+            announcer=self._wakeups,
+        )
+        engine.serve("transaction", TransactionExecutor(slots, settler))
 
 
 def _core(settings: Settings) -> FusionCore:

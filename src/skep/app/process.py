@@ -63,6 +63,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
         pop=broker.pop,
         ack=broker.ack,
         renew=broker.renew,
+        transaction=broker.transaction,
         defaults=PollDefaults(
             wait_ms=settings.default_wait_ms,
             batch=settings.default_batch,
