@@ -24,6 +24,7 @@ from skep.broker.pop import (
 from skep.broker.push import PUSH_CALL, Push, PushExecutor
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.settlement import Settler, Stager
+from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.transaction import TRANSACT_CALL, Transaction, TransactionExecutor
 from skep.broker.vouching import Vouching
 from skep.broker.wakeups import Wakeups
@@ -62,6 +63,10 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         calls_per_lane=2,
         lanes_per_call=1,
     )
+    # Each is a call of its own, and none waits for another.
+    alone = BatchPolicy(
+        preferred_weight=1, hold_s_max=0, weight_max=_MIB, lots_max=1, concurrency_max=connections
+    )
     return {
         "push": BatchPolicy(
             preferred_weight=256 * _KIB,
@@ -84,14 +89,8 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         # One at a time: pushes that wait for the same new lane keep their order.
         "provision": dataclasses.replace(rare, concurrency_max=1),
         "subscribe": rare,
-        # Each is a call of its own, and none waits for another.
-        "transaction": BatchPolicy(
-            preferred_weight=1,
-            hold_s_max=0,
-            weight_max=_MIB,
-            lots_max=1,
-            concurrency_max=connections,
-        ),
+        "transaction": alone,
+        "cycle": alone,
     }
 
 
@@ -108,7 +107,7 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             patience_s=PATIENCE_S,
             application_name=f"skep worker {assignment.index}",
-            prepare=(PUSH_CALL, POP_CALL, POP_PARTITION_CALL, ACK_CALL, TRANSACT_CALL),
+            prepare=(PUSH_CALL, POP_CALL, POP_PARTITION_CALL, ACK_CALL, TRANSACT_CALL, CYCLE_CALL),
         )
         self.query_slots: Final = Slots(
             assignment.dsn,
@@ -143,6 +142,7 @@ class Broker:
         self.push: Push
         self.ack: Ack
         self.transaction: Transaction
+        self.streams: Streams
 
     async def start(self) -> None:
         """Connect, and become able to serve.
@@ -158,6 +158,7 @@ class Broker:
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
         stager = Stager(self._leases, hash_seed=hash_seed)
         self.transaction = Transaction(self.engine, self._directory, stager)
+        self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
         self._serve_operations()
         await self._wakeups.start()
         self.lounge.start(self.pop)
@@ -208,6 +209,7 @@ class Broker:
             announcer=self._wakeups,
         )
         engine.serve("transaction", TransactionExecutor(slots, settler))
+        engine.serve("cycle", CycleExecutor(settler, self._wakeups))
 
 
 def _core(settings: Settings) -> FusionCore:

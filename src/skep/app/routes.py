@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from litestar.types import ControllerRouterHandler
 
 from skep.app.broker import Broker
+from skep.server.routes.streams import streams_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     """Return every route but health, configure and the hot ones."""
-    del broker
-    return []
+    return [*streams_routes(broker.streams)]

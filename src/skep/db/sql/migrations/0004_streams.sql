@@ -30,6 +30,7 @@ create table skep.stream_shard (
   partition_id bigint not null,
   row_count bigint not null default 0,
   byte_count bigint not null default 0,
+  version bigint not null default 0,  -- the last one given to a row, so that none comes twice
   updated_at timestamptz not null default clock_timestamp(),
   constraint stream_shard__address primary key (query_id, partition_id)
 ) with (fillfactor = 50);
@@ -43,7 +44,7 @@ create table skep.stream_state (
   -- The value's own windowEnd, so that nothing has to look into the value: an escaped NUL in it
   -- would make -> fail.
   window_end double precision,
-  version bigint not null default 1,  -- grows with every change of the row
+  version bigint not null,  -- another one with every change, and never the same again
   updated_at timestamptz not null,
   constraint stream_state__address primary key (query_id, partition_id, key),
   constraint stream_state__shard foreign key (query_id, partition_id)
