@@ -259,6 +259,27 @@ async def test_pushes_and_transactions_see_each_others_keys(client, queue):
     assert len(await client.pop(queue, batch=100)) == 8
 
 
+async def test_a_name_is_stored_once_however_many_push_it_at_once(broker, open_client, queue):
+    clients = [await open_client() for _ in range(6)]
+
+    async def push(client, number):
+        for turn in range(12):
+            names = [f"{turn}", f"{turn + 1}", f"{number}.{turn}"]
+            items = [{"queue": queue, "partition": "p", "transactionId": name} for name in names]
+            if number % 2:
+                await client.push(*items)
+            else:
+                assert (await commit(client, {"type": "push", "items": items}))["success"]
+
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(push(client, number) for number, client in enumerate(clients)))
+
+    async with broker.sql() as sql:
+        rows = await sql.fetch("select transaction_id from skep.message where queue = $1", queue)
+    names = [row[0] for row in rows]
+    assert len(names) == len(set(names)) == 13 + 6 * 12
+
+
 async def test_defect_19_a_transaction_that_comes_again_succeeds_once(client, queue):
     sink = f"{queue}-sink"
     (message,) = await leased(client, queue, 1)

@@ -1,4 +1,7 @@
-"""The connection breaks around a transaction: it happens once, and is answered as done."""
+"""The connection breaks around a transaction or a cycle of a stream.
+
+It happens once, and is answered as done.
+"""
 
 import asyncio
 import json
@@ -6,10 +9,12 @@ import json
 import msgspec
 import pytest
 
-from skep.model.wire import TransactionBody
+from skep.model.stream_wire import CycleAck, CycleBody, RegisterBody, StateOperation
+from skep.model.wire import PushItem, TransactionBody
 from tests.chaos.in_process import item, running
 
 TRANSACT = "skep.transact("
+CYCLE = "skep.commit_cycle("
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +97,35 @@ async def test_a_transaction_survives_one_break_after_the_other(proxy, sql, queu
     assert all(fault.struck.is_set() for fault in faults)
     assert answer["results"][0]["status"] == "queued"
     assert await stored(sql, queue) == ["a"]
+
+
+@pytest.mark.parametrize("point", ["before", "after"])
+@pytest.mark.parametrize("is_flush", [False, True], ids=["acknowledging", "flush"])
+async def test_defect_59_a_cycle_whose_answer_is_lost_happens_once(
+    proxy, sql, point, is_flush, queue
+):
+    sink, window = f"{queue}-sink", "tumb:60\x1f0\x1fa"
+    async with running(proxy.url) as broker:
+        streams = broker.broker.streams
+        await broker.push(item(queue, "a"))
+        (message,) = await broker.pop(queue)
+        query = await streams.register(RegisterBody(queue, queue, "h"))
+        shard = {"query_id": query.query_id, "partition_id": message["partitionId"]}
+        opening = [StateOperation("upsert", window, msgspec.Raw(b"1"))]
+        await streams.commit_cycle(CycleBody(**shard, state_ops=opening))
+        ack = CycleAck(message["transactionId"], message["leaseId"])
+        fault = proxy.at_next(CYCLE, point)
+
+        answer = await streams.commit_cycle(
+            CycleBody(
+                **shard,
+                state_ops=[StateOperation("delete", window)],
+                push_items=[PushItem(sink)],
+                ack=None if is_flush else ack,
+            )
+        )
+
+    assert fault.struck.is_set()
+    assert [answer.success, answer.state_ops_applied] == [True, 1]
+    assert answer.push_results[0].status == "queued"
+    assert await stored(sql, sink) == [answer.push_results[0].transaction_id]
