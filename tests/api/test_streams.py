@@ -355,6 +355,36 @@ async def test_defect_58_a_batch_computed_from_a_window_closed_meanwhile_comes_a
     assert payloads(await shard.pop()) == [0]
 
 
+async def test_defect_58_a_flush_of_a_window_that_grew_meanwhile_is_refused(shard):
+    key = f"tumb:60{US}2026-01-01T00:00:00.000Z{US}a"
+    await shard.cycle(upsert(key))
+    (read,) = (await shard.state(ripe_at_or_before=60_000)).values()
+    await shard.cycle(upsert(key, {**WINDOW, "acc": 2}))
+
+    stale = await shard.flush(key, push=[read["acc"]])
+    (read,) = (await shard.state(ripe_at_or_before=60_000)).values()
+    fresh = await shard.flush(key, push=[read["acc"]])
+
+    assert [stale["success"], fresh["success"]] == [False, True]
+    assert await shard.results() == [2]
+
+
+async def test_defect_58_a_window_emitted_by_a_flush_is_not_put_back(shard):
+    key = f"tumb:60{US}2026-01-01T00:00:00.000Z{US}a"
+    await shard.cycle(upsert(key))
+    (message,) = await shard.pop()
+    assert list(await shard.state()) == [key]
+    await shard.flush(key, push=[1])
+
+    stale = await shard.cycle(upsert(key, {**WINDOW, "acc": 2}), ack=ack_of(message))
+    (again,) = await shard.pop()
+    assert await shard.state() == {}
+    fresh = await shard.cycle(upsert(key), ack=ack_of(again))
+
+    assert [stale["success"], fresh["success"]] == [False, True]
+    assert await shard.state() == {key: WINDOW}
+
+
 async def test_defect_58_a_version_keeps_newer_state_from_being_overwritten(shard):
     await shard.cycle(upsert("k", 1))
     (row,) = (await ask(shard.client, "state/get", shard.ids))["rows"]

@@ -93,6 +93,45 @@ async def test_a_row_made_again_never_has_an_old_version(log, shard):
     assert await version(log, shard, "k") > old
 
 
+async def leased(log, shard):
+    """Push a message into the shard's lane and lease it; return its ack."""
+    group = await log.subscribe()
+    pushed = await log.push(shard[1], f"{await log.value('select gen_random_uuid()')}")
+    poll = Poll()
+    await log.advance()
+    await log.pop(group, poll)
+    return Ack(shard[1], pushed.first, poll.lease_id)
+
+
+async def test_a_window_flushed_since_the_shard_was_read_is_not_put_back(log, shard):
+    await cycle(log, *shard, StateOp(WINDOW_KEY, "1"), StateOp("other", "1"))
+    await state(log, *shard)
+    await cycle(log, *shard, StateOp(WINDOW_KEY))
+    ack = await leased(log, shard)
+
+    stale = await cycle(log, *shard, StateOp(WINDOW_KEY, "2"), acks=[ack])
+
+    assert stale.refusal == ("state_gone", 1)
+    assert await state(log, *shard) == {"other": "1"}
+
+
+@pytest.mark.parametrize("way", ["read", "refused", "acknowledged"])
+async def test_a_window_that_was_flushed_may_be_opened_again(log, shard, way):
+    await cycle(log, *shard, StateOp(WINDOW_KEY, "1"))
+    await cycle(log, *shard, StateOp(WINDOW_KEY))
+    if way == "read":
+        await state(log, *shard)
+    elif way == "refused":
+        await cycle(log, *shard, StateOp(WINDOW_KEY, "2"), acks=[await leased(log, shard)])
+    else:
+        await cycle(log, *shard, acks=[await leased(log, shard)])
+    await log.advance(1000)
+
+    again = await cycle(log, *shard, StateOp(WINDOW_KEY, "2"), acks=[await leased(log, shard)])
+
+    assert again.refusal is None
+
+
 async def test_a_shard_may_not_grow_beyond_its_bound_but_may_shrink(log, shard):
     await cycle(log, *shard, StateOp("a", f'"{"x" * 500}"'))
     full = f'"{"x" * BYTES_MAX}"'

@@ -33,6 +33,19 @@ async def test_conditions_are_joined(log):
     assert await keys(["a2"], "a", 10) == []
 
 
+async def test_ripe_rows_remember_in_which_version_they_were_offered(log):
+    shard = await filled(log, StateOp("a", "1", 10), StateOp("b", "1", 20))
+
+    async def offered(ripe_at=None):
+        rows = await log.rows(QUERY.replace("key", "*", 1), *shard, ["a", "b"], None, ripe_at)
+        return {row["key"]: row["offered_version"] == row["version"] for row in rows}
+
+    assert await offered() == {"a": False, "b": False}
+    assert await offered(10) == {"a": True}
+    await cycle(log, *shard, StateOp("a", "2", 10))
+    assert await offered() == {"a": False, "b": False}
+
+
 # Each example fills a query of its own.
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(keys=st.sets(texts, max_size=8), prefix=texts)

@@ -66,7 +66,9 @@ CYCLE_CALL: Final = (
     "$21, $22, $23, $24, $25, $26)"
 )
 STATE_CALL: Final = "select * from skep.read_state($1, $2, $3, $4, $5)"
-VERSIONS_CALL: Final = "select key, version from skep.read_state($1, $2, $3, null, null)"
+VERSIONS_CALL: Final = (
+    "select key, version, offered_version from skep.read_state($1, $2, $3, null, null)"
+)
 LIST_CALL: Final = "select * from skep.list_queries($1, $2, $3)"
 DELETE_CALL: Final = "select skep.delete_query($1)"
 
@@ -189,10 +191,10 @@ class Streams:
         try:
             acks = self._stage_ack(body)
             _check_kinds(state_ops)
+            if body.ack is None:
+                state_ops = await self._pin_versions(query_id, partition_id, state_ops)
         except Unacceptable as refusal:
             return _refused(body, refusal.message)
-        if body.ack is None:
-            state_ops = await self._pin_versions(query_id, partition_id, state_ops)
         pushes = self._stage_pushes(query_id, body, state_ops, items)
         leading = _leading(query_id, partition_id, body, state_ops)
         cycle = Cycle(leading, Operations(pushes, acks, []))
@@ -223,7 +225,7 @@ class Streams:
                     version=version,
                     updated_at=wire_time(updated_at).decode(),
                 )
-                for key, value, version, updated_at in rows
+                for key, value, version, _, updated_at in rows
             ]
         )
 
@@ -275,12 +277,17 @@ class Streams:
 
         The transaction ids of the results are derived from it: a window that was closed, opened
         again by a late message and closed once more has another result, which is no duplicate.
+
+        Raises:
+            Unacceptable: A row was changed since it was read to be flushed.
         """
         keys = [op.key for op in state_ops if op.type == "delete" and op.version is None]
         if not keys:
             return list(state_ops)
         rows = await self._caller.call(VERSIONS_CALL, query_id, partition_id, keys)
-        version_by_key: dict[str, int] = dict(rows)
+        if any(offered not in {None, version} for _, version, offered in rows):
+            raise Unacceptable(_ERROR_BY_REFUSAL["state_changed"])
+        version_by_key: dict[str, int] = {key: version for key, version, _ in rows}
         return [
             msgspec.structs.replace(op, version=version_by_key.get(op.key))
             if op.type == "delete" and op.version is None

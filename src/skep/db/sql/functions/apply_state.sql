@@ -7,12 +7,14 @@ Takes   p_query_id, p_partition_id: the shard. Per operation, in parallel arrays
         cycle that acknowledges messages. p_bytes_max: the largest size of a shard that grows.
 Returns how many operations were applied: all of them.
         Raises SK409 with the 1-based position as detail: state_gone (the row to delete is not
-        there), state_changed (another version), shard_full.
+        there, or the row was flushed since the shard was read), state_changed (another version),
+        shard_full.
 Locks   the skep.stream_shard row is locked by the caller, which keeps everybody else out.
 Why     Who closes a window deletes its row and emits its result. A row that is gone was closed by
         somebody else, and the result must not be emitted again. Deleting what is not there is
         harmless only outside of windows, whose keys hold the separator U+001F, and only in cycles
-        that the lease of their messages fences.
+        that the lease of their messages fences. Such a cycle may also put back a row that a flush
+        has just emitted, because it read the shard before; closed_keys tells.
 */
 create function skep.apply_state(
   p_query_id uuid, p_partition_id bigint, p_kind text[], p_key text[], p_value text[],
@@ -25,6 +27,8 @@ declare
   v_row record;
   v_op record;
   v_bytes_before bigint;
+  v_closed text[] := '{}';
+  v_closed_max constant integer := 10000;
 begin
   select * into strict v_shard from skep.stream_shard s
   where s.query_id = p_query_id and s.partition_id = p_partition_id;
@@ -37,7 +41,9 @@ begin
     select octet_length(s.key) + octet_length(s.value::text) as bytes, s.version into v_row
     from skep.stream_state s
     where s.query_id = p_query_id and s.partition_id = p_partition_id and s.key = v_op.key;
-    if v_op.version <> coalesce(v_row.version, 0) then
+    if p_has_ack and v_op.key = any(v_shard.closed_keys) then
+      raise exception using errcode = 'SK409', message = 'state_gone', detail = v_op.item::text;
+    elsif v_op.version <> coalesce(v_row.version, 0) then
       raise exception using errcode = 'SK409', message = 'state_changed', detail = v_op.item::text;
     end if;
 
@@ -49,6 +55,7 @@ begin
       delete from skep.stream_state s
       where s.query_id = p_query_id and s.partition_id = p_partition_id and s.key = v_op.key;
       v_shard.row_count := v_shard.row_count - 1;
+      v_closed := v_closed || v_op.key;
     else
       v_shard.version := v_shard.version + 1;
       insert into skep.stream_state (
@@ -68,9 +75,12 @@ begin
     raise exception using errcode = 'SK409', message = 'shard_full',
       detail = cardinality(p_kind)::text;
   end if;
-  if cardinality(p_kind) > 0 then
+  -- After a cycle with an ack its runner reads again before the next.
+  v_closed := case when not p_has_ack then nullif(v_shard.closed_keys || v_closed, '{}') end;
+  if cardinality(p_kind) > 0 or v_closed is distinct from v_shard.closed_keys then
     update skep.stream_shard s
     set row_count = v_shard.row_count, byte_count = v_shard.byte_count, version = v_shard.version,
+        closed_keys = v_closed[greatest(cardinality(v_closed) - v_closed_max + 1, 1):],
         updated_at = skep.now()
     where s.query_id = p_query_id and s.partition_id = p_partition_id;
   end if;

@@ -107,6 +107,9 @@ begin
     if refusal = 'already_done' and p_ack_status[1] = 'completed' then
       refusal := 'replayed';
     elsif refusal in ('state_gone', 'state_changed') and v_has_ack then
+      update skep.stream_shard s set closed_keys = null
+      where s.query_id = p_query_id and s.partition_id = p_partition_id
+        and s.closed_keys is not null;
       update skep.cursor c
       set leased = null, available_at = skep.now()
       from skep.consumer_group g

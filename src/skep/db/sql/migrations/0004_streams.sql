@@ -31,6 +31,9 @@ create table skep.stream_shard (
   row_count bigint not null default 0,
   byte_count bigint not null default 0,
   version bigint not null default 0,  -- the last one given to a row, so that none comes twice
+  -- Windows that were flushed since the shard was last read whole. A cycle that still changes one
+  -- of them was computed from state that is gone.
+  closed_keys text[],
   updated_at timestamptz not null default clock_timestamp(),
   constraint stream_shard__address primary key (query_id, partition_id)
 ) with (fillfactor = 50);
@@ -45,6 +48,7 @@ create table skep.stream_state (
   -- would make -> fail.
   window_end double precision,
   version bigint not null,  -- another one with every change, and never the same again
+  offered_version bigint,   -- the version in which it was last read as ripe
   updated_at timestamptz not null,
   constraint stream_state__address primary key (query_id, partition_id, key),
   constraint stream_state__shard foreign key (query_id, partition_id)
