@@ -9,9 +9,12 @@ from typing import Any, Final
 
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
+from skep.broker.dead_letters import DeadLetters, Mover
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.leases import LeaseMemory
 from skep.broker.lounge import Lounge
+from skep.broker.message_list import MessageList
+from skep.broker.messages import Messages
 from skep.broker.parking import SweepPolicy
 from skep.broker.pop import (
     POP_CALL,
@@ -22,6 +25,7 @@ from skep.broker.pop import (
     UndoExecutor,
 )
 from skep.broker.push import PUSH_CALL, Push, PushExecutor
+from skep.broker.redrive import Redrives
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.vouching import Vouching
 from skep.broker.wakeups import Wakeups
@@ -130,6 +134,10 @@ class Broker:
         self.renew: Final = Renew(self.engine)
         self.push: Push
         self.ack: Ack
+        self.dead_letters: DeadLetters
+        self.redrives: Redrives
+        self.message_list: MessageList
+        self.messages: Messages
 
     async def start(self) -> None:
         """Connect, and become able to serve.
@@ -144,12 +152,15 @@ class Broker:
         self.push = Push(self.engine, self._directory, hash_seed=hash_seed)
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
         self._serve_operations()
+        self._serve_dead_letters(hash_seed)
         await self._wakeups.start()
         self.lounge.start(self.pop)
+        self.redrives.start()
 
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""
         self.lounge.stop()
+        await self.redrives.stop()
         await self.engine.drain()
         self._wakeups.stop()
         await self.hot_slots.close()
@@ -182,6 +193,14 @@ class Broker:
         engine.serve("undo", UndoExecutor(slots, self._wakeups))
         engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups))
         engine.serve("renew", RenewExecutor(slots))
+
+    def _serve_dead_letters(self, hash_seed: int) -> None:
+        slots = self.query_slots
+        mover = Mover(slots, self._wakeups, hash_seed=hash_seed)
+        self.dead_letters = DeadLetters(slots, mover)
+        self.redrives = Redrives(slots, self.dead_letters, mover)
+        self.message_list = MessageList(slots, hash_seed=hash_seed)
+        self.messages = Messages(slots, self.dead_letters, self._wakeups, hash_seed=hash_seed)
 
 
 def _core(settings: Settings) -> FusionCore:

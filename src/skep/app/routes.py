@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from litestar.types import ControllerRouterHandler
 
 from skep.app.broker import Broker
+from skep.server.routes.dead_letters import dead_letter_routes
+from skep.server.routes.messages import message_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     """Return every route but health, configure and the hot ones."""
-    del broker
-    return []
+    return [
+        *dead_letter_routes(broker.dead_letters, broker.redrives),
+        *message_routes(broker.message_list, broker.messages),
+    ]
