@@ -195,3 +195,14 @@ async def test_a_letter_of_a_partition_that_is_gone_goes_to_the_default_one(desk
     replayed = await desk.letters.replay(letter, Target())
 
     assert (replayed.result, replayed.partition) == ("moved", "Default")
+
+
+async def test_a_letter_of_a_queue_that_is_being_deleted_is_gone(desk, log):
+    [letter] = await bury(log, "a")
+    await log.execute(
+        "delete from skep.cursor; delete from skep.partition; delete from skep.consumer_group;"
+        "delete from skep.queue"
+    )
+
+    with pytest.raises(LetterGone):
+        await desk.letters.replay(letter, Target())

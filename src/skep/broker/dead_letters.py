@@ -40,8 +40,8 @@ REDRIVE_CALL: Final = "select * from skep.redrive_letters($1, $2, $3, $4, $5, $6
 PROVISION_CALL: Final = "select * from skep.provision_partitions($1, $2)"
 ENCRYPTED_CALL: Final = "select name from skep.queue where encryption_enabled and name = any($1)"
 
-COUNT_MAX: Final = 100_000
-"""Totals are exact up to here. Counting more would cost more than the page it is shown with."""
+COUNT_MAX: Final = 10_000
+"""Totals of lists are exact up to here. Counting on would cost more than the page itself."""
 
 DELETE_BATCH: Final = 1_000
 REPLAY_TRIES: Final = 3
@@ -115,7 +115,8 @@ class DeadLetter(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Of the message."""
     transaction_id: str
     partition_id: str
-    queue: str
+    queue: str | None
+    """None: it was deleted, and its dead letters are about to be."""
     partition: str | None
     """None: it was cleaned up since."""
     consumer_group: str | None
@@ -287,7 +288,7 @@ class DeadLetters:
         """Return a page of the letters chosen, and how many there are."""
         arguments = chosen.arguments()
         rows = await self._caller.call(LIST_CALL, *arguments, limit, offset)
-        total, is_estimate = await self.count(chosen)
+        total, is_estimate = await self.count(chosen, COUNT_MAX)
         return DeadLetterPage(
             messages=[DeadLetter(**self._members(row)) for row in rows],
             total=total,
@@ -295,10 +296,10 @@ class DeadLetters:
             pagination=Pagination(limit, offset),
         )
 
-    async def count(self, chosen: LetterFilter) -> tuple[int, bool]:
-        """Return how many letters are chosen, and whether there are more than that."""
-        ((counted,),) = await self._caller.call(COUNT_CALL, *chosen.arguments(), COUNT_MAX)
-        return min(counted, COUNT_MAX), counted > COUNT_MAX
+    async def count(self, chosen: LetterFilter, bound: int) -> tuple[int, bool]:
+        """Return how many letters are chosen, up to a bound, and whether there are more."""
+        ((counted,),) = await self._caller.call(COUNT_CALL, *chosen.arguments(), bound)
+        return min(counted, bound), counted > bound
 
     async def describe(self, letter_id: int) -> DescribedLetter:
         """Return one letter, or the record of its redrive.
@@ -349,6 +350,8 @@ class DeadLetters:
             if row["redriven_at"] is not None:
                 became = message_id(row["to_partition_id"], row["to_offset"])
                 raise LetterGone(f"dead letter {letter_id} is gone: redriven as {became}")
+            if row["queue_name"] is None:
+                raise LetterGone(f"dead letter {letter_id} is gone: its queue was deleted")
             letter = Letter(
                 row["id"], row["queue_name"], row["partition_name"], row["envelope"].encode()
             )

@@ -138,7 +138,8 @@ class MessageList:
             raise BadRequest("partition needs queue: partitions of many queues have the same name")
         place = _read_cursor(cursor) if cursor else None
         skip = place.skip if place else offset
-        walked = await self._walk(chosen, place)
+        messages_max = _messages_needed(chosen, skip + limit)
+        walked = await self._walk(chosen, place, messages_max)
         segments = _with_rest(walked, place)
         rows = await self._caller.call(
             LIST_CALL,
@@ -155,7 +156,7 @@ class MessageList:
         following = None
         if matched > skip + limit:
             following = _behind(listed[-1], segments)
-        elif self._has_stopped_early(walked):
+        elif self._has_stopped_early(walked, messages_max):
             following = _behind_segment(walked[-1], skip=max(skip - matched, 0))
         return MessagePage(
             messages=[_listed(row, segments) for row in listed],
@@ -163,7 +164,9 @@ class MessageList:
             next_cursor=_write_cursor(following) if following else None,
         )
 
-    async def _walk(self, chosen: MessageFilter, place: Place | None) -> Sequence[Any]:
+    async def _walk(
+        self, chosen: MessageFilter, place: Place | None, messages_max: int
+    ) -> Sequence[Any]:
         by_default = None if chosen.transaction_id is None else _ALWAYS
         return await self._caller.call(
             WALK_CALL,
@@ -176,17 +179,23 @@ class MessageList:
             in_utc(chosen.until) or _FOR_EVER,
             *_after(place),
             self._segments_per_page,
-            MESSAGES_PER_PAGE,
+            messages_max,
         )
 
-    def _has_stopped_early(self, walked: Sequence[Any]) -> bool:
+    def _has_stopped_early(self, walked: Sequence[Any], messages_max: int) -> bool:
         size = sum(row["last"] - row["first"] + 1 for row in walked if row["is_wanted"])
-        return len(walked) >= self._segments_per_page or size >= MESSAGES_PER_PAGE
+        return len(walked) >= self._segments_per_page or size >= messages_max
 
     def _key(self, transaction_id: str | None) -> bytes | None:
         if transaction_id is None:
             return None
         return xxhash.xxh3_128_digest(transaction_id.encode(), self._hash_seed)
+
+
+def _messages_needed(chosen: MessageFilter, count: int) -> int:
+    """Return how many messages to look at: no more than the page shows, if all of them match."""
+    is_selective = chosen.status is not None or chosen.transaction_id is not None
+    return MESSAGES_PER_PAGE if is_selective else min(count, MESSAGES_PER_PAGE)
 
 
 class _Segment(msgspec.Struct, frozen=True):

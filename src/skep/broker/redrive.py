@@ -31,6 +31,9 @@ TAKE_OVER_CALL: Final = "select * from skep.take_over_redrives($1, $2)"
 BATCH: Final = 500
 """Letters in one transaction: their partitions are held until it commits."""
 
+COUNT_MAX: Final = 1_000_000
+"""The total of a job is exact up to here: it is counted once, and progress is measured by it."""
+
 IDLE_S: Final = 60
 """A job without progress for so long is nobody's."""
 
@@ -101,7 +104,7 @@ class Redrives:
             BadRequest: The filter or the target cannot be used.
         """
         target.check()
-        total, is_estimate = await self._letters.count(chosen)
+        total, is_estimate = await self._letters.count(chosen, COUNT_MAX)
         job_id = job_id or uuid4()
         ((is_new,),) = await self._caller.call(
             START_CALL,

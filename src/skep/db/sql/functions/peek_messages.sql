@@ -7,8 +7,8 @@ Returns partition_id, partition_name, message_offset, created_at, envelope; lane
 Raises  SK404 when the group does not exist.
 Locks   none.
 Why     Where a lease is held, those behind it come next. A delay or a back-off is not waited for:
-        the question is what, not when. Each lane is asked for p_limit messages at most, and lanes
-        are visited only while messages are wanted.
+        the question is what, not when. A thousand lanes are asked, and only while messages are
+        wanted.
 */
 create function skep.peek_messages(
   p_queue text, p_partition text, p_group text, p_limit integer)
@@ -19,12 +19,13 @@ language plpgsql stable as $$
 #variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
+  v_queue_id integer;
   v_group_id integer;
   v_lane record;
   v_wanted integer := p_limit;
   v_count integer;
 begin
-  select g.id into v_group_id
+  select g.queue_id, g.id into v_queue_id, v_group_id
   from skep.queue q join skep.consumer_group g on g.queue_id = q.id and g.name = p_group
   where q.name = p_queue;
   if not found then
@@ -35,12 +36,19 @@ begin
     select p.id, p.name, coalesce(c.done, '{}') as done,
            greatest(c.acked, p.tail - 1,
                     case when c.available_at > v_now then c.leased end) as position
-    from skep.cursor c
-    join skep.partition p on p.id = c.partition_id
-    where c.group_id = v_group_id and c.available_at is not null
-      and (p_partition is null or p.name = p_partition)
-    order by c.available_at, c.partition_id
-    limit 1000
+    from (
+      (select c.* from skep.cursor c
+       where p_partition is null and c.group_id = v_group_id and c.available_at is not null
+       order by c.available_at limit 1000)
+      union all
+      (select c.* from skep.partition p
+       join skep.cursor c on c.partition_id = p.id and c.group_id = v_group_id
+       where p.queue_id = v_queue_id and p.name = p_partition and c.available_at is not null)
+    ) c
+    cross join lateral (
+      select p.id, p.name, p.tail from skep.partition p where p.id = c.partition_id offset 0
+    ) p
+    order by c.available_at
   loop
     return query
     select v_lane.id, v_lane.name, m.at, m.created_at, m.envelope

@@ -2,7 +2,7 @@
 Dead letters as people work with them: listed by time, redriven one by one or by the thousand.
 
 The table dead_letter holds the dead only. A letter that was redriven leaves it, in the transaction
-that pushed its message again, and leaves a short record behind. So a message that dies again gets
+that pushed its message again, and leaves a short record behind for some weeks. So a message that dies again gets
 a letter of its own, and nobody who counts the dead has to ask for a state.
 */
 
@@ -26,7 +26,7 @@ create table skep.redriven_letter (
   to_partition_id bigint not null,  -- ... and where it is now
   to_offset bigint not null
 );
-create index redriven_letter__queue on skep.redriven_letter (queue_id, group_id);
+create index redriven_letter__redriven on skep.redriven_letter (redriven_at);
 
 /*
 A redrive of many letters, worked off in batches by the process that owns it. Everything it needs to
