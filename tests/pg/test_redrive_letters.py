@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from tests.pg.letters import bury, letter_ids, redrive, transaction_ids
+from tests.pg.log import Poll
 from tests.pg.test_races import until_it_waits
 
 
@@ -134,6 +135,29 @@ async def test_a_letter_deleted_while_its_message_is_pushed_undoes_the_push(log,
             await late
 
     assert await transaction_ids(log, partition) == ["a"]
+
+
+async def test_who_deletes_a_group_and_then_its_letters_never_deadlocks_with_a_redrive(
+    log, open_log
+):
+    [letter] = await bury(log, "a")
+    partition, group = await log.lane()
+    await log.pop(group, Poll(auto_ack=True))
+    await log.advance()
+    await log.pop(group)
+    assert (await log.cursor(partition, group))["available_at"] is None, "a push must wake it"
+    other = await open_log()
+    transaction = log.connection.transaction()
+    await transaction.start()
+    await log.execute("delete from skep.cursor")
+
+    async with asyncio.timeout(20):
+        late = asyncio.create_task(redrive(other, {letter: partition}))
+        await until_it_waits(log, late, other)
+        await log.execute("delete from skep.dead_letter")
+        await transaction.commit()
+        with pytest.raises(asyncpg.SerializationError):
+            await late
 
 
 async def test_records_are_kept_for_thirty_days_and_then_go_with_later_redrives(log):

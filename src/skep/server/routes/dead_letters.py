@@ -160,7 +160,10 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         description="Back to where it was, or to the queue and partition of the body. All groups "
         "of that queue get it, under the transaction id `dlq:<dlqId>`.",
         tags=_TAGS,
-        responses=_not_found("The dead letter is gone: deleted, or replayed before."),
+        responses={
+            **_not_found("The dead letter is gone: deleted, or replayed before."),
+            409: ResponseSpec(ErrorAnswer, description="There is no key to encrypt it with."),
+        },
     )
     async def replay_dead_letter(dlq_id: LetterId, data: Target | None = None) -> Replayed:
         return await letters.replay(dlq_id, data or Target())
