@@ -5,7 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from skep.broker.dead_letters import DeadLetters, LetterFilter, LetterGone, Mover, Target
+from skep.broker.dead_letters import DeadLetters, LetterFilter, LetterGone
+from skep.broker.letter_moves import Mover, Target
 from skep.broker.redrive import Redrives
 from skep.db.slots import ONE_OFF, Slots
 from skep.model.errors import Refused

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
-from skep.broker.dead_letters import DeadLetters, Mover
+from skep.broker.dead_letters import DeadLetters
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.leases import LeaseMemory
+from skep.broker.letter_moves import Mover
 from skep.broker.lounge import Lounge
 from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages

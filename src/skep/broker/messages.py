@@ -10,7 +10,8 @@ from typing import Any, Final, Literal
 import msgspec
 import xxhash
 
-from skep.broker.dead_letters import DeadLetters, Target
+from skep.broker.dead_letters import DeadLetters
+from skep.broker.letter_moves import Target
 from skep.broker.message_list import Mode, Status, mode_type
 from skep.broker.stored_message import (
     OpenEnvelope,
@@ -185,20 +186,7 @@ class Messages:
                 message="Message is available again",
                 consumer_groups=[row["group_name"] for row in rows],
             )
-        letter = await self._letters.find_of_message(partition_id, offset, group)
-        if letter is None:
-            described = await self._caller.call(DESCRIBE_CALL, partition_id, offset)
-            if not described:
-                raise NotFound("Message not found")
-            raise Refused(_why_not_retried(described[0]["status"]))
-        replayed = await self._letters.replay(letter, Target())
-        return Intervention(
-            partition_id=partition,
-            transaction_id=name,
-            message="Dead letter redriven",
-            consumer_groups=[replayed.consumer_group] if replayed.consumer_group else [],
-            replayed_as=replayed.replayed_as,
-        )
+        return await self._redrive(partition, name, (partition_id, offset), group)
 
     async def give_up(
         self, partition: str, name: str, group: str | None, error: str | None
@@ -240,6 +228,25 @@ class Messages:
         group = group or QUEUE_MODE
         rows = await self._caller.call(PEEK_CALL, queue, partition, group, limit)
         return PeekPage([self._peeked(row, queue, group) for row in rows])
+
+    async def _redrive(
+        self, partition: str, name: str, address: tuple[int, int], group: str | None
+    ) -> Intervention:
+        """Redrive the newest dead letter of a message, or say why there is nothing to retry."""
+        letter = await self._letters.find_of_message(*address, group)
+        if letter is None:
+            described = await self._caller.call(DESCRIBE_CALL, *address)
+            if not described:
+                raise NotFound("Message not found")
+            raise Refused(_why_not_retried(described[0]["status"]))
+        replayed = await self._letters.replay(letter, Target())
+        return Intervention(
+            partition_id=partition,
+            transaction_id=name,
+            message="Dead letter redriven",
+            consumer_groups=[replayed.consumer_group] if replayed.consumer_group else [],
+            replayed_as=replayed.replayed_as,
+        )
 
     async def _find(self, partition: str, name: str) -> tuple[int, int]:
         """Return the address of a message that a route names."""

@@ -17,7 +17,8 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from skep.broker.dead_letters import Batch, DeadLetters, Letter, LetterFilter, Mover, Target
+from skep.broker.dead_letters import DeadLetters, LetterFilter
+from skep.broker.letter_moves import Batch, Letter, Mover, Target
 from skep.db.errors import NotExecuted
 from skep.db.slots import Caller
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable

@@ -16,8 +16,8 @@ from skep.broker.dead_letters import (
     DescribedLetter,
     LetterFilter,
     Replayed,
-    Target,
 )
+from skep.broker.letter_moves import Target
 from skep.broker.redrive import Redrive, Redrives
 from skep.model.errors import BadRequest
 from skep.server.shapes import ErrorAnswer
