@@ -15,7 +15,7 @@ import msgspec
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo
 from skep.model.errors import SkepError
-from skep.model.ids import partition_uuid
+from skep.model.ids import message_id_head, partition_uuid
 
 ENTRIES_MAX: Final = 200_000
 """Names remembered of each kind. Beyond that the oldest tenth is forgotten and looked up again
@@ -29,9 +29,11 @@ class Lane:
 
     __slots__ = (
         "key",
+        "message_id_head",
         "partition_id",
         "queue_id",
         "queue_json",
+        "result_end",
         "uuid",
     )
 
@@ -41,6 +43,13 @@ class Lane:
         self.partition_id = partition_id
         self.uuid = partition_uuid(partition_id).encode()
         self.queue_json = _encode(queue)
+        self.message_id_head = message_id_head(partition_id, 1)
+        """Of all messages that anybody will see: it changes after 2**48 of them."""
+        self.result_end = b'","partition_id":"%b","trace_id":null,"queueName":%b}' % (
+            self.uuid,
+            self.queue_json,
+        )
+        """What follows the message id in the result of a push without a trace id."""
 
 
 class Group:

@@ -10,7 +10,7 @@ procedure finds some it stores nothing for that partition and says which; the re
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID, uuid4
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7)"
 CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
 
-_NEVER: Final = datetime.max.replace(tzinfo=UTC)
-"""vouched_since of a broker that vouches for nothing."""
+_NO_WORD: Final = (0, datetime.max.replace(tzinfo=UTC))
+"""What a broker vouches for that vouches for nothing."""
 
 _ENTRY_WEIGHT: Final = 512
 """Bytes an item costs beyond its envelope: objects, key, answer."""
@@ -83,13 +83,15 @@ class PushRequest:
 class PushLot(Cargo):
     """What waits to be pushed into one partition, whoever sent it."""
 
-    __slots__ = ("entries", "lane", "place")
+    __slots__ = ("entries", "lane", "place", "was_tried")
 
-    def __init__(self, lane: Lane, entries: list[Entry]) -> None:
+    def __init__(self, lane: Lane, entries: list[Entry], *, was_tried: bool = False) -> None:
         super().__init__()
         self.lane = lane
         self.entries = entries
         self.place: Lot[Any] | None = None
+        self.was_tried = was_tried
+        """It left with a call before, so some of its items may have their results."""
 
     def split(self) -> Sequence["PushLot"]:
         """Return a lot for each request, or nothing when there is only one."""
@@ -98,7 +100,7 @@ class PushLot(Cargo):
             by_request.setdefault(entry[0], []).append(entry)
         if len(by_request) < 2:
             return []
-        return [PushLot(self.lane, entries) for entries in by_request.values()]
+        return [PushLot(self.lane, entries, was_tried=True) for entries in by_request.values()]
 
     def fail(self, error: SkepError) -> None:
         """Answer every item without a result with the error."""
@@ -132,9 +134,15 @@ class Push:
         self._awaited: Final[Counter[tuple[str, str]]] = Counter()
 
     def push_messages(
-        self, items: Sequence[PushItem], answer: Answer, producer: str | None = None
+        self, items: Sequence[PushItem], answer: Answer, *, size: int, producer: str | None = None
     ) -> None:
         """Store the items; `answer` is called once, when every item has a result.
+
+        Args:
+            items: What to store, in this order.
+            answer: Gets the request back, with its results.
+            size: Bytes of the request, which count evenly for its items.
+            producer: Who sent them, if that is known.
 
         Raises:
             BadRequest: The request as a whole is refused and nothing is stored.
@@ -143,9 +151,10 @@ class Push:
         if len(items) > PUSH_ITEMS_MAX:
             raise BadRequest(f"more than {PUSH_ITEMS_MAX} items in one request")
         request = PushRequest(len(items), answer)
+        entry_weight = _ENTRY_WEIGHT + size // (len(items) or 1)
         entries_by_lane, missing = self._sort(request, items, producer, self._awaited)
         if not missing:
-            self._submit(entries_by_lane)
+            self._submit(entries_by_lane, entry_weight)
             return
 
         def proceed(error: SkepError | None) -> None:
@@ -154,7 +163,7 @@ class Push:
                 if error is not None:
                     raise error
                 entries_by_lane, _ = self._sort(request, items, producer, ())
-                self._submit(entries_by_lane)
+                self._submit(entries_by_lane, entry_weight)
             except SkepError as refusal:
                 request.fail(refusal)
 
@@ -182,7 +191,7 @@ class Push:
         request: PushRequest,
         items: Sequence[PushItem],
         producer: str | None,
-        awaited: Container[tuple[str, str]],
+        awaited: Collection[tuple[str, str]],
     ) -> tuple[dict[Lane, list[Entry]], set[tuple[str, str]]]:
         """Check the items and sort them by lane; also return the lanes to wait for."""
         lanes, seed = self._directory.lanes, self._hash_seed
@@ -202,7 +211,7 @@ class Push:
                 middle = b',"traceId":%b,"producerSub":%b,"data":' % (trace_json, producer_json)
             key = (item.queue, item.partition or DEFAULT_PARTITION)
             lane = lanes.get(key)
-            if lane is None or key in awaited:
+            if lane is None or (awaited and key in awaited):
                 check_name("queue", item.queue)
                 check_name("partition", key[1])
                 missing.add(key)
@@ -212,7 +221,7 @@ class Push:
                 request,
                 position,
                 _digest(transaction_id.encode(), seed),
-                b'{"transactionId":%b%b%b}' % (id_json, middle, item.payload),
+                b"".join((b'{"transactionId":', id_json, middle, item.payload, b"}")),
                 id_json,
                 trace_json,
             )
@@ -223,29 +232,27 @@ class Push:
                 entries.append(entry)
         return entries_by_lane, missing
 
-    def _submit(self, entries_by_lane: dict[Lane, list[Entry]]) -> None:
+    def _submit(self, entries_by_lane: dict[Lane, list[Entry]], entry_weight: int) -> None:
+        """Add the entries of each lane to the lot that waits for it, or let a new one wait."""
+        engine, open_lots = self._engine, self._open
         is_first = True
         for lane, entries in entries_by_lane.items():
+            weight = entry_weight * len(entries)
+            lot = open_lots.get(lane.partition_id)
+            place = lot.place if lot is not None else None
             try:
-                self._join(lane, entries)
+                if lot is not None and place is not None and engine.enlarge(place, weight):
+                    lot.entries += entries
+                else:
+                    lot = PushLot(lane, entries)
+                    lot.place = engine.submit("push", lane.partition_id, weight, lot)
+                    open_lots[lane.partition_id] = lot
             except Overloaded as error:
                 if is_first:
                     raise
                 # What was accepted will be stored; say of the rest that it was not.
                 PushLot(lane, entries).fail(error)
             is_first = False
-
-    def _join(self, lane: Lane, entries: list[Entry]) -> None:
-        """Add entries to the lot that waits for their lane, or let a new one wait."""
-        weight = _ENTRY_WEIGHT * len(entries) + sum([len(entry[3]) for entry in entries])
-        lot = self._open.get(lane.partition_id)
-        place = lot.place if lot is not None else None
-        if lot is not None and place is not None and self._engine.enlarge(place, weight):
-            lot.entries += entries
-            return
-        lot = PushLot(lane, entries)
-        lot.place = self._engine.submit("push", lane.partition_id, weight, lot)
-        self._open[lane.partition_id] = lot
 
 
 class _Flush:
@@ -311,7 +318,10 @@ class PushExecutor:
         for lot in cargos:
             self._push.close(lot)
         flushes = _by_partition(cargos)
-        forgotten = [f.lane for f in flushes.values() if not self._cache.vouch(f.lane.partition_id)]
+        spans = self._cache.vouch_each(flushes)
+        forgotten = [
+            flush.lane for flush, span in zip(flushes.values(), spans, strict=True) if span is None
+        ]
         if forgotten:
             await self._listener.prepare((), forgotten)
         await self._answer_cached_duplicates(flushes)
@@ -321,10 +331,15 @@ class PushExecutor:
             flushes = await self._apply(rows, flushes, is_repeated=is_repeated)
 
     async def _call(self, flushes: Sequence[_Flush], *, is_repeated: bool) -> Sequence[Any]:
-        vouched = [self._vouch(flush) for flush in flushes]
+        partition_ids = [flush.lane.partition_id for flush in flushes]
+        spans = self._cache.vouch_each(partition_ids)
+        vouched = [
+            span if span is not None and flush.is_vouched else _NO_WORD
+            for flush, span in zip(flushes, spans, strict=True)
+        ]
         return await self._caller.call(
             PUSH_CALL,
-            [flush.lane.partition_id for flush in flushes],
+            partition_ids,
             [len(flush.entries) for flush in flushes],
             [to for to, _ in vouched],
             [since for _, since in vouched],
@@ -332,10 +347,6 @@ class PushExecutor:
             [b"[%b]" % b",".join([entry[3] for entry in flush.entries]) for flush in flushes],
             is_repeated,
         )
-
-    def _vouch(self, flush: _Flush) -> tuple[int, datetime]:
-        vouched = self._cache.vouch(flush.lane.partition_id) if flush.is_vouched else None
-        return vouched or (0, _NEVER)
 
     async def _apply(
         self, rows: Sequence[Any], flushes: dict[int, _Flush], *, is_repeated: bool
@@ -351,7 +362,7 @@ class PushExecutor:
             if gap_keys is not None:
                 cache.adopt(partition_id, gap_first, gap_keys, gap_at)
             if first is None:
-                known_to = (cache.vouch(partition_id) or (0, _NEVER))[0]
+                known_to = (cache.vouch(partition_id) or _NO_WORD)[0]
                 _answer_duplicates(
                     flush,
                     zip(positions, offsets, strict=True),
@@ -419,20 +430,35 @@ def _by_partition(lots: Iterable[PushLot]) -> dict[int, _Flush]:
             flush = flushes[lot.lane.partition_id] = _Flush(lot.lane)
         flush.lots.append(lot)
     for partition_id, flush in tuple(flushes.items()):
-        entries = [entry for lot in flush.lots for entry in lot.entries]
-        # A lot that comes again after a failure may have items that were answered already.
-        flush.join([entry for entry in entries if not entry[0].results[entry[1]]])
+        flush.join(_unanswered(flush.lots))
         if not flush.entries:
             flush.settle()
             del flushes[partition_id]
     return flushes
 
 
+def _unanswered(lots: Sequence[PushLot]) -> list[Entry]:
+    """Return the entries of the lots; those of a lot that was tried may have been answered."""
+    if len(lots) == 1 and not lots[0].was_tried:
+        lots[0].was_tried = True
+        return lots[0].entries
+    entries: list[Entry] = []
+    for lot in lots:
+        if lot.was_tried:
+            entries += [entry for entry in lot.entries if not entry[0].results[entry[1]]]
+        else:
+            entries += lot.entries
+        lot.was_tried = True
+    return entries
+
+
 def _answer_stored(flush: _Flush, first: int) -> None:
     lane = flush.lane
-    head = message_id_head(lane.partition_id, first)
+    head = lane.message_id_head
+    if first > OFFSET_LOW_BITS:
+        head = message_id_head(lane.partition_id, first)
     low = first & OFFSET_LOW_BITS
-    untraced = _result_end(lane, _NULL)
+    untraced = lane.result_end
     for request, position, _, _, transaction_id, trace_id in flush.entries:
         request.results[position] = (
             b'{"index":%d,"transaction_id":%b,"status":"queued","message_id":"%b%012x%b'
