@@ -4,6 +4,7 @@ import pytest
 
 from skep.broker.directory import Directory, Lane
 from skep.broker.push import Push
+from skep.broker.rules import QueueRules
 from skep.engine.fusion import FusionCore
 from skep.engine.limiter import StaticLimiter
 from skep.engine.policy import BatchPolicy
@@ -50,7 +51,7 @@ def push(engine, directory):
 
 
 def know(directory, partition="a", partition_id=1):
-    directory.learn_lane(Lane("q", partition, 1, partition_id))
+    directory.learn_lane(Lane("q", partition, 1, partition_id, QueueRules(1)))
 
 
 def items(*transaction_ids, partition="a"):

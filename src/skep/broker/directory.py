@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from skep.broker.rules import QueueRules, RuleBook
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo
 from skep.model.errors import SkepError
@@ -28,18 +29,25 @@ class Lane:
     """A partition as the hot path needs it: its id, and its names as they stand in answers."""
 
     __slots__ = (
+        "is_contested",
         "key",
         "message_id_head",
         "partition_id",
         "queue_id",
         "queue_json",
         "result_end",
+        "rules",
         "uuid",
     )
 
-    def __init__(self, queue: str, partition: str, queue_id: int, partition_id: int) -> None:
+    def __init__(
+        self, queue: str, partition: str, queue_id: int, partition_id: int, rules: QueueRules
+    ) -> None:
         self.key = (queue, partition)
         self.queue_id = queue_id
+        self.rules = rules
+        self.is_contested = False
+        """Another process pushed into it between the last two pushes of this one."""
         self.partition_id = partition_id
         self.uuid = partition_uuid(partition_id).encode()
         self.queue_json = _encode(queue)
@@ -133,9 +141,12 @@ class LaneWish(Cargo):
 class LaneProvisioner:
     """Executor of the operation `provision`."""
 
-    def __init__(self, caller: Caller, directory: Directory, listener: LaneListener) -> None:
+    def __init__(
+        self, caller: Caller, directory: Directory, rule_book: RuleBook, listener: LaneListener
+    ) -> None:
         self._caller: Final = caller
         self._directory: Final = directory
+        self._rule_book: Final = rule_book
         self._listener: Final = listener
 
     async def execute(self, cargos: Sequence[LaneWish], *, is_repeated: bool) -> None:
@@ -157,7 +168,9 @@ class LaneProvisioner:
             [queue for queue, _ in missing],
             [partition for _, partition in missing],
         )
-        lanes = [(Lane(row[0], row[1], row[2], row[3]), row[4]) for row in rows]
+        await self._rule_book.read_new(row[2] for row in rows)
+        rules = self._rule_book.of
+        lanes = [(Lane(row[0], row[1], row[2], row[3], rules(row[2])), row[4]) for row in rows]
         await self._listener.prepare(
             [lane for lane, is_created in lanes if is_created],
             [lane for lane, is_created in lanes if not is_created],

@@ -1,17 +1,19 @@
 """Push: store messages, once each, in the order they came.
 
 Items are sorted by partition; those of many requests gather in one lot per partition until the
-engine takes it into a `push_segments` call, with at most one call in flight per partition. Results
-are rendered as they become known and answered when the last item of the request has its own.
+engine takes it into a call, with at most one call in flight per partition. Results are rendered as
+they become known and answered when the last item of the request has its own.
 
 Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
-look-up), and by the procedure itself, which probes what the cache does not vouch for. When the
-procedure finds some it stores nothing for that partition and says which; the rest goes again.
+look-up), and by the database. A lane that only this process pushes into goes through
+`push_vouched`, which stores what the cache vouches for and does not look. All that is left goes
+through `push_segments`, which probes what the cache does not vouch for. When it finds duplicates it
+stores nothing for that partition and says which; the rest goes again.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID, uuid4
 
@@ -20,9 +22,11 @@ import xxhash
 
 from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner, LaneWish
 from skep.broker.names import check_name, refuse_transaction_id
+from skep.broker.rules import QueueRules, RuleBook
 from skep.broker.wakeups import Announcer
+from skep.db.errors import RulesChanged
 from skep.db.slots import Caller
-from skep.engine.dedup import DedupCache, Segment
+from skep.engine.dedup import DedupCache, Vouch
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import BadRequest, Overloaded, SkepError
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
@@ -32,7 +36,8 @@ from skep.model.wire import DEFAULT_PARTITION, PushItem
 if TYPE_CHECKING:
     from skep.engine.fusion import Lot
 
-PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7)"
+PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+PUSH_VOUCHED_CALL: Final = "select * from skep.push_vouched($1, $2, $3, $4, $5, $6, $7, $8)"
 CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
 
 _NO_WORD: Final = (0, datetime.max.replace(tzinfo=UTC))
@@ -302,11 +307,15 @@ class PushExecutor:
         directory: Directory,
         provisioner: LaneProvisioner,
         listener: LaneListener,
+        rule_book: RuleBook,
         cache: DedupCache,
         announcer: Announcer,
+        now: Callable[[], datetime],
     ) -> None:
         self._caller: Final = caller
         self._push: Final = push
+        self._rule_book: Final = rule_book
+        self._now: Final = now
         self._directory: Final = directory
         self._provisioner: Final = provisioner
         self._listener: Final = listener
@@ -325,10 +334,77 @@ class PushExecutor:
         if forgotten:
             await self._listener.prepare((), forgotten)
         await self._answer_cached_duplicates(flushes)
+        if not is_repeated:
+            await self._push_vouched(flushes)
         while flushes:
             pending = [flushes[partition_id] for partition_id in sorted(flushes)]
-            rows = await self._call(pending, is_repeated=is_repeated)
+            try:
+                rows = await self._call(pending, is_repeated=is_repeated)
+            except RulesChanged:
+                await self._rule_book.read(flush.lane.queue_id for flush in pending)
+                continue
             flushes = await self._apply(rows, flushes, is_repeated=is_repeated)
+
+    async def _push_vouched(self, flushes: dict[int, _Flush]) -> None:
+        """Store and take out what can be stored on this process's word alone."""
+        sure, rules = self._find_sure(flushes)
+        if not sure:
+            return
+        try:
+            rows = await self._caller.call(
+                PUSH_VOUCHED_CALL,
+                [flush.lane.partition_id for flush, _ in sure],
+                [len(flush.entries) for flush, _ in sure],
+                [to if flush.lane.rules.dedup_window_s else None for flush, (to, _) in sure],
+                [flush.keys for flush, _ in sure],
+                [_body_of(flush) for flush, _ in sure],
+                [each.queue_id for each in rules],
+                [each.version for each in rules],
+                max(since for _, (_, since) in sure),
+            )
+        except RulesChanged:
+            await self._rule_book.read(each.queue_id for each in rules)
+            return
+        stored: list[tuple[_Flush, int, datetime]] = []
+        for partition_id, first, created_at in rows:
+            stored.append((flushes.pop(partition_id), first, created_at))
+        self._settle_stored(stored)
+
+    def _find_sure(
+        self, flushes: dict[int, _Flush]
+    ) -> tuple[list[tuple[_Flush, Vouch]], list[QueueRules]]:
+        """Return, by partition id, what goes to lanes that nobody else seems to push into."""
+        partition_ids = sorted(flushes)
+        spans = self._cache.vouch_each(partition_ids)
+        now = self._now()
+        window_start: dict[QueueRules, datetime] = {}
+        sure: list[tuple[_Flush, Vouch]] = []
+        for partition_id, span in zip(partition_ids, spans, strict=True):
+            flush = flushes[partition_id]
+            lane = flush.lane
+            if lane.is_contested or span is None or not flush.is_vouched:
+                continue
+            start = window_start.get(lane.rules)
+            if start is None:
+                start = now - timedelta(seconds=lane.rules.dedup_window_s)
+                window_start[lane.rules] = start
+            if span[1] <= start:
+                sure.append((flush, span))
+        return sure, list(window_start)
+
+    def _settle_stored(self, stored: Sequence[tuple[_Flush, int, datetime]]) -> None:
+        """Answer what was stored, remember its keys and wake those who wait for it."""
+        self._cache.record_flush(
+            [
+                (flush.lane.partition_id, first, flush.keys, created_at)
+                for flush, first, created_at in stored
+            ]
+        )
+        lanes_by_queue = Counter([flush.lane.queue_id for flush, _, _ in stored])
+        for flush, first, _ in stored:
+            _answer_stored(flush, first)
+        for queue_id, lane_count in lanes_by_queue.items():
+            self._announcer.announce(queue_id, lane_count)
 
     async def _call(self, flushes: Sequence[_Flush], *, is_repeated: bool) -> Sequence[Any]:
         partition_ids = [flush.lane.partition_id for flush in flushes]
@@ -337,6 +413,7 @@ class PushExecutor:
             span if span is not None and flush.is_vouched else _NO_WORD
             for flush, span in zip(flushes, spans, strict=True)
         ]
+        rules = {flush.lane.rules for flush in flushes}
         return await self._caller.call(
             PUSH_CALL,
             partition_ids,
@@ -344,8 +421,10 @@ class PushExecutor:
             [to for to, _ in vouched],
             [since for _, since in vouched],
             [flush.keys for flush in flushes],
-            [b"[%b]" % b",".join([entry[3] for entry in flush.entries]) for flush in flushes],
+            [_body_of(flush) for flush in flushes],
             is_repeated,
+            [each.queue_id for each in rules],
+            [each.version for each in rules],
         )
 
     async def _apply(
@@ -353,32 +432,27 @@ class PushExecutor:
     ) -> dict[int, _Flush]:
         """Answer what was stored or found, and return what has to go again."""
         again: dict[int, _Flush] = {}
-        touched: dict[int, int] = {}
-        stored: list[Segment] = []
+        stored: list[tuple[_Flush, int, datetime]] = []
         cache = self._cache
         for row in rows:
             partition_id, first, created_at, positions, offsets, gap_first, gap_keys, gap_at = row
             flush = flushes.pop(partition_id)
+            flush.lane.is_contested = gap_keys is not None
             if gap_keys is not None:
                 cache.adopt(partition_id, gap_first, gap_keys, gap_at)
-            if first is None:
-                known_to = (cache.vouch(partition_id) or _NO_WORD)[0]
-                _answer_duplicates(
-                    flush,
-                    zip(positions, offsets, strict=True),
-                    # Above what was known before the lost try lies what that try stored.
-                    queued_above=(gap_first or known_to + 1) - 1 if is_repeated else None,
-                )
-                if flush.entries:
-                    again[partition_id] = flush
+            if first is not None:
+                stored.append((flush, first, created_at))
                 continue
-            stored.append((partition_id, first, flush.keys, created_at))
-            _answer_stored(flush, first)
-            queue_id = flush.lane.queue_id
-            touched[queue_id] = touched.get(queue_id, 0) + 1
-        cache.record_flush(stored)
-        for queue_id, lane_count in touched.items():
-            self._announcer.announce(queue_id, lane_count)
+            known_to = (cache.vouch(partition_id) or _NO_WORD)[0]
+            _answer_duplicates(
+                flush,
+                zip(positions, offsets, strict=True),
+                # Above what was known before the lost try lies what that try stored.
+                queued_above=(gap_first or known_to + 1) - 1 if is_repeated else None,
+            )
+            if flush.entries:
+                again[partition_id] = flush
+        self._settle_stored(stored)
         for flush in flushes.values():
             again.update(await self._find_anew(flush))
         return again
@@ -419,6 +493,11 @@ class PushExecutor:
             _answer_duplicates(flush, found, queued_above=None)
             if not flush.entries:
                 del flushes[flush.lane.partition_id]
+
+
+def _body_of(flush: _Flush) -> bytes:
+    """Join the envelopes of a flush into the body of a segment."""
+    return b"[%b]" % b",".join([entry[3] for entry in flush.entries])
 
 
 def _by_partition(lots: Iterable[PushLot]) -> dict[int, _Flush]:
