@@ -173,7 +173,15 @@ class Log:
 
     async def clear(self) -> None:
         """Delete everything; ten times as quick as truncating while there is little."""
-        tables = ("dead_letter", "cursor", "segment", "consumer_group", "partition", "queue")
+        tables = (
+            "deleted_message",
+            "dead_letter",
+            "cursor",
+            "segment",
+            "consumer_group",
+            "partition",
+            "queue",
+        )
         await self.execute("".join(f"delete from skep.{table};" for table in tables))
 
     async def set_clock(self, moment: datetime) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
+from skep.broker.groups import Groups
 from skep.broker.leases import LeaseMemory
 from skep.broker.lounge import Lounge
 from skep.broker.parking import SweepPolicy
@@ -25,6 +26,8 @@ from skep.broker.pop import (
 from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.rules import RuleBook
+from skep.broker.seek import Seek
+from skep.broker.subscriptions import Subscriptions
 from skep.broker.vouching import Vouching
 from skep.broker.wakeups import Wakeups
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
@@ -130,6 +133,9 @@ class Broker:
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.renew: Final = Renew(self.engine)
+        self.groups: Final = Groups(self.query_slots)
+        self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
+        self.seek: Final = Seek(self.query_slots, self._wakeups)
         self.push: Push
         self.ack: Ack
 
