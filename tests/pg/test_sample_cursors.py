@@ -1,5 +1,5 @@
-from tests.pg.log import QUEUE_MODE
 from tests.pg.lanes import many_lanes
+from tests.pg.log import QUEUE_MODE
 
 SAMPLE = "select * from skep.sample_cursors($1, $2)"
 
