@@ -4,8 +4,10 @@
 async def many_lanes(log, count, *, group="bees", unread=2):
     """Make lanes of the queue `hive` that hold so many unread messages; return the group's id.
 
-    The tables are made afresh, for what an earlier test left in them would take part in a sample.
+    Everything else goes, and tables are made afresh: the space that earlier tests left in them
+    would take part in a sample.
     """
+    await log.clear()
     await log.execute("truncate skep.cursor, skep.segment")
     group_id = await log.subscribe("hive", group)
     await log.execute(

@@ -20,4 +20,5 @@ def parse_moment(field: str, text: str) -> datetime:
 
 def spell_moment(moment: datetime) -> str:
     """Spell a moment with milliseconds, as all answers but those to polls do."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    naive = moment.astimezone(UTC).replace(tzinfo=None)
+    return naive.isoformat(timespec="milliseconds") + "Z"

@@ -22,10 +22,20 @@ from skep.broker.seek import (
     SoughtQueue,
     choose_aim,
 )
+from skep.server.bodies import body_of, not_found
 from skep.server.decoding import decode_body
-from skep.server.routes.groups import QUEUE_PATH, TAGS, GroupName, Limit, Offset, QueueName
+from skep.server.routes.groups import (
+    NO_GROUP_OR_QUEUE,
+    QUEUE_PATH,
+    TAGS,
+    GroupName,
+    Limit,
+    Offset,
+    QueueName,
+)
 
 PARTITION_PATH: Final = QUEUE_PATH + "/partitions/{partition:str}"
+NO_PARTITION: Final = not_found("There is no such queue, group or partition.")
 
 PartitionName: TypeAlias = Annotated[str, Parameter(description="The partition, percent-encoded.")]
 To: TypeAlias = Annotated[
@@ -74,6 +84,8 @@ def _queue_routes(seek: Seek) -> list[HTTPRouteHandler]:
         QUEUE_PATH + "/seek",
         status_code=200,
         operation_id="seekQueue",
+        operation_class=body_of(SeekRequest),
+        responses=NO_GROUP_OR_QUEUE,
         summary="Move a group in all partitions of a queue",
         tags=TAGS,
     )
@@ -86,6 +98,7 @@ def _queue_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @get(
         QUEUE_PATH + "/seek/preview",
         operation_id="previewSeekQueue",
+        responses=NO_GROUP_OR_QUEUE,
         summary="What a seek in all partitions of a queue would skip and replay",
         tags=TAGS,
     )
@@ -103,6 +116,8 @@ def _partition_routes(seek: Seek) -> list[HTTPRouteHandler]:
         PARTITION_PATH + "/seek",
         status_code=200,
         operation_id="seekPartition",
+        operation_class=body_of(SeekRequest, is_required=False),
+        responses=NO_PARTITION,
         summary="Move a group in one partition",
         description="Without a body, to the end: everything there is now is passed over.",
         tags=TAGS,
@@ -124,6 +139,7 @@ def _partition_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @get(
         PARTITION_PATH + "/seek/preview",
         operation_id="previewSeekPartition",
+        responses=NO_PARTITION,
         summary="What a seek in one partition would skip and replay",
         tags=TAGS,
     )
@@ -150,6 +166,7 @@ def _position_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @get(
         QUEUE_PATH + "/offsets",
         operation_id="exportPositions",
+        responses=NO_GROUP_OR_QUEUE,
         summary="Positions of a group, to be kept and set again",
         tags=TAGS,
     )
@@ -161,6 +178,8 @@ def _position_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @put(
         QUEUE_PATH + "/offsets",
         operation_id="importPositions",
+        operation_class=body_of(PositionsRequest),
+        responses=not_found("There is no such queue."),
         summary="Set positions of a group",
         tags=TAGS,
     )

@@ -6,11 +6,12 @@ Returns one row per group that exists: group_id; lanes; lanes_behind, backlog, l
         lanes with unread messages, the messages, and the age of the oldest of them in seconds;
         ready_s: how long some lane has been waiting for a poll; is_held: some lane is under
         lease; is_estimated: the queue has more than p_exact_max lanes, so lanes are estimated
-        from a sample, and so is the backlog if that many of them are not at rest.
+        from a sample, and so is the backlog unless nearly all of them are at rest.
 Locks   none.
 Why     Only lanes that are not at rest can hold something unread, and an index lists these: the
         cost depends on them, not on the number of lanes, and a sample bounds it from above.
-        For the laterals see push_segments.
+        stored_at is written out, because ten thousand calls of a function take longer than what
+        it does. For the laterals see push_segments.
 */
 create function skep.measure_backlog(p_group_id integer[], p_exact_max integer)
 returns table (
@@ -20,7 +21,7 @@ language plpgsql stable as $$
 #variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
-  v_sample_blocks constant integer := 200;
+  v_sample_blocks constant integer := 150;
   v_large integer[];                      -- groups whose queue has too many lanes to count
   v_busy integer[];                       -- those of them with too many lanes not at rest
 begin
@@ -33,7 +34,7 @@ begin
   from unnest(v_large) i(id)
   where exists (
     select 1 from skep.cursor c
-    where c.group_id = i.id and c.available_at is not null offset p_exact_max);
+    where c.group_id = i.id and c.available_at is not null offset p_exact_max / 10);
 
   return query
   with sampled as materialized (
@@ -43,13 +44,19 @@ begin
            min(b.oldest_at) as oldest_at
     from skep.sample_cursors(v_large, v_sample_blocks) s
     left join lateral (
-      select l.backlog,
-             skep.stored_at(s.partition_id, greatest(s.acked + 1, l.tail)) as oldest_at
+      select l.backlog, o.created_at as oldest_at
       from (
         select p.tail, skep.lane_backlog(p.head, p.tail, s.acked, s.done) as backlog
-        from skep.partition p where p.id = s.partition_id offset 0
+        from skep.partition p
+        where p.id = s.partition_id and s.available_at is not null and s.group_id = any(v_busy)
+        offset 0
       ) l
-      where s.available_at is not null and s.group_id = any(v_busy) and l.backlog > 0
+      left join lateral (
+        select o.created_at from skep.segment o
+        where o.partition_id = s.partition_id and o.first <= greatest(s.acked + 1, l.tail)
+        order by o.first desc limit 1
+      ) o on true
+      where l.backlog > 0
       offset 0
     ) b on true
     where cardinality(v_large) > 0
@@ -77,7 +84,7 @@ begin
   ) n on true
   left join lateral (
     select count(*) as lanes_behind, sum(l.backlog)::bigint as backlog,
-           min(skep.stored_at(l.partition_id, l.unread)) as oldest_at
+           min(o.created_at) as oldest_at
     from (
       select c.partition_id, greatest(c.acked + 1, p.tail) as unread,
              skep.lane_backlog(p.head, p.tail, c.acked, c.done) as backlog
@@ -88,6 +95,11 @@ begin
       where not x.is_busy and c.group_id = g.id and c.available_at is not null
       offset 0
     ) l
+    left join lateral (
+      select o.created_at from skep.segment o
+      where o.partition_id = l.partition_id and o.first <= l.unread
+      order by o.first desc limit 1
+    ) o on true
     where l.backlog > 0
   ) b on true
   left join lateral (
