@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
-
-from skep.server.shapes import ErrorAnswer
 
 
 def body_of(shape: type[msgspec.Struct], *, is_required: bool = True) -> type[Operation]:
@@ -28,11 +25,6 @@ def body_of(shape: type[msgspec.Struct], *, is_required: bool = True) -> type[Op
             self.request_body = body
 
     return DescribedOperation
-
-
-def not_found(text: str) -> dict[int, ResponseSpec]:
-    """Return the `responses` of a handler that names something which may not exist."""
-    return {404: ResponseSpec(ErrorAnswer, description=text, generate_examples=False)}
 
 
 def _schema(described: dict[str, Any]) -> Schema:

@@ -21,14 +21,12 @@ from skep.broker.subscriptions import (
     PausedGroup,
     Subscriptions,
 )
-from skep.server.bodies import body_of, not_found
+from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 
 GROUP_PATH: Final = "/api/v1/consumer-groups/{group:str}"
 QUEUE_PATH: Final = GROUP_PATH + "/queues/{queue:str}"
 TAGS: Final = ["Consumer groups"]
-NO_GROUP: Final = not_found("There is no such group.")
-NO_GROUP_OR_QUEUE: Final = not_found("There is no such queue, or it has no such group.")
 
 LAG_S_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**31 - 1
@@ -128,7 +126,6 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
     @get(
         GROUP_PATH,
         operation_id="describeConsumerGroup",
-        responses=NO_GROUP,
         summary="Progress of a group in its partitions, by queue",
         description="The page counts partitions, over all queues in the order of their names.",
         tags=TAGS,
@@ -141,7 +138,6 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
     @get(
         QUEUE_PATH + "/lag",
         operation_id="measureConsumerGroupLag",
-        responses=NO_GROUP_OR_QUEUE,
         summary="Lag of a group on a queue, in messages and seconds",
         tags=TAGS,
     )
@@ -158,7 +154,6 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         GROUP_PATH,
         status_code=200,
         operation_id="deleteConsumerGroup",
-        responses=NO_GROUP,
         summary="Forget the progress of a group on all its queues",
         tags=TAGS,
     )
@@ -171,7 +166,6 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         QUEUE_PATH,
         status_code=200,
         operation_id="deleteConsumerGroupFromQueue",
-        responses=NO_GROUP_OR_QUEUE,
         summary="Forget the progress of a group on one queue",
         tags=TAGS,
     )
@@ -187,7 +181,6 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         status_code=200,
         operation_id="changeSubscription",
         operation_class=body_of(SubscriptionChange),
-        responses=NO_GROUP,
         summary="Let a group start at another time when its progress is forgotten",
         description="Cursors stay where they are; a seek moves them.",
         tags=TAGS,
@@ -202,7 +195,6 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         QUEUE_PATH + "/pause",
         status_code=200,
         operation_id="pauseConsumerGroup",
-        responses=NO_GROUP_OR_QUEUE,
         summary="Deliver nothing more to a group",
         tags=TAGS,
     )
@@ -213,7 +205,6 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         QUEUE_PATH + "/resume",
         status_code=200,
         operation_id="resumeConsumerGroup",
-        responses=NO_GROUP_OR_QUEUE,
         summary="Deliver to a group again",
         tags=TAGS,
     )

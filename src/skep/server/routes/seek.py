@@ -22,10 +22,9 @@ from skep.broker.seek import (
     SoughtQueue,
     choose_aim,
 )
-from skep.server.bodies import body_of, not_found
+from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 from skep.server.routes.groups import (
-    NO_GROUP_OR_QUEUE,
     QUEUE_PATH,
     TAGS,
     GroupName,
@@ -35,7 +34,6 @@ from skep.server.routes.groups import (
 )
 
 PARTITION_PATH: Final = QUEUE_PATH + "/partitions/{partition:str}"
-NO_PARTITION: Final = not_found("There is no such queue, group or partition.")
 
 PartitionName: TypeAlias = Annotated[str, Parameter(description="The partition, percent-encoded.")]
 To: TypeAlias = Annotated[
@@ -85,7 +83,6 @@ def _queue_routes(seek: Seek) -> list[HTTPRouteHandler]:
         status_code=200,
         operation_id="seekQueue",
         operation_class=body_of(SeekRequest),
-        responses=NO_GROUP_OR_QUEUE,
         summary="Move a group in all partitions of a queue",
         tags=TAGS,
     )
@@ -98,7 +95,6 @@ def _queue_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @get(
         QUEUE_PATH + "/seek/preview",
         operation_id="previewSeekQueue",
-        responses=NO_GROUP_OR_QUEUE,
         summary="What a seek in all partitions of a queue would skip and replay",
         tags=TAGS,
     )
@@ -117,7 +113,6 @@ def _partition_routes(seek: Seek) -> list[HTTPRouteHandler]:
         status_code=200,
         operation_id="seekPartition",
         operation_class=body_of(SeekRequest, is_required=False),
-        responses=NO_PARTITION,
         summary="Move a group in one partition",
         description="Without a body, to the end: everything there is now is passed over.",
         tags=TAGS,
@@ -139,7 +134,6 @@ def _partition_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @get(
         PARTITION_PATH + "/seek/preview",
         operation_id="previewSeekPartition",
-        responses=NO_PARTITION,
         summary="What a seek in one partition would skip and replay",
         tags=TAGS,
     )
@@ -166,7 +160,6 @@ def _position_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @get(
         QUEUE_PATH + "/offsets",
         operation_id="exportPositions",
-        responses=NO_GROUP_OR_QUEUE,
         summary="Positions of a group, to be kept and set again",
         tags=TAGS,
     )
@@ -179,7 +172,6 @@ def _position_routes(seek: Seek) -> list[HTTPRouteHandler]:
         QUEUE_PATH + "/offsets",
         operation_id="importPositions",
         operation_class=body_of(PositionsRequest),
-        responses=not_found("There is no such queue."),
         summary="Set positions of a group",
         tags=TAGS,
     )
