@@ -121,6 +121,7 @@ async def test_filters_narrow_the_list(client, queue):
     assert await names(client, queue=name, transactionId="a") == ["a"]
     assert await names(client, queue=name, **{"from": pushed_at}) == ["b"]
     assert await names(client, queue=name, to="2020-01-01T00:00:00Z") == []
+    assert await names(client, queue=name, **{"from": "2020-01-01T00:00:00"}) == ["b", "a"]
 
 
 async def test_without_a_queue_the_youngest_queue_comes_first(client, queue):

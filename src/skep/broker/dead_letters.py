@@ -5,12 +5,13 @@ groups. What is redriven into a queue is seen by all of its groups; name another
 where that is not wanted. Moving is the business of `letter_moves`, moving many that of `redrive`.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Literal
 
 import msgspec
 
 from skep.broker.letter_moves import Letter, Moved, Mover, Target, lane_of, transaction_id_of
+from skep.broker.moments import in_utc
 from skep.broker.stored_message import OpenEnvelope, leave_as_it_is, read_envelope
 from skep.db.errors import NotExecuted
 from skep.db.slots import Caller
@@ -267,13 +268,6 @@ class DeadLetters:
             "created_at": row["created_at"],
             "failed_at": row["failed_at"],
         }
-
-
-def in_utc(moment: datetime | None) -> datetime | None:
-    """Take a moment without a time zone for UTC, as Queen does."""
-    if moment is None or moment.tzinfo is not None:
-        return moment
-    return moment.replace(tzinfo=UTC)
 
 
 def _replayed(row: Any, moved: Moved, lane: tuple[str, str]) -> Replayed:

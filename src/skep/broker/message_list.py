@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 import xxhash
 
-from skep.broker.dead_letters import in_utc
+from skep.broker.moments import in_utc
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest
 from skep.model.ids import message_id, partition_uuid

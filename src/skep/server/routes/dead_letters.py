@@ -1,13 +1,12 @@
 """The routes of dead letters: look, delete, redrive one or many."""
 
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
 
 from skep.broker.dead_letters import (
@@ -20,28 +19,31 @@ from skep.broker.dead_letters import (
 from skep.broker.letter_moves import Target
 from skep.broker.redrive import Redrive, Redrives
 from skep.model.errors import BadRequest
-from skep.server.shapes import ErrorAnswer
 
 IDS_MAX: Final = 10_000
 
-Queue = Annotated[str | None, Parameter(description="Only of this queue.")]
-Partition = Annotated[str | None, Parameter(description="Only of this partition; needs `queue`.")]
-Group = Annotated[
+Queue: TypeAlias = Annotated[str | None, Parameter(description="Only of this queue.")]
+Partition: TypeAlias = Annotated[
+    str | None, Parameter(description="Only of this partition; needs `queue`.")
+]
+Group: TypeAlias = Annotated[
     str | None, Parameter(query="consumerGroup", description="Only what this group gave up on.")
 ]
-Since = Annotated[
+Since: TypeAlias = Annotated[
     datetime | None, Parameter(query="from", description="Only what failed at this time or later.")
 ]
-Until = Annotated[
+Until: TypeAlias = Annotated[
     datetime | None, Parameter(query="to", description="Only what failed at this time or earlier.")
 ]
-ErrorText = Annotated[
+ErrorText: TypeAlias = Annotated[
     str | None, Parameter(description="Only where the error message contains this.")
 ]
-Limit = Annotated[int, Parameter(ge=1, le=1_000, description="The most to return.")]
-Offset = Annotated[int, Parameter(ge=0, le=2**62, description="How many to skip.")]
-LetterId = Annotated[int, Parameter(ge=1, le=2**62, description="The `dlqId` of a dead letter.")]
-JobId = Annotated[UUID, Parameter(description="The `id` of a redrive.")]
+Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=1_000, description="The most to return.")]
+Offset: TypeAlias = Annotated[int, Parameter(ge=0, le=2**62, description="How many to skip.")]
+LetterId: TypeAlias = Annotated[
+    int, Parameter(ge=1, le=2**62, description="The `dlqId` of a dead letter.")
+]
+JobId: TypeAlias = Annotated[UUID, Parameter(description="The `id` of a redrive.")]
 
 _TAGS: Final = ["Dead letters"]
 
@@ -135,7 +137,6 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         operation_id="describeDeadLetter",
         summary="Show a dead letter, or what became of one that was redriven",
         tags=_TAGS,
-        responses=_not_found("There is no such dead letter."),
     )
     async def describe_dead_letter(dlq_id: LetterId) -> DescribedLetter:
         return await letters.describe(dlq_id)
@@ -146,7 +147,6 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         operation_id="deleteDeadLetter",
         summary="Delete a dead letter; its message stays with other groups",
         tags=_TAGS,
-        responses=_not_found("There is no such dead letter."),
     )
     async def delete_dead_letter(dlq_id: LetterId) -> Deleted:
         await letters.delete_one(dlq_id)
@@ -160,10 +160,6 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         description="Back to where it was, or to the queue and partition of the body. All groups "
         "of that queue get it, under the transaction id `dlq:<dlqId>`.",
         tags=_TAGS,
-        responses={
-            **_not_found("The dead letter is gone: deleted, or replayed before."),
-            409: ResponseSpec(ErrorAnswer, description="There is no key to encrypt it with."),
-        },
     )
     async def replay_dead_letter(dlq_id: LetterId, data: Target | None = None) -> Replayed:
         return await letters.replay(dlq_id, data or Target())
@@ -210,7 +206,6 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
         operation_id="describeRedrive",
         summary="Show how far a redrive got",
         tags=_TAGS,
-        responses=_not_found("There is no such redrive."),
     )
     async def describe_redrive(redrive_id: JobId) -> Redrive:
         return await redrives.describe(redrive_id)
@@ -221,10 +216,6 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
         operation_id="cancelRedrive",
         summary="End a redrive; what was moved stays moved",
         tags=_TAGS,
-        responses={
-            **_not_found("There is no such redrive."),
-            409: ResponseSpec(ErrorAnswer, description="It has ended already."),
-        },
     )
     async def cancel_redrive(redrive_id: JobId) -> Redrive:
         return await redrives.cancel(redrive_id)
@@ -271,7 +262,3 @@ def _checked_limit(limit: int | None) -> int | None:
     if limit is not None and not 1 <= limit <= 2**62:
         raise BadRequest("limit must be at least 1")
     return limit
-
-
-def _not_found(text: str) -> dict[int, Any]:
-    return {404: ResponseSpec(ErrorAnswer, description=text)}

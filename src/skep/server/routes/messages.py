@@ -4,20 +4,20 @@ A message is named by its partition's id and its transaction id or its own id.
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
 
 from skep.broker.message_list import MessageFilter, MessageList, MessagePage, Status
 from skep.broker.messages import DescribedMessage, Intervention, Messages, PeekPage
-from skep.server.shapes import ErrorAnswer
 
-PartitionId = Annotated[str, Parameter(description="The id of a partition, as delivered.")]
-MessageName = Annotated[str, Parameter(description="A transaction id, or a message id.")]
+PartitionId: TypeAlias = Annotated[
+    str, Parameter(description="The id of a partition, as delivered.")
+]
+MessageName: TypeAlias = Annotated[str, Parameter(description="A transaction id, or a message id.")]
 
 _TAGS: Final = ["Messages"]
 _PATH: Final = "/api/v1/messages/{partition_id:str}/{transaction_id:str}"
@@ -99,7 +99,6 @@ def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
         operation_id="peekMessages",
         summary="Show what a group would get next, claiming nothing",
         tags=_TAGS,
-        responses=_not_found("There is no such queue or consumer group."),
     )
     async def peek_messages(
         queue: Annotated[str, Parameter(description="The queue.")],
@@ -117,7 +116,6 @@ def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
         operation_id="describeMessage",
         summary="Show a message with its payload",
         tags=_TAGS,
-        responses=_not_found("There is no such message."),
     )
     async def describe_message(
         partition_id: PartitionId, transaction_id: MessageName
@@ -134,7 +132,6 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         operation_id="deleteMessage",
         summary="Delete a message for all groups, with its dead letters",
         tags=_TAGS,
-        responses=_not_found("There is no such message."),
     )
     async def delete_message(
         partition_id: PartitionId, transaction_id: MessageName
@@ -149,10 +146,6 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         description="One that waits after a failure is available at once. One that died is pushed "
         "again, for all groups of its queue.",
         tags=_TAGS,
-        responses={
-            **_not_found("There is no such message."),
-            409: ResponseSpec(ErrorAnswer, description="It did not fail; the error says why."),
-        },
     )
     async def retry_message(
         partition_id: PartitionId, transaction_id: MessageName, data: RetryRequest | None = None
@@ -166,10 +159,6 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         operation_id="giveUpMessage",
         summary="Move a message to the dead letters",
         tags=_TAGS,
-        responses={
-            **_not_found("There is no such message or consumer group."),
-            409: ResponseSpec(ErrorAnswer, description="The groups are done with it."),
-        },
     )
     async def give_up_message(
         partition_id: PartitionId, transaction_id: MessageName, data: GiveUpRequest | None = None
@@ -180,7 +169,3 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         )
 
     return [delete_message, retry_message, give_up_message]
-
-
-def _not_found(text: str) -> dict[int, Any]:
-    return {404: ResponseSpec(ErrorAnswer, description=text)}
