@@ -24,7 +24,7 @@ from skep.broker.pop import (
 from skep.broker.push import PUSH_CALL, Push, PushExecutor
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.vouching import Vouching
-from skep.broker.wakeups import Wakeups
+from skep.broker.wakeups import Announcer, Wakeups
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
 from skep.engine.dedup import DedupCache
 from skep.engine.driver import Engine
@@ -130,6 +130,11 @@ class Broker:
         self.renew: Final = Renew(self.engine)
         self.push: Push
         self.ack: Ack
+
+    @property
+    def announcer(self) -> Announcer:
+        """Whoever tells parked polls of all processes that there may be something for them."""
+        return self._wakeups
 
     async def start(self) -> None:
         """Connect, and become able to serve.

@@ -1,13 +1,26 @@
 """The routes that are not hot, each wired to the part of the broker behind it."""
 
+import asyncio
 from collections.abc import Sequence
 
 from litestar.types import ControllerRouterHandler
 
 from skep.app.broker import Broker
+from skep.broker.queue_catalog import QueueCatalog
+from skep.broker.queue_lifecycle import QueueLifecycle
+from skep.server.routes.queue_status import queue_status_routes
+from skep.server.routes.queues import queue_routes
+from skep.server.routes.resources import resource_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     """Return every route but health, configure and the hot ones."""
-    del broker
-    return []
+    catalog = QueueCatalog(broker.query_slots)
+    lifecycle = QueueLifecycle(
+        broker.query_slots, broker.announcer, now=asyncio.get_running_loop().time
+    )
+    return [
+        *resource_routes(catalog),
+        *queue_status_routes(catalog),
+        *queue_routes(lifecycle),
+    ]
