@@ -3,9 +3,9 @@ import pytest
 from tests.pg.log import Poll
 
 
-async def counts(log, queues, lanes_max=100, sample=50):
+async def counts(log, queues, lanes_max=100, sample=50, is_sum=False):
     rows = await log.rows(
-        "select * from skep.count_messages($1, $2, $3)", queues, lanes_max, sample
+        "select * from skep.count_messages($1, $2, $3, $4)", queues, lanes_max, sample, is_sum
     )
     return {row["queue_id"]: row for row in rows}
 
@@ -71,6 +71,17 @@ async def test_the_limit_is_for_all_queues_together(log):
 
     assert sorted(row["is_estimate"] for row in found.values()) == [False, True, True]
     assert {row["total"] for row in found.values()} == {60}
+
+
+async def test_for_a_sum_that_is_vague_anyway_nothing_is_counted_one_by_one(log):
+    large = await queue_of(log, "hive", 1_000, 4)
+    small = await queue_of(log, "wax", 60, 7)
+
+    alone = await counts(log, [small], is_sum=True)
+    together = await counts(log, [large, small], is_sum=True)
+
+    assert alone[small]["is_estimate"] is False
+    assert together[small]["is_estimate"] is True
 
 
 @pytest.mark.parametrize("lanes_max", [0, 100])

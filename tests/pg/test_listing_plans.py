@@ -50,7 +50,7 @@ async def test_a_page_of_lanes_reads_only_its_lanes(metered):
 
 async def test_counting_a_large_queue_reads_no_cursor_but_those_of_the_sample(metered):
     (queue_id,) = await metered.connection.fetchrow("select id from skep.queue")
-    query = "select * from skep.count_messages($1, 100, $2)"
+    query = "select * from skep.count_messages($1, 100, $2, false)"
 
     # All lanes are counted, once and nothing more; the rest is about the sample.
     assert await rows_read(metered, query, [queue_id], SAMPLE) < LANES + SAMPLE * 60

@@ -53,7 +53,7 @@ INGEST_SEGMENTS: Final = 100
 QueueOrder: TypeAlias = Literal["newest", "oldest", "name"]
 
 _LIST_QUEUES: Final = "select * from skep.list_queues($1, $2, $3, $4, $5, $6)"
-_COUNT_MESSAGES: Final = "select * from skep.count_messages($1, $2, $3)"
+_COUNT_MESSAGES: Final = "select * from skep.count_messages($1, $2, $3, $4)"
 _DESCRIBE_QUEUE: Final = "select * from skep.describe_queue($1)"
 _LIST_PARTITIONS: Final = "select * from skep.list_partitions($1, $2, $3, $4, $5)"
 _COUNT_PARTITIONS: Final = "select skep.count_partitions($1, $2)"
@@ -192,7 +192,7 @@ class QueueCatalog:
     async def overview(self) -> Overview:
         """Sum up the whole installation."""
         queues = await self._caller.call(_LIST_QUEUE_LABELS)
-        counted = await self._count(row["id"] for row in queues)
+        counted = await self._count((row["id"] for row in queues), is_sum=True)
         (lag,) = await self._caller.call(_MEASURE_LAG, LANES_SAMPLED)
         ((ingested, now),) = await self._caller.call(
             _MEASURE_INGEST, INGEST_WINDOW_S, INGEST_LANES, INGEST_SEGMENTS
@@ -232,11 +232,13 @@ class QueueCatalog:
         ]
         return rows[0]["total"], labels
 
-    async def _count(self, queue_ids: Iterable[int]) -> dict[int, _Counted]:
+    async def _count(
+        self, queue_ids: Iterable[int], *, is_sum: bool = False
+    ) -> dict[int, _Counted]:
         wanted = list(queue_ids)
         if not wanted:
             return {}
-        rows = await self._caller.call(_COUNT_MESSAGES, wanted, LANES_EXACT, LANES_SAMPLED)
+        rows = await self._caller.call(_COUNT_MESSAGES, wanted, LANES_EXACT, LANES_SAMPLED, is_sum)
         return {row["queue_id"]: _counted(row) for row in rows}
 
     async def _describe(self, name: str) -> Any:

@@ -2,15 +2,18 @@
 count_messages: how many messages queues hold, exactly while that is cheap and else by a sample.
 
 Takes   p_queue_id: queues. p_lanes_max: lanes to count one by one, in all. p_sample: lanes to look
-        at for those queues that are not counted one by one.
+        at for those queues that are not counted one by one. p_is_sum: only the sum over all queues
+        is wanted.
 Returns one row per queue: queue_id, lanes (always exact), total, pending, processing, failed as
         lane_counts, dead_letters, and is_estimate.
 Locks   none.
 Why     A page of queues may stand for millions of lanes and has to be answered at once. The small
-        queues are counted first, so that a large one never makes them vague. Dead letters are
+        queues are counted first, so that a large one never makes them vague; a sum that will be
+        vague anyway is not worth counting anything. Dead letters are
         counted by their own index, up to a bound.
 */
-create function skep.count_messages(p_queue_id integer[], p_lanes_max integer, p_sample integer)
+create function skep.count_messages(
+  p_queue_id integer[], p_lanes_max integer, p_sample integer, p_is_sum boolean)
 returns table (
   queue_id integer, lanes bigint, total bigint, pending bigint, processing bigint, failed bigint,
   dead_letters bigint, is_estimate boolean)
@@ -26,7 +29,9 @@ begin
   select array_agg(n.id), array_agg(n.lanes), array_agg(n.up_to > p_lanes_max)
   into v_queue, v_lanes, v_is_large
   from (
-    select c.id, c.lanes, sum(c.lanes) over (order by c.lanes, c.id) as up_to
+    select c.id, c.lanes,
+           case when p_is_sum then sum(c.lanes) over ()
+                else sum(c.lanes) over (order by c.lanes, c.id) end as up_to
     from (
       select q.id, coalesce(p.lanes, 0) as lanes
       from unnest(p_queue_id) q(id)
