@@ -487,6 +487,34 @@ class TestDeleting:
         async with asyncio.timeout(10):
             assert payloads(await waiting.popped()) == [2]
 
+    async def test_pushes_and_polls_while_queues_are_deleted_are_all_answered(
+        self, client, open_client, queue
+    ):
+        clients = [await open_client() for _ in range(4)]
+
+        async def push_many(number, connection):
+            for turn in range(30):
+                partition = f"{number}-{turn % 5}"
+                (stored,) = await connection.push_payloads(queue, turn, partition=partition)
+                assert stored["status"] == "queued"
+
+        async def poll_many(connection):
+            for turn in range(30):
+                await connection.pop(queue, consumerGroup=f"group-{turn % 5}")
+
+        async def delete_many():
+            for _ in range(15):
+                await send(client, "DELETE", f"resources/queues/{queue}")
+
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for number, connection in enumerate(clients):
+                group.create_task(push_many(number, connection))
+            group.create_task(poll_many(await open_client()))
+            group.create_task(delete_many())
+
+        await client.push_payloads(queue, "last", partition="last")
+        assert payloads(await client.pop(queue, "last")) == ["last"]
+
 
 async def left_behind(broker, partition_id):
     """Return how many rows of a lane are left in each table that may have some."""
