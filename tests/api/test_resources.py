@@ -554,3 +554,24 @@ async def test_bad_parameters_are_a_400(client, path):
 
     assert answer.status == 400
     assert json.loads(answer.body)["code"] == "bad_request"
+
+
+OURS = ("/api/v1/resources/", "/api/v1/status/queues", "/api/v1/stats/", "/api/v1/queues/")
+
+
+async def test_every_route_is_described_with_its_refusals(client):
+    document = json.loads((await client.call("GET", "/openapi.json")).body)
+    operations = {
+        f"{method} {path}": operation
+        for path, item in document["paths"].items()
+        if path.startswith(OURS)
+        for method, operation in item.items()
+    }
+
+    assert len(operations) >= 15
+    for name, operation in operations.items():
+        assert operation["summary"], name
+        assert {"200", "500", "503"} <= operation["responses"].keys(), name
+        assert ("{queue}" not in name) or "400" in operation["responses"], name
+    described = operations["get /api/v1/resources/queues/{queue}"]["responses"]["404"]
+    assert described["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorAnswer")

@@ -260,8 +260,15 @@ def _content(type_: Shape | None) -> Json:
 
 
 def _with_our_errors(operation: Json) -> Json:
-    """Replace the shape Litestar gives to the client errors it generates by the one we send."""
-    responses = {
+    """Replace the shape Litestar gives to the client errors it generates by the one we send.
+
+    What can happen to any request is added.
+    """
+    anywhere: Json = {
+        str(status): {"description": _ERRORS[status], **_content(ErrorAnswer)}
+        for status in (500, 503)
+    }
+    responses = anywhere | {
         status: {**answer, **_content(ErrorAnswer)} if status.startswith("4") else answer
         for status, answer in operation["responses"].items()
     }
