@@ -58,6 +58,19 @@ async def test_a_push_into_nothing_but_such_lanes_stores_nothing(log):
     assert await log.push_lots({gone: ["x"]}) == []
 
 
+async def test_a_push_on_the_word_of_the_broker_stores_nothing_in_such_a_lane_either(log):
+    gone, living = await log.provision("hive", "a") + await log.provision("wax", "a")
+    versions = await log.versions([gone, living])
+    await remove(log)
+
+    stored = await log.push_vouched(
+        {gone: "x", living: "y"}, {gone: 0, living: 0}, versions=versions
+    )
+
+    assert stored == {}  # the broker sends them through push_segments
+    assert await log.value("select count(*) from skep.segment") == 0
+
+
 async def test_a_poll_of_a_group_of_it_is_told_so(log):
     _, group = await log.lane()
     await remove(log)

@@ -4,12 +4,14 @@ import asyncio
 import dataclasses
 import tempfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
+from skep.broker.groups import Groups
 from skep.broker.leases import LeaseMemory
 from skep.broker.lounge import Lounge
 from skep.broker.parking import SweepPolicy
@@ -21,8 +23,11 @@ from skep.broker.pop import (
     ReleaseExecutor,
     UndoExecutor,
 )
-from skep.broker.push import PUSH_CALL, Push, PushExecutor
+from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
 from skep.broker.renew import Renew, RenewExecutor
+from skep.broker.rules import RuleBook
+from skep.broker.seek import Seek
+from skep.broker.subscriptions import Subscriptions
 from skep.broker.vouching import Vouching
 from skep.broker.wakeups import Announcer, Wakeups
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
@@ -96,7 +101,7 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             patience_s=PATIENCE_S,
             application_name=f"skep worker {assignment.index}",
-            prepare=(PUSH_CALL, POP_CALL, POP_PARTITION_CALL, ACK_CALL),
+            prepare=(PUSH_CALL, PUSH_VOUCHED_CALL, POP_CALL, POP_PARTITION_CALL, ACK_CALL),
         )
         self.query_slots: Final = Slots(
             assignment.dsn,
@@ -128,6 +133,9 @@ class Broker:
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.renew: Final = Renew(self.engine)
+        self.groups: Final = Groups(self.query_slots)
+        self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
+        self.seek: Final = Seek(self.query_slots, self._wakeups)
         self.push: Push
         self.ack: Ack
 
@@ -163,7 +171,8 @@ class Broker:
     def _serve_operations(self) -> None:
         engine, slots = self.engine, self.hot_slots
         vouching = Vouching(slots, self._cache)
-        lanes = LaneProvisioner(slots, self._directory, vouching)
+        rule_book = RuleBook(slots)
+        lanes = LaneProvisioner(slots, self._directory, rule_book, vouching)
         polls = PopExecutor(
             slots, self.pop, self._leases, self.lounge, now=asyncio.get_running_loop().time
         )
@@ -177,8 +186,10 @@ class Broker:
                 directory=self._directory,
                 provisioner=lanes,
                 listener=vouching,
+                rule_book=rule_book,
                 cache=self._cache,
                 announcer=self._wakeups,
+                now=lambda: datetime.now(UTC),
             ),
         )
         engine.serve("pop", polls)

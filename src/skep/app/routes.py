@@ -8,9 +8,11 @@ from litestar.types import ControllerRouterHandler
 from skep.app.broker import Broker
 from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.queue_lifecycle import QueueLifecycle
+from skep.server.routes.groups import group_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
 from skep.server.routes.resources import resource_routes
+from skep.server.routes.seek import seek_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
@@ -20,6 +22,8 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         broker.query_slots, broker.announcer, now=asyncio.get_running_loop().time
     )
     return [
+        *group_routes(broker.groups, broker.subscriptions),
+        *seek_routes(broker.seek),
         *resource_routes(catalog),
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),

@@ -1,17 +1,19 @@
 """Push: store messages, once each, in the order they came.
 
 Items are sorted by partition; those of many requests gather in one lot per partition until the
-engine takes it into a `push_segments` call, with at most one call in flight per partition. Results
-are rendered as they become known and answered when the last item of the request has its own.
+engine takes it into a call, with at most one call in flight per partition. Results are rendered as
+they become known and answered when the last item of the request has its own.
 
 Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
-look-up), and by the procedure itself, which probes what the cache does not vouch for. When the
-procedure finds some it stores nothing for that partition and says which; the rest goes again.
+look-up), and by the database. A lane that only this process pushes into goes through
+`push_vouched`, which stores what the cache vouches for and does not look. All that is left goes
+through `push_segments`, which probes what the cache does not vouch for. When it finds duplicates it
+stores nothing for that partition and says which; the rest goes again.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID, uuid4
 
@@ -20,9 +22,11 @@ import xxhash
 
 from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner, LaneWish
 from skep.broker.names import check_name, refuse_transaction_id
+from skep.broker.rules import QueueRules, RuleBook
 from skep.broker.wakeups import Announcer
+from skep.db.errors import RulesChanged
 from skep.db.slots import Caller
-from skep.engine.dedup import DedupCache, Segment
+from skep.engine.dedup import DedupCache, Vouch
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import BadRequest, Overloaded, SkepError
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
@@ -32,11 +36,12 @@ from skep.model.wire import DEFAULT_PARTITION, PushItem
 if TYPE_CHECKING:
     from skep.engine.fusion import Lot
 
-PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7)"
+PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+PUSH_VOUCHED_CALL: Final = "select * from skep.push_vouched($1, $2, $3, $4, $5, $6, $7, $8)"
 CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
 
-_NEVER: Final = datetime.max.replace(tzinfo=UTC)
-"""vouched_since of a broker that vouches for nothing."""
+_NO_WORD: Final = (0, datetime.max.replace(tzinfo=UTC))
+"""What a broker vouches for that vouches for nothing."""
 
 _ENTRY_WEIGHT: Final = 512
 """Bytes an item costs beyond its envelope: objects, key, answer."""
@@ -83,13 +88,15 @@ class PushRequest:
 class PushLot(Cargo):
     """What waits to be pushed into one partition, whoever sent it."""
 
-    __slots__ = ("entries", "lane", "place")
+    __slots__ = ("entries", "lane", "place", "was_tried")
 
-    def __init__(self, lane: Lane, entries: list[Entry]) -> None:
+    def __init__(self, lane: Lane, entries: list[Entry], *, was_tried: bool = False) -> None:
         super().__init__()
         self.lane = lane
         self.entries = entries
         self.place: Lot[Any] | None = None
+        self.was_tried = was_tried
+        """It left with a call before, so some of its items may have their results."""
 
     def split(self) -> Sequence["PushLot"]:
         """Return a lot for each request, or nothing when there is only one."""
@@ -98,7 +105,7 @@ class PushLot(Cargo):
             by_request.setdefault(entry[0], []).append(entry)
         if len(by_request) < 2:
             return []
-        return [PushLot(self.lane, entries) for entries in by_request.values()]
+        return [PushLot(self.lane, entries, was_tried=True) for entries in by_request.values()]
 
     def fail(self, error: SkepError) -> None:
         """Answer every item without a result with the error."""
@@ -132,9 +139,15 @@ class Push:
         self._awaited: Final[Counter[tuple[str, str]]] = Counter()
 
     def push_messages(
-        self, items: Sequence[PushItem], answer: Answer, producer: str | None = None
+        self, items: Sequence[PushItem], answer: Answer, *, size: int, producer: str | None = None
     ) -> None:
         """Store the items; `answer` is called once, when every item has a result.
+
+        Args:
+            items: What to store, in this order.
+            answer: Gets the request back, with its results.
+            size: Bytes of the request, which count evenly for its items.
+            producer: Who sent them, if that is known.
 
         Raises:
             BadRequest: The request as a whole is refused and nothing is stored.
@@ -143,9 +156,10 @@ class Push:
         if len(items) > PUSH_ITEMS_MAX:
             raise BadRequest(f"more than {PUSH_ITEMS_MAX} items in one request")
         request = PushRequest(len(items), answer)
+        entry_weight = _ENTRY_WEIGHT + size // (len(items) or 1)
         entries_by_lane, missing = self._sort(request, items, producer, self._awaited)
         if not missing:
-            self._submit(entries_by_lane)
+            self._submit(entries_by_lane, entry_weight)
             return
 
         def proceed(error: SkepError | None) -> None:
@@ -154,7 +168,7 @@ class Push:
                 if error is not None:
                     raise error
                 entries_by_lane, _ = self._sort(request, items, producer, ())
-                self._submit(entries_by_lane)
+                self._submit(entries_by_lane, entry_weight)
             except SkepError as refusal:
                 request.fail(refusal)
 
@@ -182,7 +196,7 @@ class Push:
         request: PushRequest,
         items: Sequence[PushItem],
         producer: str | None,
-        awaited: Container[tuple[str, str]],
+        awaited: Collection[tuple[str, str]],
     ) -> tuple[dict[Lane, list[Entry]], set[tuple[str, str]]]:
         """Check the items and sort them by lane; also return the lanes to wait for."""
         lanes, seed = self._directory.lanes, self._hash_seed
@@ -202,7 +216,7 @@ class Push:
                 middle = b',"traceId":%b,"producerSub":%b,"data":' % (trace_json, producer_json)
             key = (item.queue, item.partition or DEFAULT_PARTITION)
             lane = lanes.get(key)
-            if lane is None or key in awaited:
+            if lane is None or (awaited and key in awaited):
                 check_name("queue", item.queue)
                 check_name("partition", key[1])
                 missing.add(key)
@@ -212,7 +226,7 @@ class Push:
                 request,
                 position,
                 _digest(transaction_id.encode(), seed),
-                b'{"transactionId":%b%b%b}' % (id_json, middle, item.payload),
+                b"".join((b'{"transactionId":', id_json, middle, item.payload, b"}")),
                 id_json,
                 trace_json,
             )
@@ -223,29 +237,27 @@ class Push:
                 entries.append(entry)
         return entries_by_lane, missing
 
-    def _submit(self, entries_by_lane: dict[Lane, list[Entry]]) -> None:
+    def _submit(self, entries_by_lane: dict[Lane, list[Entry]], entry_weight: int) -> None:
+        """Add the entries of each lane to the lot that waits for it, or let a new one wait."""
+        engine, open_lots = self._engine, self._open
         is_first = True
         for lane, entries in entries_by_lane.items():
+            weight = entry_weight * len(entries)
+            lot = open_lots.get(lane.partition_id)
+            place = lot.place if lot is not None else None
             try:
-                self._join(lane, entries)
+                if lot is not None and place is not None and engine.enlarge(place, weight):
+                    lot.entries += entries
+                else:
+                    lot = PushLot(lane, entries)
+                    lot.place = engine.submit("push", lane.partition_id, weight, lot)
+                    open_lots[lane.partition_id] = lot
             except Overloaded as error:
                 if is_first:
                     raise
                 # What was accepted will be stored; say of the rest that it was not.
                 PushLot(lane, entries).fail(error)
             is_first = False
-
-    def _join(self, lane: Lane, entries: list[Entry]) -> None:
-        """Add entries to the lot that waits for their lane, or let a new one wait."""
-        weight = _ENTRY_WEIGHT * len(entries) + sum([len(entry[3]) for entry in entries])
-        lot = self._open.get(lane.partition_id)
-        place = lot.place if lot is not None else None
-        if lot is not None and place is not None and self._engine.enlarge(place, weight):
-            lot.entries += entries
-            return
-        lot = PushLot(lane, entries)
-        lot.place = self._engine.submit("push", lane.partition_id, weight, lot)
-        self._open[lane.partition_id] = lot
 
 
 class _Flush:
@@ -295,11 +307,15 @@ class PushExecutor:
         directory: Directory,
         provisioner: LaneProvisioner,
         listener: LaneListener,
+        rule_book: RuleBook,
         cache: DedupCache,
         announcer: Announcer,
+        now: Callable[[], datetime],
     ) -> None:
         self._caller: Final = caller
         self._push: Final = push
+        self._rule_book: Final = rule_book
+        self._now: Final = now
         self._directory: Final = directory
         self._provisioner: Final = provisioner
         self._listener: Final = listener
@@ -311,63 +327,132 @@ class PushExecutor:
         for lot in cargos:
             self._push.close(lot)
         flushes = _by_partition(cargos)
-        forgotten = [f.lane for f in flushes.values() if not self._cache.vouch(f.lane.partition_id)]
+        spans = self._cache.vouch_each(flushes)
+        forgotten = [
+            flush.lane for flush, span in zip(flushes.values(), spans, strict=True) if span is None
+        ]
         if forgotten:
             await self._listener.prepare((), forgotten)
         await self._answer_cached_duplicates(flushes)
+        if not is_repeated:
+            await self._push_vouched(flushes)
         while flushes:
             pending = [flushes[partition_id] for partition_id in sorted(flushes)]
-            rows = await self._call(pending, is_repeated=is_repeated)
+            try:
+                rows = await self._call(pending, is_repeated=is_repeated)
+            except RulesChanged:
+                await self._rule_book.read(flush.lane.queue_id for flush in pending)
+                continue
             flushes = await self._apply(rows, flushes, is_repeated=is_repeated)
 
+    async def _push_vouched(self, flushes: dict[int, _Flush]) -> None:
+        """Store and take out what can be stored on this process's word alone."""
+        sure, rules = self._find_sure(flushes)
+        if not sure:
+            return
+        try:
+            rows = await self._caller.call(
+                PUSH_VOUCHED_CALL,
+                [flush.lane.partition_id for flush, _ in sure],
+                [len(flush.entries) for flush, _ in sure],
+                [to if flush.lane.rules.dedup_window_s else None for flush, (to, _) in sure],
+                [flush.keys for flush, _ in sure],
+                [_body_of(flush) for flush, _ in sure],
+                [each.queue_id for each in rules],
+                [each.version for each in rules],
+                max(since for _, (_, since) in sure),
+            )
+        except RulesChanged:
+            await self._rule_book.read(each.queue_id for each in rules)
+            return
+        stored: list[tuple[_Flush, int, datetime]] = []
+        for partition_id, first, created_at in rows:
+            stored.append((flushes.pop(partition_id), first, created_at))
+        self._settle_stored(stored)
+
+    def _find_sure(
+        self, flushes: dict[int, _Flush]
+    ) -> tuple[list[tuple[_Flush, Vouch]], list[QueueRules]]:
+        """Return, by partition id, what goes to lanes that nobody else seems to push into."""
+        partition_ids = sorted(flushes)
+        spans = self._cache.vouch_each(partition_ids)
+        now = self._now()
+        window_start: dict[QueueRules, datetime] = {}
+        sure: list[tuple[_Flush, Vouch]] = []
+        for partition_id, span in zip(partition_ids, spans, strict=True):
+            flush = flushes[partition_id]
+            lane = flush.lane
+            if lane.is_contested or span is None or not flush.is_vouched:
+                continue
+            start = window_start.get(lane.rules)
+            if start is None:
+                start = now - timedelta(seconds=lane.rules.dedup_window_s)
+                window_start[lane.rules] = start
+            if span[1] <= start:
+                sure.append((flush, span))
+        return sure, list(window_start)
+
+    def _settle_stored(self, stored: Sequence[tuple[_Flush, int, datetime]]) -> None:
+        """Answer what was stored, remember its keys and wake those who wait for it."""
+        self._cache.record_flush(
+            [
+                (flush.lane.partition_id, first, flush.keys, created_at)
+                for flush, first, created_at in stored
+            ]
+        )
+        lanes_by_queue = Counter([flush.lane.queue_id for flush, _, _ in stored])
+        for flush, first, _ in stored:
+            _answer_stored(flush, first)
+        for queue_id, lane_count in lanes_by_queue.items():
+            self._announcer.announce(queue_id, lane_count)
+
     async def _call(self, flushes: Sequence[_Flush], *, is_repeated: bool) -> Sequence[Any]:
-        vouched = [self._vouch(flush) for flush in flushes]
+        partition_ids = [flush.lane.partition_id for flush in flushes]
+        spans = self._cache.vouch_each(partition_ids)
+        vouched = [
+            span if span is not None and flush.is_vouched else _NO_WORD
+            for flush, span in zip(flushes, spans, strict=True)
+        ]
+        rules = {flush.lane.rules for flush in flushes}
         return await self._caller.call(
             PUSH_CALL,
-            [flush.lane.partition_id for flush in flushes],
+            partition_ids,
             [len(flush.entries) for flush in flushes],
             [to for to, _ in vouched],
             [since for _, since in vouched],
             [flush.keys for flush in flushes],
-            [b"[%b]" % b",".join([entry[3] for entry in flush.entries]) for flush in flushes],
+            [_body_of(flush) for flush in flushes],
             is_repeated,
+            [each.queue_id for each in rules],
+            [each.version for each in rules],
         )
-
-    def _vouch(self, flush: _Flush) -> tuple[int, datetime]:
-        vouched = self._cache.vouch(flush.lane.partition_id) if flush.is_vouched else None
-        return vouched or (0, _NEVER)
 
     async def _apply(
         self, rows: Sequence[Any], flushes: dict[int, _Flush], *, is_repeated: bool
     ) -> dict[int, _Flush]:
         """Answer what was stored or found, and return what has to go again."""
         again: dict[int, _Flush] = {}
-        touched: dict[int, int] = {}
-        stored: list[Segment] = []
+        stored: list[tuple[_Flush, int, datetime]] = []
         cache = self._cache
         for row in rows:
             partition_id, first, created_at, positions, offsets, gap_first, gap_keys, gap_at = row
             flush = flushes.pop(partition_id)
+            flush.lane.is_contested = gap_keys is not None
             if gap_keys is not None:
                 cache.adopt(partition_id, gap_first, gap_keys, gap_at)
-            if first is None:
-                known_to = (cache.vouch(partition_id) or (0, _NEVER))[0]
-                _answer_duplicates(
-                    flush,
-                    zip(positions, offsets, strict=True),
-                    # Above what was known before the lost try lies what that try stored.
-                    queued_above=(gap_first or known_to + 1) - 1 if is_repeated else None,
-                )
-                if flush.entries:
-                    again[partition_id] = flush
+            if first is not None:
+                stored.append((flush, first, created_at))
                 continue
-            stored.append((partition_id, first, flush.keys, created_at))
-            _answer_stored(flush, first)
-            queue_id = flush.lane.queue_id
-            touched[queue_id] = touched.get(queue_id, 0) + 1
-        cache.record_flush(stored)
-        for queue_id, lane_count in touched.items():
-            self._announcer.announce(queue_id, lane_count)
+            known_to = (cache.vouch(partition_id) or _NO_WORD)[0]
+            _answer_duplicates(
+                flush,
+                zip(positions, offsets, strict=True),
+                # Above what was known before the lost try lies what that try stored.
+                queued_above=(gap_first or known_to + 1) - 1 if is_repeated else None,
+            )
+            if flush.entries:
+                again[partition_id] = flush
+        self._settle_stored(stored)
         for flush in flushes.values():
             again.update(await self._find_anew(flush))
         return again
@@ -410,6 +495,11 @@ class PushExecutor:
                 del flushes[flush.lane.partition_id]
 
 
+def _body_of(flush: _Flush) -> bytes:
+    """Join the envelopes of a flush into the body of a segment."""
+    return b"[%b]" % b",".join([entry[3] for entry in flush.entries])
+
+
 def _by_partition(lots: Iterable[PushLot]) -> dict[int, _Flush]:
     """Join the lots of each partition, and answer what is twice in the same flush."""
     flushes: dict[int, _Flush] = {}
@@ -419,20 +509,35 @@ def _by_partition(lots: Iterable[PushLot]) -> dict[int, _Flush]:
             flush = flushes[lot.lane.partition_id] = _Flush(lot.lane)
         flush.lots.append(lot)
     for partition_id, flush in tuple(flushes.items()):
-        entries = [entry for lot in flush.lots for entry in lot.entries]
-        # A lot that comes again after a failure may have items that were answered already.
-        flush.join([entry for entry in entries if not entry[0].results[entry[1]]])
+        flush.join(_unanswered(flush.lots))
         if not flush.entries:
             flush.settle()
             del flushes[partition_id]
     return flushes
 
 
+def _unanswered(lots: Sequence[PushLot]) -> list[Entry]:
+    """Return the entries of the lots; those of a lot that was tried may have been answered."""
+    if len(lots) == 1 and not lots[0].was_tried:
+        lots[0].was_tried = True
+        return lots[0].entries
+    entries: list[Entry] = []
+    for lot in lots:
+        if lot.was_tried:
+            entries += [entry for entry in lot.entries if not entry[0].results[entry[1]]]
+        else:
+            entries += lot.entries
+        lot.was_tried = True
+    return entries
+
+
 def _answer_stored(flush: _Flush, first: int) -> None:
     lane = flush.lane
-    head = message_id_head(lane.partition_id, first)
+    head = lane.message_id_head
+    if first > OFFSET_LOW_BITS:
+        head = message_id_head(lane.partition_id, first)
     low = first & OFFSET_LOW_BITS
-    untraced = _result_end(lane, _NULL)
+    untraced = lane.result_end
     for request, position, _, _, transaction_id, trace_id in flush.entries:
         request.results[position] = (
             b'{"index":%d,"transaction_id":%b,"status":"queued","message_id":"%b%012x%b'

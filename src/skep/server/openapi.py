@@ -40,8 +40,13 @@ _REF_TEMPLATE: Final = "#/components/schemas/{name}"
 _ERRORS: Final = {
     400: "The request is malformed; repeating it will not help.",
     413: "The body is larger than this broker accepts.",
+    429: "The queue holds as much as it may: repeat after the time in Retry-After.",
     500: "A bug in the broker; its log has the details.",
     503: "Overloaded, or the database is away: repeat after the time in Retry-After.",
+}
+_FURTHER_ERRORS_OF_COLD_ROUTES: Final = {
+    404: "What the request names does not exist.",
+    409: "The request is not allowed in the present state.",
 }
 
 
@@ -260,19 +265,15 @@ def _content(type_: Shape | None) -> Json:
 
 
 def _with_our_errors(operation: Json) -> Json:
-    """Replace the shape Litestar gives to the client errors it generates by the one we send.
-
-    What can happen to any request is added.
-    """
-    anywhere: Json = {
-        str(status): {"description": _ERRORS[status], **_content(ErrorAnswer)}
-        for status in (500, 503)
-    }
-    responses = anywhere | {
-        status: {**answer, **_content(ErrorAnswer)} if status.startswith("4") else answer
+    """Describe the errors of a cold route: the same for all, in the one shape we send."""
+    answers = {
+        status: answer
         for status, answer in operation["responses"].items()
+        if not status.startswith("4")
     }
-    return {**operation, "responses": responses}
+    for status, text in {**_ERRORS, **_FURTHER_ERRORS_OF_COLD_ROUTES}.items():
+        answers.setdefault(str(status), {"description": text, **_content(ErrorAnswer)})
+    return {**operation, "responses": dict(sorted(answers.items()))}
 
 
 class MergedDocument(OpenAPIRenderPlugin):

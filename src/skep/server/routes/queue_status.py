@@ -21,7 +21,6 @@ from skep.broker.resources import (
     QueuePage,
 )
 from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
-from skep.server.routes.refusals import BAD_REQUEST, NOT_FOUND
 
 MESSAGE_OFFSET_MAX: Final = 100_000
 """Messages one can page over; what lies deeper is found by partition and time."""
@@ -122,7 +121,6 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/status/queues",
         tags=_TAGS,
         operation_id="listQueueStatus",
-        responses=BAD_REQUEST,
         summary="List queues for the dashboard",
     )
     async def list_queue_status(
@@ -138,7 +136,6 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/status/queues/{queue:str}",
         tags=_TAGS,
         operation_id="showQueueStatus",
-        responses=NOT_FOUND,
         summary="Describe a queue for the dashboard",
     )
     async def show_queue_status(
@@ -158,7 +155,6 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/status/queues/{queue:str}/messages",
         tags=_TAGS,
         operation_id="listNewestMessages",
-        responses=NOT_FOUND,
         summary="List the messages of a queue, newest first",
         description="Deleted messages count for the offset but are not shown.",
     )

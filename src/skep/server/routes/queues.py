@@ -8,7 +8,6 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter
 
 from skep.broker.queue_lifecycle import QueueLifecycle
-from skep.server.routes.refusals import BAD_REQUEST, NOT_FOUND
 
 _TAGS = ["Queues"]
 
@@ -47,7 +46,6 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="deleteQueue",
-        responses=BAD_REQUEST,
         summary="Delete a queue with its messages, groups and dead letters",
         description="What is pushed or polled under its name afterwards is a new queue.",
     )
@@ -59,7 +57,6 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="clearQueue",
-        responses=NOT_FOUND,
         summary="Drop all messages of a queue",
         description=(
             "Groups stand at the end afterwards and their leases are over; dead letters stay. The "
@@ -85,7 +82,6 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="pauseQueue",
-        responses=NOT_FOUND,
         summary="Deliver nothing of a queue until it is resumed",
         description="Pushes go on. What is under lease can be acknowledged.",
     )
@@ -98,7 +94,6 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="resumeQueue",
-        responses=NOT_FOUND,
         summary="Deliver a paused queue again",
     )
     async def resume_queue(queue: str) -> QueuePaused:

@@ -24,7 +24,6 @@ from skep.broker.resources import (
 )
 from skep.server.routes.configure import Configured
 from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
-from skep.server.routes.refusals import BAD_REQUEST, NOT_FOUND
 
 _TAGS = ["Resources"]
 
@@ -36,7 +35,6 @@ def resource_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/resources/queues",
         tags=_TAGS,
         operation_id="listQueues",
-        responses=BAD_REQUEST,
         summary="List queues",
         description="Counts are of this moment; `estimated` ones come from a sample of partitions.",
     )
@@ -57,7 +55,6 @@ def resource_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/resources/queues/{queue:str}",
         tags=_TAGS,
         operation_id="describeQueue",
-        responses=NOT_FOUND,
         summary="Describe a queue: options, groups, partitions and counts",
     )
     async def describe_queue(
@@ -75,7 +72,6 @@ def resource_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/queues/{queue:str}/config",
         tags=_TAGS,
         operation_id="showConfiguration",
-        responses=NOT_FOUND,
         summary="Show the full configuration of a queue",
     )
     async def show_configuration(queue: str) -> Configured:
@@ -85,7 +81,6 @@ def resource_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/resources/partitions",
         tags=_TAGS,
         operation_id="listPartitions",
-        responses=NOT_FOUND,
         summary="List partitions, of one queue or of all",
         description="Ordered by queue and name. `after` pages in equal time through any number.",
     )
