@@ -28,6 +28,9 @@ from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.rules import RuleBook
 from skep.broker.seek import Seek
 from skep.broker.subscriptions import Subscriptions
+from skep.broker.scheduled import Scheduled
+from skep.broker.scheduling import Schedule, ScheduleExecutor
+from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.vouching import Vouching
 from skep.broker.wakeups import Wakeups
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
@@ -85,6 +88,7 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         # One at a time: pushes that wait for the same new lane keep their order.
         "provision": dataclasses.replace(rare, concurrency_max=1),
         "subscribe": rare,
+        "schedule": rare,
     }
 
 
@@ -136,6 +140,10 @@ class Broker:
         self.groups: Final = Groups(self.query_slots)
         self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
         self.seek: Final = Seek(self.query_slots, self._wakeups)
+        self.schedule: Final = Schedule(self.engine)
+        self._sequencer: Final = ScheduledSequencer(self.hot_slots, self._wakeups)
+        self.scheduled: Final = Scheduled(self.query_slots, self._sequencer)
+        self._scheduled_max: Final = settings.scheduled_max
         self.push: Push
         self.ack: Ack
 
@@ -154,10 +162,12 @@ class Broker:
         self._serve_operations()
         await self._wakeups.start()
         self.lounge.start(self.pop)
+        self._sequencer.start()
 
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""
         self.lounge.stop()
+        await self._sequencer.stop()
         await self.engine.drain()
         self._wakeups.stop()
         await self.hot_slots.close()
@@ -193,6 +203,9 @@ class Broker:
         engine.serve("undo", UndoExecutor(slots, self._wakeups))
         engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups))
         engine.serve("renew", RenewExecutor(slots))
+        engine.serve(
+            "schedule", ScheduleExecutor(slots, self._sequencer, waiting_max=self._scheduled_max)
+        )
 
 
 def _core(settings: Settings) -> FusionCore:

@@ -7,6 +7,7 @@ from litestar.types import ControllerRouterHandler
 from skep.app.broker import Broker
 from skep.server.routes.groups import group_routes
 from skep.server.routes.seek import seek_routes
+from skep.server.routes.scheduled import scheduled_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
@@ -15,3 +16,4 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *group_routes(broker.groups, broker.subscriptions),
         *seek_routes(broker.seek),
     ]
+    return [*scheduled_routes(broker.scheduled)]

@@ -31,3 +31,6 @@ WAIT_MS_MAX: Final = 300_000
 
 JSON_SCHEMA_BYTES_MAX: Final = 65_536
 """A queue's JSON Schema; it travels with the queue's options and is compiled by every worker."""
+
+SCHEDULE_SECONDS_MAX: Final = 86_400 * 366
+"""A message may wait for its time for a year; what is meant for later belongs into a calendar."""

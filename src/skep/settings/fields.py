@@ -181,6 +181,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=1, le=60_000, description="The fallback check doubles its interval up to this."),
     ] = 1_000
+    scheduled_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Messages of one queue that may wait for their `deliverAt`; beyond it "
+            "further ones fail. Each request that schedules some counts up to here.",
+        ),
+    ] = 100_000
     shutdown_grace_s: Annotated[
         float,
         Meta(ge=0, le=3_600, description="How long requests may take to finish after SIGTERM."),
