@@ -28,7 +28,9 @@ create function skep.schedule_messages(
 returns table (
   item integer, outcome text, scheduled_id bigint, deliver_at timestamptz,
   seconds double precision, partition_id bigint, message_offset bigint)
-language plpgsql as $$
+language plpgsql
+set enable_hashjoin = on  -- the hot connections forbid it; item by item this would be quadratic
+as $$
 #variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
