@@ -5,13 +5,22 @@ from typing import Annotated, Final
 import msgspec
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
+from litestar.openapi import ResponseSpec
 from litestar.params import Parameter
 
 from skep.broker.pop import wire_time
 from skep.broker.scheduled import Scheduled, WaitingMessageDetail, WaitingPage
+from skep.server.shapes import ErrorAnswer
 
 _TAGS: Final = ["Scheduled messages"]
 _PATH: Final = "/api/v1/scheduled"
+_NOT_WAITING: Final = {
+    404: ResponseSpec(
+        ErrorAnswer,
+        description="It does not wait: delivered, cancelled or never scheduled.",
+        generate_examples=False,
+    )
+}
 
 Limit = Annotated[int, Parameter(ge=1, le=1000, description="The most messages to return.")]
 After = Annotated[
@@ -59,6 +68,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         operation_id="showScheduledMessage",
         summary="Show a message that waits for its time",
         tags=_TAGS,
+        responses=_NOT_WAITING,
     )
     async def show_scheduled(scheduled_id: int) -> WaitingMessageDetail:
         return await scheduled.show(scheduled_id)
@@ -68,6 +78,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         operation_id="cancelScheduledMessage",
         summary="Take back a message whose time has not come",
         tags=_TAGS,
+        responses=_NOT_WAITING,
         status_code=200,
     )
     async def cancel_scheduled(scheduled_id: int) -> Cancelled:
@@ -79,6 +90,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         operation_id="deliverScheduledMessage",
         summary="Let the time of a message come now",
         tags=_TAGS,
+        responses=_NOT_WAITING,
         status_code=200,
     )
     async def deliver_scheduled(scheduled_id: int) -> BroughtForward:
