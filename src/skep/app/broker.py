@@ -26,11 +26,11 @@ from skep.broker.pop import (
 from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.rules import RuleBook
-from skep.broker.seek import Seek
-from skep.broker.subscriptions import Subscriptions
 from skep.broker.scheduled import Scheduled
 from skep.broker.scheduling import Schedule, ScheduleExecutor
+from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
+from skep.broker.subscriptions import Subscriptions
 from skep.broker.vouching import Vouching
 from skep.broker.wakeups import Wakeups
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots

@@ -6,8 +6,8 @@ from litestar.types import ControllerRouterHandler
 
 from skep.app.broker import Broker
 from skep.server.routes.groups import group_routes
-from skep.server.routes.seek import seek_routes
 from skep.server.routes.scheduled import scheduled_routes
+from skep.server.routes.seek import seek_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
@@ -15,5 +15,5 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     return [
         *group_routes(broker.groups, broker.subscriptions),
         *seek_routes(broker.seek),
+        *scheduled_routes(broker.scheduled),
     ]
-    return [*scheduled_routes(broker.scheduled)]
