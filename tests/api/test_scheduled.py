@@ -162,6 +162,6 @@ async def test_the_routes_are_in_the_document(client):
 
     assert document["paths"][SCHEDULED]["get"]["operationId"] == "listScheduledMessages"
     single = document["paths"][SCHEDULED + "/{scheduled_id}"]
-    assert [set(each["responses"]) for each in single.values()] == [{"200", "400", "404"}] * 2
+    assert all({"200", "400", "404"} <= set(each["responses"]) for each in single.values())
     detail = document["components"]["schemas"]["WaitingMessageDetail"]
     assert set(detail["properties"]) >= {"id", "deliverAt", "data", "headers"}
