@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from skep.broker.rules import READ_CALL, RuleBook
 from skep.broker.scheduling import (
     SCHEDULE_CALL,
     Moment,
@@ -15,7 +16,7 @@ from skep.broker.scheduling import (
     parse_moment,
     render_outcome,
 )
-from skep.model.errors import BadRequest, Unavailable
+from skep.model.errors import BadRequest, Refused, Unavailable
 from skep.model.ids import message_id
 from skep.model.limits import SCHEDULE_SECONDS_MAX
 
@@ -67,6 +68,8 @@ class Database:
         self.calls = []
 
     async def call(self, statement, *columns):
+        if statement == READ_CALL:
+            return [(queue_id, 1, 0, False, 0, "reject", None) for queue_id in columns[0]]
         assert statement == SCHEDULE_CALL
         names = columns[3]
         self.calls.append((names, columns[8]))
@@ -94,7 +97,9 @@ async def execute(database, *lots, due=None, is_repeated=False):
     """Run lots of items; return the outcomes of each."""
     answers = []
     cargos = [ScheduleLot(items, lambda *answer: answers.append(answer)) for items in lots]
-    executor = ScheduleExecutor(database, Due() if due is None else due, waiting_max=10)
+    rule_book = RuleBook(database, seal=lambda envelope: envelope)
+    due = Due() if due is None else due
+    executor = ScheduleExecutor(database, rule_book, due, waiting_max=10)
     await executor.execute(cargos, is_repeated=is_repeated)
     assert all(cargo.is_settled for cargo in cargos)
     return [outcomes for outcomes, error in answers if error is None]
@@ -135,8 +140,8 @@ async def test_items_that_could_not_be_scheduled_fail_alone():
     [[x, y, z]] = await execute(database, [item("x"), item("y"), item("z")])
 
     assert [x.status, y.status, z.status] == ["failed", "failed", "scheduled"]
-    assert "too many" in x.error
-    assert "does not exist" in y.error
+    assert "too many" in x.refusal.message
+    assert "does not exist" in y.refusal.message
 
 
 def test_a_lot_that_fails_says_so_once():
@@ -184,7 +189,7 @@ def test_a_duplicate_of_a_stored_message_is_told_that_one():
 
 
 def test_an_item_that_failed_is_told_why():
-    assert rendered(ScheduleOutcome("failed", error='"full"')) == {
+    assert rendered(ScheduleOutcome("failed", refusal=Refused('"full"'))) == {
         "index": 3,
         "transaction_id": "x",
         "status": "failed",

@@ -76,7 +76,9 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
         build_app(
             routes,
             probe=probe,
-            configure=_configure(Configure(broker.query_slots)),
+            configure=_configure(
+                Configure(broker.query_slots, can_encrypt=broker.key_ring.can_encrypt)
+            ),
             body_bytes_max=settings.body_bytes_max,
             version=__version__,
             further_routes=api_routes(broker),

@@ -13,9 +13,10 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from skep.broker.pop import wire_time
+from skep.broker.rules import RuleBook
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo, Engine
-from skep.model.errors import BadRequest, SkepError
+from skep.model.errors import BadRequest, InvalidPayload, QueueFull, Refused, SkepError
 from skep.model.ids import message_id
 from skep.model.limits import SCHEDULE_SECONDS_MAX
 
@@ -90,7 +91,8 @@ class ScheduleOutcome(msgspec.Struct, frozen=True):
     partition_id: int | None = None
     """With `message_offset`: where the message lies that a duplicate repeats."""
     message_offset: int | None = None
-    error: str | None = None
+    refusal: SkepError | None = None
+    """Why it failed."""
 
 
 Answer: TypeAlias = Callable[[Sequence[ScheduleOutcome] | None, SkepError | None], None]
@@ -150,8 +152,11 @@ class DueListener(Protocol):
 class ScheduleExecutor:
     """Executor of the operation `schedule`."""
 
-    def __init__(self, caller: Caller, listener: DueListener, *, waiting_max: int) -> None:
+    def __init__(
+        self, caller: Caller, rule_book: RuleBook, listener: DueListener, *, waiting_max: int
+    ) -> None:
         self._caller: Final = caller
+        self._rule_book: Final = rule_book
         self._listener: Final = listener
         self._waiting_max: Final = waiting_max
 
@@ -161,12 +166,29 @@ class ScheduleExecutor:
         for lot in cargos:
             for item in lot.items:
                 first_by_identity.setdefault(item.identity, item)
-        outcome_by_identity = await self._schedule(
-            list(first_by_identity.values()), is_repeated=is_repeated
-        )
+        items = list(first_by_identity.values())
+        outcome_by_identity = await self._enforce(items)
+        accepted = [item for item in items if item.identity not in outcome_by_identity]
+        outcome_by_identity |= await self._schedule(accepted, is_repeated=is_repeated)
         for lot in cargos:
             if not lot.is_settled:
                 lot.finish(list(_outcomes(lot.items, first_by_identity, outcome_by_identity)))
+
+    async def _enforce(
+        self, items: list[ScheduleItem]
+    ) -> dict[tuple[int, str, bytes], ScheduleOutcome]:
+        """Return what the rules of the queues refuse; encrypt the others in place."""
+        await self._rule_book.read(item.queue_id for item in items)
+        refused: dict[tuple[int, str, bytes], ScheduleOutcome] = {}
+        for number, item in enumerate(items):
+            rules = self._rule_book.of(item.queue_id)
+            try:
+                if refusal := rules.refusal_of(item.envelope):
+                    raise InvalidPayload(refusal)
+                items[number] = item._replace(envelope=self._rule_book.seal(rules, item.envelope))
+            except SkepError as error:
+                refused[item.identity] = ScheduleOutcome("failed", refusal=error)
+        return refused
 
     async def _schedule(
         self, items: Sequence[ScheduleItem], *, is_repeated: bool
@@ -204,8 +226,10 @@ class ScheduleExecutor:
 
 def _outcome(row: Any) -> ScheduleOutcome:
     _, outcome, scheduled_id, deliver_at, _, partition_id, offset = row
-    if outcome in ("full", "gone"):
-        return ScheduleOutcome("failed", error=_FULL if outcome == "full" else _GONE)
+    if outcome == "full":
+        return ScheduleOutcome("failed", refusal=QueueFull(_FULL))
+    if outcome == "gone":
+        return ScheduleOutcome("failed", refusal=Refused(_GONE))
     return ScheduleOutcome(outcome, scheduled_id, deliver_at, partition_id, offset)
 
 
@@ -247,8 +271,9 @@ def render_outcome(
         outcome.status.encode(),
     )
     tail = b',"partition_id":"%b","trace_id":%b,"queueName":%b}' % (partition_uuid, trace_id, queue)
-    if outcome.error is not None:
-        return b'%b,"error":%b,"queueName":%b}' % (head, msgspec.json.encode(outcome.error), queue)
+    if outcome.refusal is not None:
+        error = msgspec.json.encode(outcome.refusal.message)
+        return b'%b,"error":%b,"queueName":%b}' % (head, error, queue)
     if outcome.partition_id is not None and outcome.message_offset is not None:
         address = message_id(outcome.partition_id, outcome.message_offset)
         return b'%b,"message_id":"%b"%b' % (head, address.encode(), tail)

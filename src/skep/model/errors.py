@@ -38,6 +38,12 @@ class BadRequest(SkepError):
     code = "bad_request"
 
 
+class InvalidPayload(BadRequest):
+    """The payload does not follow the schema of its queue."""
+
+    code = "invalid_payload"
+
+
 class PayloadTooLarge(BadRequest):
     """The request body is larger than this broker accepts."""
 

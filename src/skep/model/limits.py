@@ -34,3 +34,7 @@ JSON_SCHEMA_BYTES_MAX: Final = 65_536
 
 SCHEDULE_SECONDS_MAX: Final = 86_400 * 366
 """A message may wait for its time for a year; what is meant for later belongs into a calendar."""
+
+HEADERS_MAX: Final = 64
+HEADERS_BYTES_MAX: Final = 8 * 1024
+TTL_SECONDS_MAX: Final = 10 * 366 * 24 * 3600
