@@ -12,6 +12,7 @@ from skep.server.routes.groups import group_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
 from skep.server.routes.resources import resource_routes
+from skep.server.routes.scheduled import scheduled_routes
 from skep.server.routes.seek import seek_routes
 
 
@@ -24,7 +25,8 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     return [
         *group_routes(broker.groups, broker.subscriptions),
         *seek_routes(broker.seek),
-        *resource_routes(catalog),
+        *resource_routes(catalog, broker.configure),
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),
+        *scheduled_routes(broker.scheduled),
     ]

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from skep.broker.configure import OPTIONS
+from skep.broker.configure import stored_options
 from skep.broker.names import check_name
 from skep.broker.newest_messages import summarize_messages
 from skep.broker.resources import (
@@ -125,32 +125,13 @@ class QueueCatalog:
             task=stored["task"],
             created_at=datetime.fromisoformat(stored["created_at"]),
             is_paused=stored["is_paused"],
-            options=_options_of(stored),
+            options=stored_options(stored),
             groups=_groups_of(row),
             partitions=[_partition_summary(lane) for lane in lanes],
             partitions_total=counted.lanes,
             totals=counted.messages,
             estimated=counted.is_estimate,
         )
-
-    async def configuration(self, name: str) -> dict[str, Any]:
-        """Return the full configuration of a queue, in the shape that configuring it answers.
-
-        Raises:
-            NotFound: There is no such queue.
-        """
-        row = await self._describe(name)
-        stored = json.loads(row["queue"])
-        default = row["default_partition_id"]
-        return {
-            "configured": True,
-            "queueId": queue_uuid(stored["id"]),
-            "partitionId": "" if default is None else partition_uuid(default),
-            "queue": stored["name"],
-            "namespace": stored["namespace"],
-            "task": stored["task"],
-            "options": _options_of(stored),
-        }
 
     async def partitions(
         self, queue: str | None, search: str | None, after: str | None, page: Pagination
@@ -306,10 +287,6 @@ def _groups_of(row: Any) -> list[GroupSummary]:
             *(row[column] or () for column in columns), strict=True
         )
     ]
-
-
-def _options_of(stored: dict[str, Any]) -> dict[str, Any]:
-    return {name: stored[column] for name, (column, _) in OPTIONS.items()}
 
 
 def _counts_of(row: Any) -> MessageCounts:

@@ -5,9 +5,10 @@ what a count means: see `MessageCounts`.
 """
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
+
+from skep.model.queue_options import QueueOptions
 
 
 class MessageCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -129,7 +130,7 @@ class QueueDetail(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     task: str
     created_at: datetime
     is_paused: bool
-    options: dict[str, Any]
+    options: QueueOptions
     """All options, as configuring the queue shows them."""
     groups: list[GroupSummary]
     partitions: list[PartitionSummary]

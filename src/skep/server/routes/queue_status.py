@@ -4,7 +4,7 @@ The same facts as below `/api/v1/resources`, in the shapes the dashboard and the
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 from litestar import get, post
@@ -180,23 +180,23 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
 
 
 def _queue_status(detail: QueueDetail) -> QueueStatus:
-    options: dict[str, Any] = detail.options
+    options = detail.options
     return QueueStatus(
         queue=QueueFacts(
             id=detail.id,
             name=detail.name,
             namespace=detail.namespace,
             task=detail.task,
-            priority=options["priority"],
+            priority=options.priority,
             created_at=detail.created_at,
             is_paused=detail.is_paused,
             config=ConfigExcerpt(
-                lease_time=options["leaseTime"],
-                retry_limit=options["retryLimit"],
-                retry_delay=options["retryDelay"],
-                ttl=options["ttl"],
-                max_queue_size=options["maxSize"],
-                dead_letter_queue=options["deadLetterQueue"],
+                lease_time=options.lease_time,
+                retry_limit=options.retry_limit,
+                retry_delay=options.retry_delay,
+                ttl=options.ttl,
+                max_queue_size=options.max_size,
+                dead_letter_queue=options.dead_letter_queue,
             ),
         ),
         partitions=[_partition_status(each) for each in detail.partitions],

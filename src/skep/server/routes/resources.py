@@ -7,11 +7,11 @@ the full configuration of a queue. What the figures mean is said by their types 
 
 from typing import Annotated
 
-import msgspec
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter
 
+from skep.broker.configure import Configure, Configured
 from skep.broker.queue_catalog import QueueCatalog, QueueFilter, QueueOrder
 from skep.broker.resources import (
     NamespacePage,
@@ -22,14 +22,13 @@ from skep.broker.resources import (
     QueuePage,
     TaskPage,
 )
-from skep.server.routes.configure import Configured
 from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
 
 _TAGS = ["Resources"]
 
 
-def resource_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
-    """Make the routes around a catalog."""
+def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRouteHandler]:
+    """Make the routes around a catalog and the configuration of queues."""
 
     @get(
         "/api/v1/resources/queues",
@@ -75,7 +74,7 @@ def resource_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         summary="Show the full configuration of a queue",
     )
     async def show_configuration(queue: str) -> Configured:
-        return msgspec.convert(await catalog.configuration(queue), Configured)
+        return await configure.show(queue)
 
     @get(
         "/api/v1/resources/partitions",
