@@ -175,6 +175,7 @@ class Log:
         """Delete everything; ten times as quick as truncating while there is little."""
         tables = (
             "deleted_message",
+            "scheduled",
             "dead_letter",
             "cursor",
             "segment",

@@ -30,6 +30,12 @@ async def test_a_queue_that_does_not_exist_is_not_refused(log):
     assert await check(log, {"id": 1_000_000, "version": 1}) is None
 
 
+async def test_one_queue_that_does_not_exist_leaves_no_word_about_the_others(log):
+    queue = await log.configure("hive")
+
+    assert await check(log, queue, {"id": 1_000_000, "version": 1}) is None
+
+
 async def check(log, *queues):
     ids, versions = [each["id"] for each in queues], [each["version"] for each in queues]
     return await log.value("select skep.check_rules($1, $2)", ids, versions)

@@ -1,10 +1,13 @@
 """Push: how items wait for lanes and gather in lots, without a database."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from skep.broker.directory import Directory, Lane
 from skep.broker.push import Push
 from skep.broker.rules import QueueRules
+from skep.broker.scheduling import Schedule
 from skep.engine.fusion import FusionCore
 from skep.engine.limiter import StaticLimiter
 from skep.engine.policy import BatchPolicy
@@ -47,7 +50,11 @@ def directory():
 
 @pytest.fixture
 def push(engine, directory):
-    return Push(engine, directory, hash_seed=7)
+    return make_push(engine, directory)
+
+
+def make_push(engine, directory):
+    return Push(engine, directory, Schedule(engine), hash_seed=7, now=lambda: datetime.now(UTC))
 
 
 def know(directory, partition="a", partition_id=1):
@@ -119,7 +126,7 @@ def test_a_partition_that_cannot_be_had_fails_the_request(push, engine):
 
 
 def test_a_full_engine_refuses_the_request(directory):
-    push = Push(HeldEngine(weight_capacity=1_000), directory, hash_seed=7)
+    push = make_push(HeldEngine(weight_capacity=1_000), directory)
     know(directory)
     push.push_messages(items("x"), lambda _: None, size=100)
 
@@ -128,7 +135,7 @@ def test_a_full_engine_refuses_the_request(directory):
 
 
 def test_what_did_not_fit_is_reported_item_by_item(directory):
-    push = Push(HeldEngine(weight_capacity=1_000), directory, hash_seed=7)
+    push = make_push(HeldEngine(weight_capacity=1_000), directory)
     know(directory, "a", 1)
     know(directory, "b", 2)
     answers = []

@@ -15,8 +15,10 @@ import msgspec
 from skep.broker.rules import QueueRules, RuleBook
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo
-from skep.model.errors import SkepError
+from skep.model.errors import SkepError, Unavailable
 from skep.model.ids import message_id_head, partition_uuid
+
+PROVISION_TRIES: Final = 5
 
 ENTRIES_MAX: Final = 200_000
 """Names remembered of each kind. Beyond that the oldest tenth is forgotten and looked up again
@@ -159,10 +161,25 @@ class LaneProvisioner:
                 wish.is_settled = True
 
     async def provide(self, keys: set[tuple[str, str]]) -> None:
-        """Make these lanes known, creating those that do not exist."""
-        missing = sorted(key for key in keys if key not in self._directory.lanes)
-        if not missing:
-            return
+        """Make these lanes known, creating those that do not exist.
+
+        Raises:
+            Unavailable: Their queues are deleted as fast as they are created.
+        """
+        missing = self._unknown(keys)
+        for _ in range(PROVISION_TRIES):
+            if not missing:
+                return
+            await self._provide_missing(missing)
+            # A queue that is deleted at this very moment has no lanes to tell of: once more then.
+            missing = self._unknown(keys)
+        if missing:
+            raise Unavailable("the queue is being deleted")
+
+    def _unknown(self, keys: set[tuple[str, str]]) -> list[tuple[str, str]]:
+        return sorted(key for key in keys if key not in self._directory.lanes)
+
+    async def _provide_missing(self, missing: Sequence[tuple[str, str]]) -> None:
         rows = await self._caller.call(
             "select * from skep.provision_partitions($1, $2)",
             [queue for queue, _ in missing],

@@ -54,6 +54,8 @@ _BY_STATE: dict[str, type[SkepError]] = {
     "SK409": RulesChanged,
     "40001": NotExecuted,  # serialization failure
     "40P01": NotExecuted,  # deadlock
+    "23503": NotExecuted,  # the queue was deleted while something was created on it
+    "P0002": NotExecuted,  # ... or between two looks at it
     "55P03": NotExecuted,  # lock timeout
     "57014": NotExecuted,  # statement timeout
     "57P01": OutcomeUnknown,  # the server is shutting down: the commit may or may not have won

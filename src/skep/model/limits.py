@@ -28,3 +28,13 @@ LEASE_SECONDS_MAX: Final = 86_400 * 7
 
 WAIT_MS_MAX: Final = 300_000
 """A long poll parks at most this long, so that dead peers are noticed."""
+
+JSON_SCHEMA_BYTES_MAX: Final = 65_536
+"""A queue's JSON Schema; it travels with the queue's options and is compiled by every worker."""
+
+SCHEDULE_SECONDS_MAX: Final = 86_400 * 366
+"""A message may wait for its time for a year; what is meant for later belongs into a calendar."""
+
+HEADERS_MAX: Final = 64
+HEADERS_BYTES_MAX: Final = 8 * 1024
+TTL_SECONDS_MAX: Final = 10 * 366 * 24 * 3600

@@ -19,9 +19,10 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 
+from skep.broker.configure import Configured
 from skep.model.wire import AckBatchBody, AckItem, ExtendBody
 from skep.server.exchange import HotRoutes
-from skep.server.routes.configure import Configured, ConfigureRequest
+from skep.server.routes.configure import ConfigureRequest
 from skep.server.shapes import (
     AckResult,
     ErrorAnswer,

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import Parameter
+from litestar.params import Parameter, QueryParameter
 
 from skep.broker.dead_letters import (
     DeadLetterPage,
@@ -27,13 +27,15 @@ Partition: TypeAlias = Annotated[
     str | None, Parameter(description="Only of this partition; needs `queue`.")
 ]
 Group: TypeAlias = Annotated[
-    str | None, Parameter(query="consumerGroup", description="Only what this group gave up on.")
+    str | None, QueryParameter(name="consumerGroup", description="Only what this group gave up on.")
 ]
 Since: TypeAlias = Annotated[
-    datetime | None, Parameter(query="from", description="Only what failed at this time or later.")
+    datetime | None,
+    QueryParameter(name="from", description="Only what failed at this time or later."),
 ]
 Until: TypeAlias = Annotated[
-    datetime | None, Parameter(query="to", description="Only what failed at this time or earlier.")
+    datetime | None,
+    QueryParameter(name="to", description="Only what failed at this time or earlier."),
 ]
 ErrorText: TypeAlias = Annotated[
     str | None, Parameter(description="Only where the error message contains this.")
@@ -124,7 +126,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         until: Until = None,
         error: ErrorText = None,
         every: Annotated[
-            bool, Parameter(query="all", description="Delete all, if there is no filter.")
+            bool, QueryParameter(name="all", description="Delete all, if there is no filter.")
         ] = False,
     ) -> Deleted:
         chosen = _filter(queue, partition, consumer_group, since, until, error)

@@ -11,7 +11,7 @@ import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.datastructures import ResponseHeader
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import Parameter
+from litestar.params import Parameter, QueryParameter
 
 from skep.broker.groups import GroupEntry, GroupLag, Groups, LaggingLane, Page, QueueProgress
 from skep.broker.subscriptions import (
@@ -38,15 +38,15 @@ Offset: TypeAlias = Annotated[
 GroupName: TypeAlias = Annotated[str, Parameter(description="The group, percent-encoded.")]
 QueueName: TypeAlias = Annotated[str, Parameter(description="The queue, percent-encoded.")]
 OnlyQueue: TypeAlias = Annotated[
-    str | None, Parameter(query="queue", description="Only of this queue.")
+    str | None, QueryParameter(name="queue", description="Only of this queue.")
 ]
 OnlyGroup: TypeAlias = Annotated[
-    str | None, Parameter(query="consumerGroup", description="Only of this group.")
+    str | None, QueryParameter(name="consumerGroup", description="Only of this group.")
 ]
 MinLag: TypeAlias = Annotated[
     int,
-    Parameter(
-        query="minLagSeconds",
+    QueryParameter(
+        name="minLagSeconds",
         ge=0,
         le=LAG_S_MAX,
         description="The least age of the first unread message.",
@@ -54,8 +54,8 @@ MinLag: TypeAlias = Annotated[
 ]
 DeleteMetadata: TypeAlias = Annotated[
     bool,
-    Parameter(
-        query="deleteMetadata",
+    QueryParameter(
+        name="deleteMetadata",
         description="Forget the subscription, too. If not, the group starts again by it.",
     ),
 ]

@@ -9,7 +9,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import Parameter
+from litestar.params import Parameter, QueryParameter
 
 from skep.broker.message_list import MessageFilter, MessageList, MessagePage, Status
 from skep.broker.messages import DescribedMessage, Intervention, Messages, PeekPage
@@ -63,14 +63,16 @@ def _list_route(listing: MessageList) -> HTTPRouteHandler:
         status: Annotated[Status | None, Parameter(description="Only in this state.")] = None,
         since: Annotated[
             datetime | None,
-            Parameter(query="from", description="Pushed then or later; an hour ago by default."),
+            QueryParameter(
+                name="from", description="Pushed then or later; an hour ago by default."
+            ),
         ] = None,
         until: Annotated[
-            datetime | None, Parameter(query="to", description="Pushed then or earlier.")
+            datetime | None, QueryParameter(name="to", description="Pushed then or earlier.")
         ] = None,
         transaction_id: Annotated[
             str | None,
-            Parameter(query="transactionId", description="With this id, whenever pushed."),
+            QueryParameter(name="transactionId", description="With this id, whenever pushed."),
         ] = None,
         limit: Annotated[int, Parameter(ge=1, le=1_000, description="The most to return.")] = 200,
         offset: Annotated[int, Parameter(ge=0, le=2**62, description="How many to skip.")] = 0,
@@ -105,7 +107,7 @@ def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
         partition: Annotated[str | None, Parameter(description="Only this partition.")] = None,
         consumer_group: Annotated[
             str | None,
-            Parameter(query="consumerGroup", description="Absent: the group of queue mode."),
+            QueryParameter(name="consumerGroup", description="Absent: the group of queue mode."),
         ] = None,
         limit: Annotated[int, Parameter(ge=1, le=1_000, description="The most to return.")] = 10,
     ) -> PeekPage:

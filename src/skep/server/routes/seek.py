@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from litestar import Request, get, post, put
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import Parameter
+from litestar.params import Parameter, QueryParameter
 
 from skep.broker.groups import Page
 from skep.broker.seek import (
@@ -43,7 +43,7 @@ Timestamp: TypeAlias = Annotated[
     str | None, Parameter(description="The first message stored then or later; ISO 8601.")
 ]
 MessageOffset: TypeAlias = Annotated[
-    int | None, Parameter(query="offset", description="The message to deliver next.")
+    int | None, QueryParameter(name="offset", description="The message to deliver next.")
 ]
 
 

@@ -7,7 +7,7 @@ Takes   p_partition_id: ascending, no id twice. p_count, p_keys, p_body as push_
         versions of their rules. p_vouched_since: the word holds for segments created at or after.
 Returns partition_id, first, created_at of each segment stored. No row for a partition where
         somebody else pushed, or that does not exist, and none at all when the word does not reach
-        back to the start of the duplicate window: those go through push_segments.
+        back to the start of the duplicate window or a queue is gone: those go through push_segments.
 Raises  SK409 when a queue was configured anew.
 Locks   skep.partition rows for no key update, in id order, until commit; then idle skep.cursor
         rows in (partition_id, group_id) order.
