@@ -11,13 +11,14 @@ their quotes, and headers are written with a space behind each comma.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from skep.model.errors import BadRequest
+from skep.model.limits import HEADERS_BYTES_MAX, HEADERS_MAX, TTL_SECONDS_MAX
 
 Header: TypeAlias = str | int | float | bool | None
 
@@ -73,6 +74,34 @@ def checked_trace_id(text: str | None) -> str | None:
         return str(UUID(text))
     except ValueError:
         raise BadRequest("traceId must be a UUID") from None
+
+
+def check_headers(headers: Mapping[str, Header] | None) -> Mapping[str, Header] | None:
+    """Return the headers of an item if there are not too many.
+
+    Raises:
+        BadRequest: There are.
+    """
+    if not headers:
+        return None
+    if len(headers) > HEADERS_MAX:
+        raise BadRequest(f"more than {HEADERS_MAX} headers")
+    if len(_encode(headers)) > HEADERS_BYTES_MAX:
+        raise BadRequest(f"headers are larger than {HEADERS_BYTES_MAX} bytes")
+    return headers
+
+
+def end_of_life(ttl_seconds: float | None, birth: datetime) -> datetime | None:
+    """Return when a message expires that is to be delivered from `birth` on.
+
+    Raises:
+        BadRequest: The life is not a sensible one.
+    """
+    if ttl_seconds is None:
+        return None
+    if not 0 < ttl_seconds <= TTL_SECONDS_MAX:
+        raise BadRequest(f"ttlSeconds must be above 0 and at most {TTL_SECONDS_MAX}")
+    return birth + timedelta(seconds=ttl_seconds)
 
 
 def _spell_headers(headers: Mapping[str, Header]) -> bytes:

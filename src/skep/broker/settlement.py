@@ -11,7 +11,8 @@ flight per partition instead, and would break that rule if somebody else let its
 cache the other's pushes look like those of another broker, and are probed once.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -19,14 +20,21 @@ from uuid import UUID, uuid4
 import msgspec
 import xxhash
 
+from skep.broker.admission import AdmissionGate, Full
 from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner
-from skep.broker.envelopes import build_envelope, checked_trace_id
+from skep.broker.envelopes import (
+    build_envelope,
+    check_headers,
+    checked_trace_id,
+    end_of_life,
+)
 from skep.broker.leases import LeaseMemory
 from skep.broker.names import check_name, refuse_transaction_id
+from skep.broker.rules import RuleBook
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
 from skep.engine.dedup import DedupCache
-from skep.model.errors import Refused
+from skep.model.errors import BadRequest, InvalidPayload, Refused
 from skep.model.ids import parse_address, parse_partition_uuid
 from skep.model.limits import ERROR_TEXT_CHARS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.wire import DEFAULT_PARTITION, QUEUE_MODE, AckItem, PushItem
@@ -135,16 +143,19 @@ class Unacceptable(Refused):
 class Stager:
     """Checks what clients send and turns it into rows of a call."""
 
-    def __init__(self, leases: LeaseMemory, *, hash_seed: int) -> None:
+    def __init__(self, leases: LeaseMemory, *, hash_seed: int, now: Callable[[], datetime]) -> None:
         self._leases: Final = leases
         self._hash_seed: Final = hash_seed
+        self._now: Final = now
 
     def stage_push(self, item: PushItem, *, transaction_id: str | None = None) -> StagedPush:
         """Make a row of an item; `transaction_id` names it if the item does not.
 
         Raises:
-            BadRequest: A name or an id cannot be stored.
+            BadRequest: A name or an id cannot be stored, or an option does not work here.
         """
+        if item.deliver_at is not None or item.delay_seconds is not None:
+            raise BadRequest("messages for later cannot be part of this: push them on their own")
         name = item.transaction_id or transaction_id or str(uuid4())
         if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
             refuse_transaction_id(name)
@@ -157,7 +168,13 @@ class Stager:
             transaction_id=name,
             trace_id=trace_id,
             key=_digest(name.encode(), self._hash_seed),
-            envelope=build_envelope(name, bytes(item.payload), trace_id=trace_id),
+            envelope=build_envelope(
+                name,
+                bytes(item.payload),
+                trace_id=trace_id,
+                headers=check_headers(item.headers),
+                expires_at=end_of_life(item.ttl_seconds, self._now()),
+            ),
         )
 
     def stage_ack(self, item: AckItem, required_leases: Sequence[str]) -> StagedAck:
@@ -226,6 +243,8 @@ class Settler:
         directory: Directory,
         provisioner: LaneProvisioner,
         listener: LaneListener,
+        rule_book: RuleBook,
+        gate: AdmissionGate,
         cache: DedupCache,
         leases: LeaseMemory,
         announcer: Announcer,
@@ -235,6 +254,8 @@ class Settler:
         self._directory: Final = directory
         self._provisioner: Final = provisioner
         self._listener: Final = listener
+        self._rule_book: Final = rule_book
+        self._gate: Final = gate
         self._cache: Final = cache
         self._leases: Final = leases
         self._announcer: Final = announcer
@@ -252,10 +273,13 @@ class Settler:
 
         Raises:
             Refused: A queue is being deleted faster than it can be created.
+            BadRequest: A queue does not take a payload.
+            QueueFull: A queue has no room.
             SkepError: As the call fails.
         """
         for _ in range(LANE_TRIES_MAX):
             pushed = _Pushed(operations, await self._find_lanes(operations))
+            await self._enforce(pushed)
             row = await self._call(statement, leading, operations, pushed)
             if row[0] != "lane_gone":
                 return self._conclude(row, operations, pushed)
@@ -264,6 +288,25 @@ class Settler:
             self._directory.forget_lane(lane)
             self._cache.forget(lane.partition_id)
         raise Refused("a queue that is pushed to is being deleted")
+
+    async def _enforce(self, pushed: "_Pushed") -> None:
+        """Let the rules of the queues decide about what is pushed; all of it is, or nothing."""
+        if not pushed.sent:
+            return
+        await self._rule_book.read(lane.queue_id for lane in pushed.lanes)
+        sizes: Counter[Lane] = Counter()
+        for number, (lane_number, push) in enumerate(pushed.sent):
+            lane = pushed.lanes[lane_number - 1]
+            sizes[lane] += 1
+            if refusal := lane.rules.refusal_of(push.envelope):
+                raise InvalidPayload(refusal)
+            envelope = self._rule_book.seal(lane.rules, push.envelope)
+            pushed.sent[number] = lane_number, msgspec.structs.replace(push, envelope=envelope)
+        for lane, count in sizes.items():
+            if lane.rules.size_limit is not None:
+                verdict = await self._gate.decide(lane.queue_id, count, lane.rules.size_limit)
+                if isinstance(verdict, Full):
+                    raise verdict.error(lane.key[0])
 
     async def _find_lanes(self, operations: Operations) -> dict[tuple[str, str], Lane]:
         keys = operations.lane_keys()

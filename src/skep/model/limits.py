@@ -46,3 +46,12 @@ STREAM_STATE_VALUE_BYTES_MAX: Final = 1 << 20
 
 STREAM_SHARD_BYTES_MAX: Final = 64 << 20
 """All state of a query for one partition: the client loads it whole with every cycle."""
+JSON_SCHEMA_BYTES_MAX: Final = 65_536
+"""A queue's JSON Schema; it travels with the queue's options and is compiled by every worker."""
+
+SCHEDULE_SECONDS_MAX: Final = 86_400 * 366
+"""A message may wait for its time for a year; what is meant for later belongs into a calendar."""
+
+HEADERS_MAX: Final = 64
+HEADERS_BYTES_MAX: Final = 8 * 1024
+TTL_SECONDS_MAX: Final = 10 * 366 * 24 * 3600

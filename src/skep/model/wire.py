@@ -22,6 +22,10 @@ class PushItem(msgspec.Struct, rename="camel", gc=False):
     payload: msgspec.Raw = JSON_NULL
     transaction_id: str | None = None
     trace_id: str | None = None
+    headers: dict[str, str | int | float | bool | None] | None = None
+    ttl_seconds: float | None = None
+    deliver_at: str | None = None
+    delay_seconds: float | None = None
 
 
 class PushBody(msgspec.Struct, gc=False):

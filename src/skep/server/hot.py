@@ -139,7 +139,7 @@ class HotHandlers:
             else:
                 exchange.respond(201, b"[%b]" % b",".join(request.results))
 
-        self._push.push_messages(items, answer)
+        self._push.push_messages(items, answer, size=len(exchange.body))
 
     def pop(self, exchange: Exchange) -> None:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""

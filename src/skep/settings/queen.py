@@ -44,6 +44,7 @@ SINGLE_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "POP_WAIT_INITIAL_INTERVAL_MS": ("poll_interval_ms", _as_it_is),
     "POP_WAIT_MAX_INTERVAL_MS": ("poll_interval_ms_max", _as_it_is),
     "LOG_LEVEL": ("log_level", _log_level),
+    "QUEEN_ENCRYPTION_KEY": ("encryption_keys", _as_it_is),
 }
 """Variables that carry one setting each: its field, and how the text is translated."""
 
