@@ -18,6 +18,8 @@ KINDS_BY_STATE = {
     "SK423": LeadershipLost,
     "40001": NotExecuted,  # serialization failure
     "40P01": NotExecuted,  # deadlock
+    "23503": NotExecuted,  # something was created on a queue that was just deleted
+    "P0002": NotExecuted,  # a row was deleted between two statements
     "55P03": NotExecuted,  # lock timeout
     "57014": NotExecuted,  # statement timeout
     "57P01": OutcomeUnknown,  # shutdown or pg_terminate_backend

@@ -124,12 +124,14 @@ class TestFile:
 
 class TestEnvironment:
     @pytest.mark.parametrize(("variable", "name"), VARIABLES.items())
-    def test_every_setting_has_a_variable(self, variable, name):
+    def test_every_setting_has_a_variable(self, variable, name, write_file):
         value = msgspec.structs.asdict(Settings())[name]
         samples = {
             "database_url": "postgresql://db",
             "postgres_bin": "/pg",
             "dedup_spill_dir": "/spill",
+            "encryption_keys": "0" * 64,
+            "encryption_key_file": str(write_file("0" * 64, name="keys")),
         }
         text = samples.get(name, str(value))
 

@@ -103,10 +103,15 @@ class LeaseAnswer(msgspec.Struct, rename="camel", kw_only=True):
     lease_expires_at: str | None = msgspec.field(name="lease_expires_at")
 
 
-class TransactionPush(msgspec.Struct, tag_field="type", tag="push"):
-    """Messages to store if everything else succeeds."""
+class TransactionPush(msgspec.Struct, rename="camel", tag_field="type", tag="push"):
+    """Messages to store if everything else succeeds: many as items, or one spelled flat."""
 
-    items: list[PushItem]
+    items: list[PushItem] | None = None
+    queue: str | None = None
+    partition: str | None = None
+    payload: Any = None
+    transaction_id: str | None = None
+    trace_id: str | None = None
 
 
 class TransactionAck(msgspec.Struct, rename="camel", tag_field="type", tag="ack"):
@@ -137,8 +142,13 @@ class TransactionResult(msgspec.Struct, rename="camel", kw_only=True):
     message_id: str | None = None
     partition_id: str | None = None
     queue_name: str | None = None
+    status: Literal["queued", "duplicate"] | None = None
+    """Of a push. The id of a duplicate is that of the message that was first."""
     error: str | None = None
     dlq: bool = False
+    noop: bool = False
+    redelivered: bool = False
+    """Completed, but above a message that failed in the same transaction."""
 
 
 class TransactionAnswer(msgspec.Struct, rename="camel", kw_only=True):

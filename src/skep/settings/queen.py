@@ -50,6 +50,7 @@ SINGLE_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "PARTITION_CLEANUP_DAYS": ("partition_cleanup_days", _as_it_is),
     "METRICS_RETENTION_DAYS": ("history_retention_days", _as_it_is),
     "LOG_LEVEL": ("log_level", _log_level),
+    "QUEEN_ENCRYPTION_KEY": ("encryption_keys", _as_it_is),
 }
 """Variables that carry one setting each: its field, and how the text is translated."""
 

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import Parameter, QueryParameter
 
 from skep.broker.holds import KEEP_S_DEFAULT, Hold, Holds
 from skep.broker.removals import Bucket, Kind, Removal, Removals
@@ -21,7 +21,7 @@ CHART_SPAN: Final = timedelta(hours=1)
 
 Limit = Annotated[int, Parameter(ge=1, le=PAGE_MAX, description="Rows of a page.")]
 Offset = Annotated[int, Parameter(ge=0, le=2**31 - 1, description="Rows before the page.")]
-QueueFilter = Annotated[str | None, Parameter(query="queue", description="Only this queue.")]
+QueueFilter = Annotated[str | None, QueryParameter(name="queue", description="Only this queue.")]
 
 
 class RunReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -179,8 +179,8 @@ def retention_routes(
     )
     async def chart_retention(
         queue: QueueFilter = None,
-        since: Annotated[datetime | None, Parameter(query="from")] = None,
-        until: Annotated[datetime | None, Parameter(query="to")] = None,
+        since: Annotated[datetime | None, QueryParameter(name="from")] = None,
+        until: Annotated[datetime | None, QueryParameter(name="to")] = None,
     ) -> RemovalChart:
         begin, end = _time_range(since, until)
         minutes, buckets = await removals.chart(queue=queue, since=begin, until=end)

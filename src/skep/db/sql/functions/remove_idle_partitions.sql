@@ -6,7 +6,8 @@ Takes   p_service, p_holder, p_run_id: as apply_retention. p_after: reached of t
 Returns one row: partitions removed; reached, the last id looked at; is_done, there is none beyond.
 Raises  SK423 as assert_leadership.
 Locks   skep.queue rows for share, in id order; then the skep.partition rows to go for update, in
-        id order, skipping locked ones; then their cursors; then the history rows.
+        id order, skipping locked ones; then their cursors; shards of streams as
+        drop_stream_state; then the history rows.
 Why     A walk by id, some thousand lanes at a time: an index on pushed_at would be written by
         every push. A lane is looked at again under its lock, so that a push is either seen here
         or finds the lane gone and makes a new one: there offsets begin at 1, every group of the
@@ -57,6 +58,7 @@ begin
   delete from skep.cursor c using unnest(v_ids) i(id) where c.partition_id = any(array[i.id]);
   delete from skep.deleted_message d using unnest(v_ids) i(id)
   where d.partition_id = any(array[i.id]);
+  perform skep.drop_stream_state(v_ids);
   for v_queue in
     with gone as (
       delete from skep.partition p using unnest(v_ids) i(id) where p.id = any(array[i.id])
