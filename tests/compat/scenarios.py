@@ -180,6 +180,29 @@ async def renew(queen, queue):
     }
 
 
+async def commit_transactions(queen, queue):
+    sink = f"{queue}-sink"
+    await queen.queue(queue).push([{"data": 1}, {"data": 2}])
+    messages = await queen.queue(queue).batch(10).wait(False).pop()
+
+    def transaction(message, *items):
+        return queen.transaction().ack(message).queue(sink).partition("p").push(list(items))
+
+    committed = await transaction(messages[0], {"data": "a"}, {"data": "b"}).commit()
+    whole = await transaction(messages[1], {"data": "c"}).commit()
+    try:
+        await transaction(messages[1], {"data": "never"}).commit()
+        refused = None
+    except Exception as error:  # noqa: BLE001 -- the client raises nothing more specific
+        refused = str(error)
+    return {
+        "committed": [committed["success"], len(committed["results"]), whole["success"]],
+        "refused": refused,
+        "sink": payloads(await queen.queue(sink).batch(10).wait(False).pop()),
+        "left": await queen.queue(queue).wait(False).pop(),
+    }
+
+
 async def buffer(queen, queue):
     options = {"message_count": 10, "time_millis": 60_000}
     for number in range(25):

@@ -126,6 +126,15 @@ def test_a_lease_is_renewed_by_message_or_messages(play):
     assert seen["unknown"]["newExpiresAt"] is None
 
 
+def test_a_transaction_acknowledges_and_pushes_or_is_refused_as_a_whole(play):
+    assert play("commit_transactions") == {
+        "committed": [True, 3, True],
+        "refused": "Required lease not held: Invalid or expired lease",
+        "sink": ["a", "b", "c"],
+        "left": [],
+    }
+
+
 def test_a_buffer_is_flushed_by_count_and_on_request(play):
     assert play("buffer") == {"flushed": list(range(25)), "waiting": 1, "last": ["last"]}
 

@@ -238,10 +238,9 @@ class Traces:
 class TracePurge:
     """The housekeeping duty that removes old traces, a step at a time."""
 
-    name: Final = "purge traces"
-    interval_s: Final = 60.0
-
     def __init__(self, caller: Caller, *, keep: timedelta) -> None:
+        self.name: Final = "purge traces"
+        self.interval_s: Final = 60.0
         self._caller: Final = caller
         self._keep: Final = keep
 

@@ -181,6 +181,61 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=1, le=60_000, description="The fallback check doubles its interval up to this."),
     ] = 1_000
+    retention_interval_s: Annotated[
+        float,
+        Meta(gt=0, le=86_400, description="How often queues are searched for what to delete."),
+    ] = 300.0
+    retention_batch: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="Segments a step of retention looks at, at most. Steps that take long "
+            "are made smaller by themselves.",
+        ),
+    ] = 1_000
+    eviction_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=86_400,
+            description="How often queues with `maxWaitTimeSeconds` are searched for messages "
+            "that waited too long.",
+        ),
+    ] = 60.0
+    eviction_batch: Annotated[
+        int, Meta(ge=1, le=100_000, description="Messages a step of eviction buries, at most.")
+    ] = 1_000
+    partition_cleanup_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=24_000,
+            description="Partitions that hold nothing and got nothing for so many days are "
+            "removed; 0 keeps them.",
+        ),
+    ] = 30
+    dead_letter_retention_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=2**31 - 1,
+            description="Dead letters older than so many seconds are deleted; 0 keeps them.",
+        ),
+    ] = 0
+    history_retention_days: Annotated[
+        int,
+        Meta(ge=1, le=24_000, description="How long the record of what retention did is kept."),
+    ] = 90
+    scheduled_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Messages of one queue that may wait for their `deliverAt`; beyond it "
+            "further ones fail. Each request that schedules some counts up to here.",
+        ),
+    ] = 100_000
     shutdown_grace_s: Annotated[
         float,
         Meta(ge=0, le=3_600, description="How long requests may take to finish after SIGTERM."),

@@ -7,8 +7,7 @@ Locks   the partitions are locked by the caller; idle skep.cursor rows in (parti
         order.
 Why     Apart from push_segments so that the same statement serves the vouched and the probed
         path. Keys and bodies travel through the update's returning list: joining them again
-        would be quadratic in the number of partitions. Idle cursors are woken by their place: the
-        rows are locked, so they stay where they are.
+        would be quadratic in the number of partitions.
 */
 create function skep.append_segments(
   p_partition_id bigint[], p_count integer[], p_keys bytea[], p_body bytea[], p_now timestamptz)
@@ -18,8 +17,6 @@ returns table (
   gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
-declare
-  v_idle tid[];
 begin
   return query
   with allocated as (
@@ -38,15 +35,5 @@ begin
          null::integer[], null::bigint[], null::bigint, null::bytea, null::timestamptz
   from allocated a;
 
-  select array_agg(k.place) into v_idle
-  from unnest(p_partition_id) i(id)
-  cross join lateral (
-    select k.ctid as place from skep.cursor k
-    where k.partition_id = i.id and k.available_at is null
-    order by k.group_id
-    for no key update
-  ) k;
-  if v_idle is not null then
-    update skep.cursor c set available_at = p_now where c.ctid = any(v_idle);
-  end if;
+  perform skep.wake_idle(p_partition_id, p_now);
 end $$;

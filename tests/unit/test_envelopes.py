@@ -1,0 +1,80 @@
+"""The layout of stored messages: what is before the data, and that SQL can cut there."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep.broker.envelopes import build_envelope, checked_trace_id
+from skep.model.errors import BadRequest
+
+MARK = b',"data":'
+TRACE = "0198aaaa-0000-7000-8000-000000000001"
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+headers = st.dictionaries(st.text() | st.just("data"), scalars | st.just(',"data":'))
+
+
+def test_a_plain_message_is_spelled_as_the_push_spells_it():
+    assert build_envelope("t", b'{"n":1}') == (
+        b'{"transactionId":"t","traceId":null,"producerSub":null,"data":{"n":1}}'
+    )
+
+
+def test_every_part_has_its_place():
+    envelope = build_envelope(
+        "t",
+        b"QUJD",
+        trace_id=TRACE,
+        producer="me",
+        headers={"a": 1, "data": "x"},
+        expires_at=datetime(2026, 1, 2, 5, tzinfo=timezone(timedelta(hours=2))),
+        encryption_key_id="k1",
+    )
+
+    assert envelope == (
+        b'{"enc":"k1","expiresAt":"2026-01-02T03:00:00.000Z","transactionId":"t",'
+        b'"traceId":"0198aaaa-0000-7000-8000-000000000001","producerSub":"me",'
+        b'"headers":{"a":1, "data":"x"},"data":"QUJD"}'
+    )
+
+
+def test_a_message_that_expires_and_is_not_encrypted_begins_with_its_time():
+    envelope = build_envelope("t", b"1", expires_at=datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert envelope.startswith(b'{"expiresAt":"2026-01-01T00:00:00.000Z","transactionId":')
+
+
+@given(st.text(), headers, st.none() | st.text(), st.recursive(scalars, st.lists))
+def test_the_data_begins_at_the_first_mark(transaction_id, its_headers, producer, payload):
+    spelled = json.dumps(payload).encode()
+
+    envelope = build_envelope(transaction_id, spelled, producer=producer, headers=its_headers)
+
+    head, mark, rest = envelope.partition(MARK)
+    assert [mark, rest] == [MARK, spelled + b"}"]
+    members = json.loads(head + b"}")
+    assert members["transactionId"] == transaction_id
+    assert members["producerSub"] == producer
+    assert members.get("headers", {}) == its_headers
+
+
+@pytest.mark.parametrize("text", [None, ""])
+def test_an_empty_trace_id_is_none(text):
+    assert checked_trace_id(text) is None
+
+
+def test_a_trace_id_gets_its_canonical_spelling():
+    assert checked_trace_id(TRACE.upper().replace("-", "")) == TRACE
+
+
+def test_a_trace_id_is_a_uuid():
+    with pytest.raises(BadRequest, match="traceId must be a UUID"):
+        checked_trace_id("x")
