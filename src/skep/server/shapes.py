@@ -23,7 +23,7 @@ class PushItem(msgspec.Struct, rename="camel"):
     headers: dict[str, str | int | float | bool | None] | None = None
     """Delivered with the message."""
     ttl_seconds: float | None = None
-    """Not delivered when it is older than that; counted from the time of delivery, if it has one."""
+    """Not delivered any more after that; counted from the time of delivery, if it has one."""
     deliver_at: str | None = None
     """A time: the message waits outside its partition until then."""
     delay_seconds: float | None = None
