@@ -7,4 +7,6 @@ figures are held against), `meter` (CPU, WAL, commits), `floor` (what this machi
 `drivers` and `generator` (the load, in processes of its own), `plan` and `load` (how the runner
 talks to them), `bench` and `scenarios` (what is measured), `stack` and `machine` (what it is
 measured on), `run` (all of it in order), `report` (tables and JSON).
+
+`listings` stands apart and has a command of its own: how long the first pages of listings take.
 """

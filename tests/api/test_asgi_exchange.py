@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from skep.broker.configure import Configured
 from skep.model import wire
 from skep.model.errors import Defect, NotFound, Unavailable
+from skep.model.queue_options import QueueOptions
 from skep.server import shapes
 from skep.server.app import build_app
 from skep.server.asgi import HotGate
 from skep.server.exchange import HotRoutes
 from skep.server.openapi import HOT_OPERATIONS, merge_document, operations_served
-from skep.server.routes.configure import Configured, QueueOptions
 from skep.server.routes.health import Vitals
 from tests.api.edge import Desk, echo
 
@@ -39,7 +40,7 @@ class FakeProbe:
         return self.reason
 
 
-async def configure(request):
+async def configure(request, options):
     if request.queue == "broken":
         raise ValueError("a secret")
     if request.queue == "away":

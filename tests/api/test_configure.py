@@ -7,7 +7,7 @@ import pytest
 DEFAULTS = {
     "leaseTime": 300,
     "maxSize": 0,
-    "ttl": 3600,
+    "ttl": 0,
     "retryLimit": 3,
     "retryDelay": 1000,
     "deadLetterQueue": False,
@@ -21,7 +21,14 @@ DEFAULTS = {
     "encryptionEnabled": False,
     "maxWaitTimeSeconds": 0,
     "dedupWindowSeconds": 3600,
+    "maxDeliveries": 0,
+    "retryDelayMax": 300_000,
+    "ackMode": "cumulative",
+    "overflow": "reject",
+    "jsonSchema": None,
 }
+
+SCHEMA = {"type": "object", "required": ["bee"], "properties": {"bee": {"type": "string"}}}
 
 
 async def test_a_queue_is_answered_201_with_all_its_options(client, queue):
@@ -78,21 +85,54 @@ async def test_replacing_returns_everything_else_to_its_default(client, queue):
     assert changed["options"] == {**DEFAULTS, "leaseTime": 70}
 
 
-async def test_options_that_are_not_known_are_dropped(client, queue):
-    assert (await client.configure(queue, colour="blue"))["options"] == DEFAULTS
+async def test_options_that_are_not_known_change_nothing_and_are_named(client, queue):
+    configured = await client.configure(queue, colour="blue", size=7, leaseTime=60)
+
+    assert configured["options"] == {**DEFAULTS, "leaseTime": 60}
+    assert configured["ignoredOptions"] == ["colour", "size"]
 
 
 async def test_every_option_can_be_set(client, queue):
     chosen = {
         name: not default if isinstance(default, bool) else default + 1
         for name, default in DEFAULTS.items()
+        if isinstance(default, int)
     }
+    chosen |= {"ackMode": "individual", "overflow": "drop_oldest", "jsonSchema": SCHEMA}
     chosen["encryptionEnabled"] = False
 
     assert (await client.configure(queue, **chosen))["options"] == chosen
 
 
-async def test_encryption_is_refused_rather_than_promised(client, queue):
+async def test_defect_38_configure_does_not_reset_what_is_left_out(client, queue):
+    name = f"shop.{queue}.x"
+    await client.push_payloads(name, 1)
+    await client.configure(name, retentionSeconds=60, jsonSchema=SCHEMA)
+
+    changed = await client.configure(name, leaseTime=5)
+
+    assert changed["options"]["retentionSeconds"] == 60
+    assert changed["options"]["jsonSchema"] == SCHEMA
+    assert [changed["namespace"], changed["task"]] == ["shop", queue]
+
+
+async def test_null_takes_the_schema_away(client, queue):
+    await client.configure(queue, jsonSchema=SCHEMA)
+
+    assert (await client.configure(queue, jsonSchema=None))["options"] == DEFAULTS
+
+
+async def test_a_schema_comes_back_as_it_was_sent(client, queue):
+    body = b'{"queue": "%b", "options": {"jsonSchema": {"maximum": 1e300, "minimum": -2.50}}}'
+
+    answer = await client.call("POST", "/api/v1/configure", body % queue.encode())
+
+    options = json.loads(answer.body)["options"]
+    assert options["jsonSchema"] == {"maximum": 1e300, "minimum": -2.5}
+    assert len(answer.body) < 1000  # the number has not been spelled out
+
+
+async def test_encryption_is_refused_by_a_broker_without_a_key(client, queue):
     body = {"queue": queue, "options": {"encryptionEnabled": True}}
 
     answer = await client.post("/api/v1/configure", body)
@@ -125,6 +165,13 @@ async def test_a_queue_made_by_a_push_has_the_same_defaults(client, queue):
         ({"queue": "q", "options": {"leaseTime": "long"}}, "Expected `int | null`"),
         ({"queue": "q", "options": {"retentionEnabled": 1}}, "Expected `bool | null`"),
         ({"queue": "q", "options": []}, "Expected `object | null`"),
+        ({"queue": "q", "options": {"ackMode": "both"}}, "Invalid enum value 'both'"),
+        ({"queue": "q", "options": {"overflow": ""}}, "Invalid enum value ''"),
+        ({"queue": "q", "options": {"jsonSchema": []}}, "Expected `object | null`"),
+        ({"queue": "q", "options": {"jsonSchema": {"type": "bee"}}}, "jsonSchema.type: "),
+        ({"queue": "q", "options": {"jsonSchema": {"$ref": "http://x/y"}}}, "jsonSchema: "),
+        ({"queue": "q", "options": {"jsonSchema": {"title": "x" * 65_536}}}, "jsonSchema is larg"),
+        ({"queue": "q", "options": {"jsonSchema": {"title": "\0"}}}, "unsupported Unicode escape"),
         ({"queue": "q", "mode": "burn"}, "Invalid enum value 'burn'"),
     ],
     ids=str,

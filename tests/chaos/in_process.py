@@ -35,7 +35,7 @@ class InProcessBroker:
     async def push(self, *items):
         """Push items made by `item`; return their results."""
         answered = asyncio.get_running_loop().create_future()
-        self.broker.push.push_messages(items, answered.set_result)
+        self.broker.push.push_messages(items, answered.set_result, size=100)
         request = await _patiently(answered)
         return [json.loads(result) for result in request.results]
 

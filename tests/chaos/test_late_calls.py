@@ -12,7 +12,7 @@ from tests.chaos.in_process import item, running
 from tests.pg.waiting import eventually
 
 LEASED_OR_NOT = pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto-acked"])
-PUSH = "skep.push_segments("
+PUSH = "skep.push_"
 POP = "skep.pop_messages("
 
 

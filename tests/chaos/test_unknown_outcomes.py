@@ -15,7 +15,7 @@ from tests.pg.waiting import eventually
 
 POINTS = ["before", "after"]
 LEASED_OR_NOT = pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto-acked"])
-PUSH = "skep.push_segments("
+PUSH = "skep.push_"
 POP = "skep.pop_messages("
 POP_PARTITION = "skep.pop_partitions("
 ACK = "skep.ack_messages("

@@ -180,6 +180,29 @@ async def renew(queen, queue):
     }
 
 
+async def commit_transactions(queen, queue):
+    sink = f"{queue}-sink"
+    await queen.queue(queue).push([{"data": 1}, {"data": 2}])
+    messages = await queen.queue(queue).batch(10).wait(False).pop()
+
+    def transaction(message, *items):
+        return queen.transaction().ack(message).queue(sink).partition("p").push(list(items))
+
+    committed = await transaction(messages[0], {"data": "a"}, {"data": "b"}).commit()
+    whole = await transaction(messages[1], {"data": "c"}).commit()
+    try:
+        await transaction(messages[1], {"data": "never"}).commit()
+        refused = None
+    except Exception as error:  # noqa: BLE001 -- the client raises nothing more specific
+        refused = str(error)
+    return {
+        "committed": [committed["success"], len(committed["results"]), whole["success"]],
+        "refused": refused,
+        "sink": payloads(await queen.queue(sink).batch(10).wait(False).pop()),
+        "left": await queen.queue(queue).wait(False).pop(),
+    }
+
+
 async def buffer(queen, queue):
     options = {"message_count": 10, "time_millis": 60_000}
     for number in range(25):
@@ -231,6 +254,25 @@ async def pop_by_namespace(queen, queue):
     await queen.queue(queue).push([{"data": number} for number in range(3)])
     found = queen.queue().namespace(f"space of {queue}").task("count").batch(10).wait(False)
     return {"seen": payloads(await found.pop())}
+
+
+async def trace(queen, queue):
+    await queen.queue(queue).push({"data": {"n": 1}})
+    seen = {}
+
+    async def handle(message):
+        seen["recorded"] = await message["trace"](
+            {"traceName": [f"{queue}/steps", "all"], "eventType": "step", "data": {"at": 1}}
+        )
+        seen["address"] = message["partitionId"], message["transactionId"]
+
+    await queen.queue(queue).each().limit(1).consume(handle)
+    return {
+        "recorded": seen["recorded"],
+        "of_message": await queen.admin.get_traces_for_message(*seen["address"]),
+        "by_name": await queen.admin.get_traces_by_name(f"{queue}/steps", limit=10),
+        "names": await queen.admin.get_trace_names(limit=10),
+    }
 
 
 async def main(scenario, url, queue):

@@ -126,6 +126,15 @@ def test_a_lease_is_renewed_by_message_or_messages(play):
     assert seen["unknown"]["newExpiresAt"] is None
 
 
+def test_a_transaction_acknowledges_and_pushes_or_is_refused_as_a_whole(play):
+    assert play("commit_transactions") == {
+        "committed": [True, 3, True],
+        "refused": "Required lease not held: Invalid or expired lease",
+        "sink": ["a", "b", "c"],
+        "left": [],
+    }
+
+
 def test_a_buffer_is_flushed_by_count_and_on_request(play):
     assert play("buffer") == {"flushed": list(range(25)), "waiting": 1, "last": ["last"]}
 
@@ -136,6 +145,17 @@ def test_a_queue_is_created_with_its_options(play, queue):
     assert [seen["plain"]["configured"], seen["plain"]["queue"]] == [True, f"{queue}-plain"]
     assert [seen["chosen"]["namespace"], seen["chosen"]["task"]] == ["shop", "bill"]
     assert seen["chosen"]["options"]["leaseTime"] == 7
+
+
+def test_a_consumer_traces_its_message_and_finds_the_trace_again(play, queue):
+    seen = play("trace")
+
+    (of_message,) = seen["of_message"]["traces"]
+    (by_name,) = seen["by_name"]["traces"]
+    assert seen["recorded"]["success"] is True
+    assert of_message["id"] == by_name["id"] == seen["recorded"]["traceId"]
+    assert [by_name["event_type"], by_name["message_payload"]] == ["step", {"n": 1}]
+    assert f"{queue}/steps" in [each["trace_name"] for each in seen["names"]["trace_names"]]
 
 
 def test_the_client_finds_the_broker_healthy(play):

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from tests.pg.log import Log
+from tests.pg.trace_log import TraceLog
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +44,11 @@ def log(arun, open_log):
     log = arun(open_log())
     arun(log.clear())
     return log
+
+
+@pytest.fixture
+def traces(arun, log):
+    """The traces of the fixture `log`, none yet."""
+    traces = TraceLog(log)
+    arun(traces.clear())
+    return traces

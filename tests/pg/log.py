@@ -176,8 +176,12 @@ class Log:
     async def clear(self) -> None:
         """Delete everything; ten times as quick as truncating while there is little."""
         tables = (
-            "dead_letter",
             "deleted_message",
+            "scheduled",
+            "redriven_letter",
+            "redrive",
+            "dead_letter",
+            "removed_queue",
             "cursor",
             "segment",
             "consumer_group",
@@ -317,6 +321,42 @@ class Log:
             resolve,
         )
         return [Pushed(*row) for row in found]
+
+    async def push_vouched(
+        self,
+        lots: Mapping[int, Sequence[str]],
+        heads: Mapping[int, int | None],
+        *,
+        since: datetime = ALWAYS,
+        versions: Mapping[int, int] | None = None,
+    ) -> dict[int, tuple[int, datetime]]:
+        """Push where nobody else has; return the first offset and the time of what was stored."""
+        ids = sorted(lots)
+        if versions is None:
+            versions = await self.versions(ids)
+        found = await self.rows(
+            "select * from skep.push_vouched($1, $2, $3, $4, $5, $6, $7, $8)",
+            ids,
+            [len(lots[id_]) for id_ in ids],
+            [heads[id_] for id_ in ids],
+            [keys_of(lots[id_]) for id_ in ids],
+            [body_of(map(envelope, lots[id_])) for id_ in ids],
+            list(versions),
+            list(versions.values()),
+            since,
+        )
+        return {partition_id: (first, created_at) for partition_id, first, created_at in found}
+
+    async def versions(self, partition_ids: Iterable[int]) -> dict[int, int]:
+        """Return the versions of the queues of these partitions, by queue id."""
+        found = await self.connection.fetch(
+            """
+            select distinct q.id, q.version from skep.partition p
+            join skep.queue q on q.id = p.queue_id where p.id = any($1::bigint[])
+            """,
+            list(partition_ids),
+        )
+        return dict(map(tuple, found))
 
     async def pop(self, group_id: int, *polls: Poll) -> Taken:
         """Serve polls from whatever lanes are ready."""

@@ -53,12 +53,14 @@ async def test_every_option_can_be_set(log):
         "ttl_s": 5, "dead_letter_queue": True, "dlq_after_max_retries": True,
         "delayed_processing_s": 6, "window_buffer_s": 7, "retention_s": 8,
         "completed_retention_s": 9, "retention_enabled": True, "encryption_enabled": True,
-        "max_wait_time_s": 10, "dedup_window_s": 11,
+        "max_wait_time_s": 10, "dedup_window_s": 11, "max_deliveries": 12,
+        "retry_delay_ms_max": 13, "ack_mode": "individual", "overflow": "drop_oldest",
+        "json_schema": {"type": "object"},
     }  # fmt: skip
 
     queue, _ = await configure(log, "hive", **options)
 
-    fixed = {"id", "name", "namespace", "task", "created_at", "updated_at"}
+    fixed = {"id", "name", "namespace", "task", "created_at", "updated_at", "version", "is_paused"}
     assert {column: queue[column] for column in queue.keys() - fixed} == options
 
 
@@ -71,6 +73,31 @@ async def test_identity_cannot_be_changed_by_options(log):
     kept = ("id", "name", "namespace", "created_at")
     assert [after[column] for column in kept] == [before[column] for column in kept]
     assert after["updated_at"] > before["updated_at"]
+
+
+async def test_every_change_makes_a_new_version(log):
+    created, _ = await configure(log, "hive")
+    renamed, _ = await configure(log, "hive", "bees")
+    changed, _ = await configure(log, "hive", lease_time_s=30)
+
+    versions = [created["version"], renamed["version"], changed["version"]]
+    assert versions == sorted(set(versions))
+
+
+async def test_a_pause_is_not_an_option(log):
+    queue, _ = await configure(log, "hive", is_paused=True)
+
+    assert queue["is_paused"] is False
+
+
+async def test_a_schema_keeps_its_text(log):
+    await configure(log, "hive")
+    await log.value(
+        "select default_partition_id from skep.configure_queue('hive', null, null, $1)",
+        '{"json_schema": {"b": 1e99, "a": 1.50}}',
+    )
+
+    assert await log.value("select json_schema::text from skep.queue") == '{"b": 1e99, "a": 1.50}'
 
 
 async def test_the_default_partition_is_there_afterwards(log):

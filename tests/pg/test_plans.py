@@ -74,6 +74,7 @@ def calls_on_ready_lanes(log, group, a, b):
     keys = [b"x" * 16, b"y" * 16]
     return {
         "push": lambda: log.push_lots(lots, {a: KNOWN, b: KNOWN}),
+        "push, vouched": lambda: log.push_vouched(lots, {a: None, b: None}),
         "push, probed": lambda: log.push_lots(lots, {a: Vouch(1, ALWAYS), b: KNOWN}),
         "pop": lambda: log.pop(group, Poll(lanes=2)),
         "pop, acknowledged at once": lambda: log.pop(group, Poll(lanes=2, auto_ack=True)),

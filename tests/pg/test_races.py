@@ -347,6 +347,20 @@ async def test_groups_and_partitions_that_come_in_any_order_miss_no_cursor(log, 
     await assert_no_cursor_is_missing(log)
 
 
+async def test_a_vouched_push_that_waited_for_another_one_stores_nothing(log, other, observer):
+    [partition] = await log.provision("hive", "a")
+    lots, heads = {partition: "x"}, {partition: 0}
+    transaction = log.connection.transaction()
+    await transaction.start()
+    assert await log.push_vouched(lots, heads) != {}
+
+    async with waiting(observer, other, other.push_vouched(lots, heads)) as late:
+        await transaction.commit()
+
+    assert late.result() == {}
+    assert await log.value("select head from skep.partition") == 1
+
+
 async def assert_no_cursor_is_missing(log):
     missing = await log.value(
         """
@@ -380,6 +394,7 @@ class Traffic:
 
     async def run(self):
         await self.log.execute("reset skep.fake_now")
+        self.versions = await self.log.versions(self.partitions)
         for number in range(self.ROUNDS):
             await self.push(number)
             if number % 4 == 0:
@@ -388,11 +403,17 @@ class Traffic:
     async def push(self, number):
         chosen = self.dice.sample(self.partitions, self.dice.randint(2, 4))
         lots = {id_: [f"{id(self)} {number} {id_}"] for id_ in chosen}
+        self.pushed.update(name for [name] in lots.values())
+        if self.chance(0.5):
+            heads = {id_: self.heads[id_] if self.chance(0.5) else None for id_ in lots}
+            for id_ in await self.log.push_vouched(lots, heads, versions=self.versions):
+                del lots[id_]
+            if not lots:
+                return
         is_probed = self.dice.random() < 0.05
         vouches = {id_: Vouch(self.heads[id_], ALWAYS) if is_probed else VOUCHED for id_ in lots}
         rows = await self.log.push_lots(lots, vouches)
         self.heads.update({row.partition_id: row.first for row in rows})
-        self.pushed.update(name for [name] in lots.values())
 
     async def consume(self):
         acks = []

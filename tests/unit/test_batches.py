@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skep.broker.batches import Batch, TakenSegment, split_array, wire_time
 from skep.broker.directory import Group
-from skep.broker.envelopes import EnvelopeReader
+from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.leases import KEY_BYTES
 from skep.model.ids import message_id
 

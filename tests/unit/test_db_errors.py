@@ -3,13 +3,23 @@
 import asyncpg
 import pytest
 
-from skep.db.errors import GroupGone, NotExecuted, OutcomeUnknown, RejectedData, translate
-from skep.model.errors import BadRequest, Defect, NotFound, Unavailable
+from skep.db.errors import (
+    GroupGone,
+    LeadershipLost,
+    NotExecuted,
+    OutcomeUnknown,
+    RejectedData,
+    translate,
+)
+from skep.model.errors import BadRequest, Defect, NotFound, Refused, Unavailable
 
 KINDS_BY_STATE = {
     "SK404": GroupGone,
+    "SK423": LeadershipLost,
     "40001": NotExecuted,  # serialization failure
     "40P01": NotExecuted,  # deadlock
+    "23503": NotExecuted,  # something was created on a queue that was just deleted
+    "P0002": NotExecuted,  # a row was deleted between two statements
     "55P03": NotExecuted,  # lock timeout
     "57014": NotExecuted,  # statement timeout
     "57P01": OutcomeUnknown,  # shutdown or pg_terminate_backend
@@ -109,6 +119,7 @@ def test_anything_else_is_a_defect_that_names_itself():
         (OutcomeUnknown, Unavailable),
         (RejectedData, BadRequest),
         (GroupGone, NotFound),
+        (LeadershipLost, Refused),
     ],
 )
 def test_kinds_are_what_the_wire_knows(kind, base):

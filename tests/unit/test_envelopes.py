@@ -1,88 +1,80 @@
-"""The marks of stored messages: what expired is left out, what is sealed is opened."""
+"""The layout of stored messages: what is before the data, and that SQL can cut there."""
 
-from datetime import UTC, datetime, timedelta
+import json
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.envelopes import PLAIN_INITIAL, EnvelopeReader, expiry_of, leave_sealed
+from skep.broker.envelopes import build_envelope, checked_trace_id
+from skep.model.errors import BadRequest
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-PLAIN = b'{"transactionId":"t","traceId":null,"producerSub":null,"data":{"n":1}}'
-MICROSECOND = timedelta(microseconds=1)
-
-
-def expiring(moment):
-    return b'{"expiresAt":"%b",' % moment.isoformat().encode() + PLAIN[1:]
-
-
-def sealed(envelope):
-    return b'{"enc":"key-1",' + envelope[1:]
-
-
-def reader(now=NOON, open_envelope=leave_sealed):
-    return EnvelopeReader(open_envelope, clock=lambda: now)
-
-
-def test_an_envelope_without_marks_is_delivered_as_it_is():
-    assert PLAIN[2] == PLAIN_INITIAL
-    assert reader().read(PLAIN) == PLAIN
-
-
-@pytest.mark.parametrize(
-    "envelope", [b"null", expiring(NOON), sealed(PLAIN), sealed(expiring(NOON))]
+MARK = b',"data":'
+TRACE = "0198aaaa-0000-7000-8000-000000000001"
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
 )
-def test_whatever_needs_a_closer_look_differs_in_its_third_byte(envelope):
-    assert envelope[2] != PLAIN_INITIAL
+headers = st.dictionaries(st.text() | st.just("data"), scalars | st.just(',"data":'))
 
 
-def test_a_deleted_message_is_left_out_and_not_counted_as_expired():
-    reading = reader()
-
-    assert reading.read(b"null") is None
-    assert reading.expired_count == 0
-
-
-@pytest.mark.parametrize("wrap", [lambda envelope: envelope, sealed])
-@pytest.mark.parametrize(
-    ("after_expiry", "is_delivered"), [(-MICROSECOND, True), (0 * MICROSECOND, False)]
-)
-def test_a_message_is_delivered_until_it_expires(wrap, after_expiry, is_delivered):
-    envelope = wrap(expiring(NOON))
-    reading = reader(NOON + after_expiry)
-
-    assert (reading.read(envelope) == envelope) is is_delivered
-    assert reading.expired_count == (not is_delivered)
+def test_a_plain_message_is_spelled_as_the_push_spells_it():
+    assert build_envelope("t", b'{"n":1}') == (
+        b'{"transactionId":"t","traceId":null,"producerSub":null,"data":{"n":1}}'
+    )
 
 
-@pytest.mark.parametrize("text", ["2026-01-01T12:00:00Z", "2026-01-01T13:00:00.000+01:00"])
-def test_times_are_understood_in_every_spelling_of_iso_8601(text):
-    assert expiry_of(b'{"expiresAt":"%b","transactionId":"t"}' % text.encode()) == NOON
+def test_every_part_has_its_place():
+    envelope = build_envelope(
+        "t",
+        b"QUJD",
+        trace_id=TRACE,
+        producer="me",
+        headers={"a": 1, "data": "x"},
+        expires_at=datetime(2026, 1, 2, 5, tzinfo=timezone(timedelta(hours=2))),
+        encryption_key_id="k1",
+    )
+
+    assert envelope == (
+        b'{"enc":"k1","expiresAt":"2026-01-02T03:00:00.000Z","transactionId":"t",'
+        b'"traceId":"0198aaaa-0000-7000-8000-000000000001","producerSub":"me",'
+        b'"headers":{"a":1, "data":"x"},"data":"QUJD"}'
+    )
 
 
-@given(data=st.binary())
-def test_what_a_payload_holds_is_never_taken_for_a_mark(data):
-    payload = b'{"expiresAt":"never","enc":"%b"}' % data
-    envelope = b'{"transactionId":"t","data":%b}' % payload
+def test_a_message_that_expires_and_is_not_encrypted_begins_with_its_time():
+    envelope = build_envelope("t", b"1", expires_at=datetime(2026, 1, 1, tzinfo=UTC))
 
-    assert expiry_of(envelope) is None
-    assert reader(open_envelope=lambda _: b"opened").read(envelope) == envelope
+    assert envelope.startswith(b'{"expiresAt":"2026-01-01T00:00:00.000Z","transactionId":')
 
 
-def test_a_sealed_envelope_is_opened():
-    opened = []
+@given(st.text(), headers, st.none() | st.text(), st.recursive(scalars, st.lists))
+def test_the_data_begins_at_the_first_mark(transaction_id, its_headers, producer, payload):
+    spelled = json.dumps(payload).encode()
 
-    def open_envelope(envelope):
-        opened.append(envelope)
-        return PLAIN
+    envelope = build_envelope(transaction_id, spelled, producer=producer, headers=its_headers)
 
-    assert reader(open_envelope=open_envelope).read(sealed(PLAIN)) == PLAIN
-    assert opened == [sealed(PLAIN)]
+    head, mark, rest = envelope.partition(MARK)
+    assert [mark, rest] == [MARK, spelled + b"}"]
+    members = json.loads(head + b"}")
+    assert members["transactionId"] == transaction_id
+    assert members["producerSub"] == producer
+    assert members.get("headers", {}) == its_headers
 
 
-def test_a_sealed_envelope_that_expired_is_not_opened():
-    def open_envelope(envelope):
-        raise AssertionError(envelope)
+@pytest.mark.parametrize("text", [None, ""])
+def test_an_empty_trace_id_is_none(text):
+    assert checked_trace_id(text) is None
 
-    assert reader(NOON, open_envelope).read(sealed(expiring(NOON))) is None
+
+def test_a_trace_id_gets_its_canonical_spelling():
+    assert checked_trace_id(TRACE.upper().replace("-", "")) == TRACE
+
+
+def test_a_trace_id_is_a_uuid():
+    with pytest.raises(BadRequest, match="traceId must be a UUID"):
+        checked_trace_id("x")

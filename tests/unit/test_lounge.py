@@ -9,6 +9,7 @@ from skep.broker.directory import Group, Lane, Subscription
 from skep.broker.lounge import SWEEP_CALL, Lounge
 from skep.broker.parking import SweepPolicy
 from skep.broker.pop import Poll, PollOptions
+from skep.broker.rules import QueueRules
 from skep.db.errors import NotExecuted
 from skep.model.errors import Overloaded
 from tests.fixtures.virtual_time import VirtualTimeLoop
@@ -115,7 +116,11 @@ class ObservedPoll(Poll):
 def make_poll(*, group_id=1, lane_id=None, queue_id=QUEUE_ID, wait_s=30.0):
     """Return a poll that has just tried in vain."""
     group = Group("hive", f"group {group_id}", queue_id, group_id)
-    lane = None if lane_id is None else Lane("hive", f"lane {lane_id}", queue_id, lane_id)
+    lane = (
+        None
+        if lane_id is None
+        else Lane("hive", f"lane {lane_id}", queue_id, lane_id, QueueRules(queue_id))
+    )
     return ObservedPoll(group, lane, deadline=now() + wait_s)
 
 

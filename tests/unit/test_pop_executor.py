@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from skep.broker.directory import Group, Subscription
-from skep.broker.envelopes import EnvelopeReader
+from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.leases import LeaseMemory
 from skep.broker.pop import POP_CALL, Poll, PollOptions, PopExecutor
 from skep.model.errors import Refused

@@ -1,9 +1,13 @@
 """Push: how items wait for lanes and gather in lots, without a database."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from skep.broker.directory import Directory, Lane
 from skep.broker.push import Push
+from skep.broker.rules import QueueRules
+from skep.broker.scheduling import Schedule
 from skep.engine.fusion import FusionCore
 from skep.engine.limiter import StaticLimiter
 from skep.engine.policy import BatchPolicy
@@ -46,11 +50,15 @@ def directory():
 
 @pytest.fixture
 def push(engine, directory):
-    return Push(engine, directory, hash_seed=7)
+    return make_push(engine, directory)
+
+
+def make_push(engine, directory):
+    return Push(engine, directory, Schedule(engine), hash_seed=7, now=lambda: datetime.now(UTC))
 
 
 def know(directory, partition="a", partition_id=1):
-    directory.learn_lane(Lane("q", partition, 1, partition_id))
+    directory.learn_lane(Lane("q", partition, 1, partition_id, QueueRules(1)))
 
 
 def items(*transaction_ids, partition="a"):
@@ -64,8 +72,8 @@ def ids(lot):
 def test_pushes_into_one_partition_gather_in_one_lot(push, engine, directory):
     know(directory)
 
-    push.push_messages(items("x", "y"), lambda _: None)
-    push.push_messages(items("z"), lambda _: None)
+    push.push_messages(items("x", "y"), lambda _: None, size=100)
+    push.push_messages(items("z"), lambda _: None, size=100)
 
     (lot,) = engine.cargos("push")
     assert ids(lot) == ["x", "y", "z"]
@@ -73,20 +81,20 @@ def test_pushes_into_one_partition_gather_in_one_lot(push, engine, directory):
 
 def test_a_lot_on_its_way_is_joined_by_nobody(push, engine, directory):
     know(directory)
-    push.push_messages(items("x"), lambda _: None)
+    push.push_messages(items("x"), lambda _: None, size=100)
     (first,) = engine.cargos("push")
 
     push.close(first)
-    push.push_messages(items("y"), lambda _: None)
+    push.push_messages(items("y"), lambda _: None, size=100)
 
     assert [ids(lot) for lot in engine.cargos("push")] == [["x"], ["y"]]
 
 
 def test_a_push_does_not_overtake_one_that_waits_for_its_partition(push, engine, directory):
-    push.push_messages(items("x"), lambda _: None)
+    push.push_messages(items("x"), lambda _: None, size=100)
     know(directory)  # known by now, but x has not been told yet
 
-    push.push_messages(items("y"), lambda _: None)
+    push.push_messages(items("y"), lambda _: None, size=100)
 
     assert engine.cargos("push") == []
     first, second = engine.cargos("provision")
@@ -97,18 +105,18 @@ def test_a_push_does_not_overtake_one_that_waits_for_its_partition(push, engine,
 
 
 def test_a_known_partition_is_used_at_once_when_nobody_waits_any_more(push, engine, directory):
-    push.push_messages(items("x"), lambda _: None)
+    push.push_messages(items("x"), lambda _: None, size=100)
     know(directory)
     engine.cargos("provision")[0].ready(None)
 
-    push.push_messages(items("y"), lambda _: None)
+    push.push_messages(items("y"), lambda _: None, size=100)
 
     assert len(engine.cargos("provision")) == 1
 
 
 def test_a_partition_that_cannot_be_had_fails_the_request(push, engine):
     answers = []
-    push.push_messages(items("x"), answers.append)
+    push.push_messages(items("x"), answers.append, size=100)
 
     engine.cargos("provision")[0].ready(Unavailable())
 
@@ -118,21 +126,23 @@ def test_a_partition_that_cannot_be_had_fails_the_request(push, engine):
 
 
 def test_a_full_engine_refuses_the_request(directory):
-    push = Push(HeldEngine(weight_capacity=1_000), directory, hash_seed=7)
+    push = make_push(HeldEngine(weight_capacity=1_000), directory)
     know(directory)
-    push.push_messages(items("x"), lambda _: None)
+    push.push_messages(items("x"), lambda _: None, size=100)
 
     with pytest.raises(Overloaded):
-        push.push_messages(items("y"), lambda _: None)
+        push.push_messages(items("y"), lambda _: None, size=100)
 
 
 def test_what_did_not_fit_is_reported_item_by_item(directory):
-    push = Push(HeldEngine(weight_capacity=1_000), directory, hash_seed=7)
+    push = make_push(HeldEngine(weight_capacity=1_000), directory)
     know(directory, "a", 1)
     know(directory, "b", 2)
     answers = []
 
-    push.push_messages(items("x", partition="a") + items("y", partition="b"), answers.append)
+    push.push_messages(
+        items("x", partition="a") + items("y", partition="b"), answers.append, size=100
+    )
     engine_lot = next(iter(push._open.values()))
     engine_lot.fail(Unavailable())
 
@@ -143,8 +153,8 @@ def test_what_did_not_fit_is_reported_item_by_item(directory):
 
 def test_a_lot_splits_into_its_requests(push, engine, directory):
     know(directory)
-    push.push_messages(items("x", "y"), lambda _: None)
-    push.push_messages(items("z"), lambda _: None)
+    push.push_messages(items("x", "y"), lambda _: None, size=100)
+    push.push_messages(items("z"), lambda _: None, size=100)
     (lot,) = engine.cargos("push")
 
     parts = lot.split()
@@ -157,7 +167,9 @@ def test_a_request_is_answered_once_when_its_last_lot_failed(push, engine, direc
     know(directory, "a", 1)
     know(directory, "b", 2)
     answers = []
-    push.push_messages(items("x", partition="a") + items("y", partition="b"), answers.append)
+    push.push_messages(
+        items("x", partition="a") + items("y", partition="b"), answers.append, size=100
+    )
     first, second = engine.cargos("push")
 
     first.fail(Unavailable())

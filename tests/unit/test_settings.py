@@ -124,12 +124,14 @@ class TestFile:
 
 class TestEnvironment:
     @pytest.mark.parametrize(("variable", "name"), VARIABLES.items())
-    def test_every_setting_has_a_variable(self, variable, name):
+    def test_every_setting_has_a_variable(self, variable, name, write_file):
         value = msgspec.structs.asdict(Settings())[name]
         samples = {
             "database_url": "postgresql://db",
             "postgres_bin": "/pg",
             "dedup_spill_dir": "/spill",
+            "encryption_keys": "0" * 64,
+            "encryption_key_file": str(write_file("0" * 64, name="keys")),
         }
         text = samples.get(name, str(value))
 
@@ -192,6 +194,12 @@ class TestQueenVariables:
             ("DEFAULT_SUBSCRIPTION_MODE", "new-only", "new"),
             ("POP_WAIT_INITIAL_INTERVAL_MS", "50", 50),
             ("POP_WAIT_MAX_INTERVAL_MS", "500", 500),
+            ("RETENTION_INTERVAL", "60000", 60.0),
+            ("RETENTION_BATCH_SIZE", "500", 500),
+            ("EVICTION_INTERVAL", "1500", 1.5),
+            ("EVICTION_BATCH_SIZE", "250", 250),
+            ("PARTITION_CLEANUP_DAYS", "7", 7),
+            ("METRICS_RETENTION_DAYS", "30", 30),
             ("LOG_LEVEL", "WARN", "warning"),
         ],
     )

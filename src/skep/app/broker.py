@@ -4,16 +4,29 @@ import asyncio
 import dataclasses
 import tempfile
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
+from skep.broker.admission import AdmissionGate
+from skep.broker.configure import Configure
+from skep.broker.dead_letters import DeadLetters
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.discovery import Discovery
-from skep.broker.envelopes import EnvelopeReader
+from skep.broker.encryption import KeyRing
+from skep.broker.enforcement import Enforcer
+from skep.broker.envelope_reader import EnvelopeReader
+from skep.broker.groups import Groups
+from skep.broker.housekeeping import Duty, Housekeeper
+from skep.broker.leadership import Leadership, Term
 from skep.broker.leases import LeaseMemory
+from skep.broker.letter_moves import Mover
+from skep.broker.live import Live
 from skep.broker.lounge import Lounge
+from skep.broker.message_list import MessageList
+from skep.broker.messages import Messages
 from skep.broker.parking import SweepPolicy
 from skep.broker.pop import (
     POP_CALL,
@@ -23,10 +36,30 @@ from skep.broker.pop import (
     ReleaseExecutor,
     UndoExecutor,
 )
-from skep.broker.push import PUSH_CALL, Push, PushExecutor
+from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
+from skep.broker.queue_lifecycle import RemovedQueueSweep
+from skep.broker.redrive import Redrives
 from skep.broker.renew import Renew, RenewExecutor
+from skep.broker.retention import (
+    CleanupDuty,
+    Limits,
+    PurgeDuty,
+    RetentionDuty,
+    RetentionOnRequest,
+)
+from skep.broker.rules import RuleBook
+from skep.broker.scheduled import Scheduled
+from skep.broker.scheduling import Schedule, ScheduleExecutor
+from skep.broker.seek import Seek
+from skep.broker.sequencing import ScheduledSequencer
+from skep.broker.settlement import Settler, Stager
+from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
+from skep.broker.subscriptions import Subscriptions
+from skep.broker.tail import Tails
+from skep.broker.traces import TracePurge
+from skep.broker.transaction import TRANSACT_CALL, Transaction, TransactionExecutor
 from skep.broker.vouching import Vouching
-from skep.broker.wakeups import Wakeups
+from skep.broker.wakeups import Announcer, Wakeups
 from skep.db.slots import HOT_PATH, ONE_OFF, Slots
 from skep.engine.dedup import DedupCache
 from skep.engine.driver import Engine
@@ -34,10 +67,16 @@ from skep.engine.fusion import FusionCore
 from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
 from skep.settings import Settings
+from skep.settings.keys import encryption_keys
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
+SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
+"""Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
+
+HOUSEKEEPING: Final = "housekeeping"
+"""The background work that one process of the installation leads."""
 
 PATIENCE_S: Final = 10.0
 """How long a request outlasts a database that is away before it is answered as unavailable."""
@@ -59,6 +98,10 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         concurrency_max=connections,
         calls_per_lane=2,
         lanes_per_call=1,
+    )
+    # Each is a call of its own, and none waits for another.
+    alone = BatchPolicy(
+        preferred_weight=1, hold_s_max=0, weight_max=_MIB, lots_max=1, concurrency_max=connections
     )
     return {
         "push": BatchPolicy(
@@ -82,6 +125,9 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         # One at a time: pushes that wait for the same new lane keep their order.
         "provision": dataclasses.replace(rare, concurrency_max=1),
         "subscribe": rare,
+        "transaction": alone,
+        "cycle": alone,
+        "schedule": rare,
     }
 
 
@@ -98,7 +144,15 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             patience_s=PATIENCE_S,
             application_name=f"skep worker {assignment.index}",
-            prepare=(PUSH_CALL, POP_CALL, POP_PARTITION_CALL, ACK_CALL),
+            prepare=(
+                PUSH_CALL,
+                PUSH_VOUCHED_CALL,
+                POP_CALL,
+                POP_PARTITION_CALL,
+                ACK_CALL,
+                TRANSACT_CALL,
+                CYCLE_CALL,
+            ),
         )
         self.query_slots: Final = Slots(
             assignment.dsn,
@@ -107,10 +161,19 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             application_name=f"skep worker {assignment.index} queries",
         )
+        # One connection for all background work: it is done in turn, and no listing waits for it.
+        self.housekeeping_slots: Final = Slots(
+            assignment.dsn,
+            size=1,
+            server_settings=HOT_PATH,
+            statement_timeout_s=settings.statement_timeout_s,
+            application_name=f"skep worker {assignment.index} housekeeping",
+        )
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
-        self.envelopes: Final = EnvelopeReader()
+        self.key_ring: Final = KeyRing(encryption_keys(settings))
+        self.envelopes: Final = EnvelopeReader(self.key_ring.open_envelope)
         self._cache: Final = DedupCache(
             memory_bytes_max=settings.dedup_memory_mib * _MIB,
             spill_dir=settings.dedup_spill_dir or Path(tempfile.gettempdir()),
@@ -123,17 +186,55 @@ class Broker:
                 slack_s=settings.poll_interval_ms_max / 5000,
             ),
         )
+        self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
         self._wakeups: Final = Wakeups(
-            wake=self.lounge.wake,
+            wake=self._wake,
             own_socket=assignment.wakeup_socket,
             peer_ports=_other_ports(assignment),
             token=assignment.wakeup_token,
         )
+        leadership = Leadership(self.query_slots, HOUSEKEEPING)
+        self.housekeeper: Final = Housekeeper(
+            leadership, _duties(settings, self.housekeeping_slots, leadership.term)
+        )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.discovery: Final = Discovery(self.query_slots, self.pop, now=loop.time)
         self.renew: Final = Renew(self.engine)
+        self.live: Final = Live(
+            self.pop,
+            self.query_slots,
+            self._wakeups,
+            connections_max=settings.live_connections_max,
+        )
+        self.default_subscription_mode: Final = settings.default_subscription_mode
+        self.hash_seed: int
+        self.retention: Final = RetentionOnRequest(
+            self.housekeeping_slots, _retention_limits(settings)
+        )
+        self.groups: Final = Groups(self.query_slots)
+        self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
+        self.seek: Final = Seek(self.query_slots, self._wakeups)
+        self.configure: Final = Configure(self.query_slots, can_encrypt=self.key_ring.can_encrypt)
+        self._gate: Final = AdmissionGate(self.query_slots, now=loop.time)
+        self.schedule: Final = Schedule(self.engine)
+        self._sequencer: Final = ScheduledSequencer(self.hot_slots, self._wakeups)
+        self.scheduled: Final = Scheduled(
+            self.query_slots, self._sequencer, open_envelope=self.key_ring.open_envelope
+        )
+        self._scheduled_max: Final = settings.scheduled_max
         self.push: Push
         self.ack: Ack
+        self.transaction: Transaction
+        self.streams: Streams
+        self.dead_letters: DeadLetters
+        self.redrives: Redrives
+        self.message_list: MessageList
+        self.messages: Messages
+
+    @property
+    def announcer(self) -> Announcer:
+        """Whoever tells parked polls of all processes that there may be something for them."""
+        return self._wakeups
 
     async def start(self) -> None:
         """Connect, and become able to serve.
@@ -143,27 +244,50 @@ class Broker:
         """
         await self.hot_slots.open()
         await self.query_slots.open()
+        await self.housekeeping_slots.open()
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
         hash_seed: int = row[0]
-        self.push = Push(self.engine, self._directory, hash_seed=hash_seed)
+        self.hash_seed = hash_seed
+        self.push = Push(
+            self.engine, self._directory, self.schedule, hash_seed=hash_seed, now=utc_now
+        )
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
+        stager = Stager(self._leases, hash_seed=hash_seed, now=utc_now)
+        self.transaction = Transaction(self.engine, self._directory, stager)
+        self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
         self._serve_operations()
+        self._serve_dead_letters(hash_seed)
         await self._wakeups.start()
         self.lounge.start(self.pop)
+        self.housekeeper.start()
+        self.redrives.start()
+        self._sequencer.start()
 
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""
         self.discovery.stop()
         self.lounge.stop()
+        self.tails.stop()
+        await self.live.finish()
+        await self.housekeeper.stop()
+        await self.redrives.stop()
+        await self._sequencer.stop()
         await self.engine.drain()
+        await self._gate.settle()
         self._wakeups.stop()
+        await self.housekeeping_slots.close()
         await self.hot_slots.close()
         await self.query_slots.close()
+
+    def _wake(self, queue_id: int, lane_count: int) -> None:
+        self.lounge.wake(queue_id, lane_count)
+        self.tails.wake(queue_id)
 
     def _serve_operations(self) -> None:
         engine, slots = self.engine, self.hot_slots
         vouching = Vouching(slots, self._cache)
-        lanes = LaneProvisioner(slots, self._directory, vouching)
+        rule_book = RuleBook(slots, seal=self.key_ring.seal_envelope)
+        lanes = LaneProvisioner(slots, self._directory, rule_book, vouching)
         polls = PopExecutor(
             slots,
             self.pop,
@@ -183,8 +307,11 @@ class Broker:
                 directory=self._directory,
                 provisioner=lanes,
                 listener=vouching,
+                rule_book=rule_book,
+                enforcer=Enforcer(rule_book, self._gate),
                 cache=self._cache,
                 announcer=self._wakeups,
+                now=utc_now,
             ),
         )
         engine.serve("pop", polls)
@@ -193,6 +320,50 @@ class Broker:
         engine.serve("undo", UndoExecutor(slots, self._wakeups))
         engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups))
         engine.serve("renew", RenewExecutor(slots))
+        settled_keys = DedupCache(memory_bytes_max=SETTLEMENT_DEDUP_BYTES)
+        settler = Settler(
+            slots,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=Vouching(slots, settled_keys),
+            rule_book=rule_book,
+            gate=self._gate,
+            cache=settled_keys,
+            leases=self._leases,
+            announcer=self._wakeups,
+        )
+        engine.serve("transaction", TransactionExecutor(slots, settler))
+        engine.serve("cycle", CycleExecutor(settler, self._wakeups))
+        engine.serve(
+            "schedule",
+            ScheduleExecutor(slots, rule_book, self._sequencer, waiting_max=self._scheduled_max),
+        )
+
+    def _serve_dead_letters(self, hash_seed: int) -> None:
+        slots = self.query_slots
+        open_envelope = self.key_ring.open_envelope
+        mover = Mover(
+            slots,
+            self._wakeups,
+            hash_seed=hash_seed,
+            open_envelope=open_envelope,
+            seal_envelope=self.key_ring.seal_envelope,
+        )
+        self.dead_letters = DeadLetters(slots, mover, open_envelope=open_envelope)
+        self.redrives = Redrives(slots, self.dead_letters, mover)
+        self.message_list = MessageList(slots, hash_seed=hash_seed)
+        self.messages = Messages(
+            slots,
+            self.dead_letters,
+            self._wakeups,
+            hash_seed=hash_seed,
+            open_envelope=open_envelope,
+        )
+
+
+def utc_now() -> datetime:
+    """Return the time, for what is compared with times of the database."""
+    return datetime.now(UTC)
 
 
 def _core(settings: Settings) -> FusionCore:
@@ -205,6 +376,45 @@ def _core(settings: Settings) -> FusionCore:
         slots=settings.connections,
         weight_capacity=settings.engine_weight_mib * _MIB,
     )
+
+
+def _retention_limits(settings: Settings) -> Limits:
+    """Return the most that a step of retention may take on."""
+    return Limits(segments=settings.retention_batch, messages=settings.eviction_batch)
+
+
+def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
+    limits = _retention_limits(settings)
+    duties: list[Duty] = [
+        RetentionDuty(
+            caller,
+            term,
+            name="retention",
+            kinds=("retention", "completed"),
+            interval_s=settings.retention_interval_s,
+            limits=limits,
+        ),
+        RetentionDuty(
+            caller,
+            term,
+            name="eviction",
+            kinds=("eviction",),
+            interval_s=settings.eviction_interval_s,
+            limits=limits,
+        ),
+        PurgeDuty(
+            caller,
+            term,
+            dead_letter_s=settings.dead_letter_retention_s,
+            history_days=settings.history_retention_days,
+        ),
+        RemovedQueueSweep(caller),
+    ]
+    if settings.trace_retention_days:
+        duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))
+    if settings.partition_cleanup_days:
+        duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
+    return duties
 
 
 def _limiter(settings: Settings, cap: int) -> ConcurrencyLimiter:

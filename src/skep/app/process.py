@@ -14,12 +14,12 @@ from skep import __version__
 from skep.app.assignment import ReportReady, WorkerAssignment
 from skep.app.broker import Broker
 from skep.app.routes import api_routes
-from skep.broker.configure import Configure
+from skep.broker.configure import Configure, Configured
 from skep.model.errors import SkepError
 from skep.server.app import build_app
 from skep.server.fastpath import ConnectionLimits, build_protocol
 from skep.server.hot import HotHandlers, PollDefaults
-from skep.server.routes.configure import Configured, ConfigureRequest
+from skep.server.routes.configure import ConfigureRequest
 from skep.server.routes.health import Vitals
 
 GC_ALLOCATIONS: Final = 100_000
@@ -64,6 +64,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
         discovery=broker.discovery,
         ack=broker.ack,
         renew=broker.renew,
+        transaction=broker.transaction,
         defaults=PollDefaults(
             wait_ms=settings.default_wait_ms,
             batch=settings.default_batch,
@@ -77,7 +78,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
         build_app(
             routes,
             probe=probe,
-            configure=_configure(Configure(broker.query_slots)),
+            configure=_configure(broker.configure),
             body_bytes_max=settings.body_bytes_max,
             version=__version__,
             further_routes=api_routes(broker),
@@ -94,6 +95,9 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
         log_level="warning",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
+        ws="websockets-sansio",
+        ws_max_size=settings.body_bytes_max,
+        ws_per_message_deflate=False,
         timeout_graceful_shutdown=max(1, int(settings.shutdown_grace_s)),
     )
 
@@ -102,6 +106,7 @@ def _drain(broker: Broker, probe: "BrokerProbe") -> None:
     probe.is_draining = True
     broker.discovery.stop()
     broker.lounge.stop()
+    broker.tails.stop()
 
 
 class _Server(uvicorn.Server):
@@ -151,20 +156,15 @@ class BrokerProbe:
 
 def _configure(
     configure: Configure,
-) -> Callable[[ConfigureRequest], Awaitable[Configured]]:
-    async def run(request: ConfigureRequest) -> Configured:
-        options: dict[str, Any] = (
-            {} if request.options is None else msgspec.to_builtins(request.options)
-        )
-        is_replaced = request.mode == "replace"
-        configured = await configure.configure_queue(
+) -> Callable[[ConfigureRequest, dict[str, Any]], Awaitable[Configured]]:
+    async def run(request: ConfigureRequest, options: dict[str, Any]) -> Configured:
+        return await configure.configure_queue(
             request.queue,
             namespace=_given(request.namespace),
             task=_given(request.task),
             options=options,
-            replace=is_replaced,
+            replace=request.mode == "replace",
         )
-        return msgspec.convert(configured, Configured)
 
     return run
 

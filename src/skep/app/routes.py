@@ -1,13 +1,57 @@
 """The routes that are not hot, each wired to the part of the broker behind it."""
 
+import asyncio
 from collections.abc import Sequence
 
 from litestar.types import ControllerRouterHandler
 
 from skep.app.broker import Broker
+from skep.broker.holds import Holds
+from skep.broker.queue_catalog import QueueCatalog
+from skep.broker.queue_lifecycle import QueueLifecycle
+from skep.broker.removals import Removals
+from skep.broker.traces import Traces
+from skep.server.routes.dead_letters import dead_letter_routes
+from skep.server.routes.groups import group_routes
+from skep.server.routes.live import LiveParts, live_route
+from skep.server.routes.messages import message_routes
+from skep.server.routes.queue_status import queue_status_routes
+from skep.server.routes.queues import queue_routes
+from skep.server.routes.resources import resource_routes
+from skep.server.routes.retention import retention_routes
+from skep.server.routes.scheduled import scheduled_routes
+from skep.server.routes.seek import seek_routes
+from skep.server.routes.streams import streams_routes
+from skep.server.routes.tail import tail_route
+from skep.server.routes.traces import trace_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     """Return every route but health, configure and the hot ones."""
-    del broker
-    return []
+    traces = Traces(
+        broker.query_slots,
+        hash_seed=broker.hash_seed,
+        open_envelope=broker.key_ring.open_envelope,
+    )
+    live = LiveParts(broker.live, broker.ack, broker.renew, broker.default_subscription_mode)
+    catalog = QueueCatalog(broker.query_slots)
+    lifecycle = QueueLifecycle(
+        broker.query_slots, broker.announcer, now=asyncio.get_running_loop().time
+    )
+    return [
+        *group_routes(broker.groups, broker.subscriptions),
+        *seek_routes(broker.seek),
+        *dead_letter_routes(broker.dead_letters, broker.redrives),
+        *message_routes(broker.message_list, broker.messages),
+        *resource_routes(catalog, broker.configure),
+        *queue_status_routes(catalog),
+        *queue_routes(lifecycle),
+        *scheduled_routes(broker.scheduled),
+        *streams_routes(broker.streams),
+        *retention_routes(
+            broker.retention, Removals(broker.query_slots), Holds(broker.query_slots)
+        ),
+        *trace_routes(traces),
+        live_route(live),
+        tail_route(broker.tails, broker.live),
+    ]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from skep.broker.directory import Group
-from skep.broker.envelopes import PLAIN_INITIAL, EnvelopeReader
+from skep.broker.envelope_reader import PLAIN_INITIAL, EnvelopeReader
 from skep.broker.leases import KEY_BYTES
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head, partition_uuid
 

@@ -1,43 +1,80 @@
-"""Configure: create queues and change their options."""
+"""Configure: create queues, change their options, show them.
+
+Decides what a change means: which values are acceptable, what null and `replace` stand for, and
+what this broker cannot promise. What the options do is the business of push, pop, ack and
+retention.
+"""
 
 import json
-from typing import Any, Final
+from typing import Any, Final, Literal, cast, get_args
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from skep.broker.names import check_name
+from skep.broker.schemas import compile_schema
 from skep.db.slots import Caller
-from skep.model.errors import BadRequest, Refused
-from skep.model.ids import partition_uuid
+from skep.model.errors import BadRequest, NotFound, Refused
+from skep.model.ids import partition_uuid, queue_uuid
+from skep.model.queue_options import AckMode, Overflow, QueueOptions
 
 CONFIGURE_CALL: Final = "select * from skep.configure_queue($1, $2, $3, $4)"
+SHOW_CALL: Final = "select * from skep.show_queue($1)"
 
-OPTIONS: Final[dict[str, tuple[str, int | bool]]] = {
-    "leaseTime": ("lease_time_s", 300),
-    "retryLimit": ("retry_limit", 3),
-    "retryDelay": ("retry_delay_ms", 1000),
-    "maxSize": ("max_size", 0),
-    "ttl": ("ttl_s", 3600),
-    "deadLetterQueue": ("dead_letter_queue", False),
-    "dlqAfterMaxRetries": ("dlq_after_max_retries", False),
-    "priority": ("priority", 0),
-    "delayedProcessing": ("delayed_processing_s", 0),
-    "windowBuffer": ("window_buffer_s", 0),
-    "retentionSeconds": ("retention_s", 0),
-    "completedRetentionSeconds": ("completed_retention_s", 0),
-    "retentionEnabled": ("retention_enabled", False),
-    "encryptionEnabled": ("encryption_enabled", False),
-    "maxWaitTimeSeconds": ("max_wait_time_s", 0),
-    "dedupWindowSeconds": ("dedup_window_s", 3600),
+COLUMNS: Final = {
+    "leaseTime": "lease_time_s",
+    "retryLimit": "retry_limit",
+    "retryDelay": "retry_delay_ms",
+    "retryDelayMax": "retry_delay_ms_max",
+    "maxDeliveries": "max_deliveries",
+    "maxSize": "max_size",
+    "overflow": "overflow",
+    "ttl": "ttl_s",
+    "ackMode": "ack_mode",
+    "deadLetterQueue": "dead_letter_queue",
+    "dlqAfterMaxRetries": "dlq_after_max_retries",
+    "priority": "priority",
+    "delayedProcessing": "delayed_processing_s",
+    "windowBuffer": "window_buffer_s",
+    "retentionSeconds": "retention_s",
+    "completedRetentionSeconds": "completed_retention_s",
+    "retentionEnabled": "retention_enabled",
+    "encryptionEnabled": "encryption_enabled",
+    "maxWaitTimeSeconds": "max_wait_time_s",
+    "dedupWindowSeconds": "dedup_window_s",
+    "jsonSchema": "json_schema",
 }
-"""Options of the wire: their column and their default."""
+"""Options of the wire, and the column each is stored in."""
 
+_DEFAULTS: Final[dict[str, Any]] = msgspec.to_builtins(QueueOptions())
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "ackMode": get_args(AckMode),
+    "overflow": get_args(Overflow),
+}
 _INTEGER_MAX: Final = 2**31 - 1
 
 
-class Configure:
-    """Change the configuration of queues."""
+class Configured(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The queue as it is now."""
 
-    def __init__(self, caller: Caller) -> None:
+    configured: Literal[True] = True
+    queue_id: str
+    partition_id: str | None
+    """Of the partition `Default`, which a queue made by a push may not have."""
+    queue: str
+    namespace: str
+    task: str
+    options: QueueOptions
+    ignored_options: list[str] | UnsetType = UNSET
+    """Those that were sent and that Skep does not know, if any."""
+
+
+class Configure:
+    """Change and show the configuration of queues."""
+
+    def __init__(self, caller: Caller, *, can_encrypt: bool = False) -> None:
         self._caller: Final = caller
+        self._can_encrypt: Final = can_encrypt
 
     async def configure_queue(
         self,
@@ -47,56 +84,93 @@ class Configure:
         task: str | None,
         options: dict[str, Any],
         replace: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Configured:
         """Create or change a queue and return its full configuration.
 
         Args:
             queue: Its name.
             namespace: None leaves it as it is.
             task: None leaves it as it is.
-            options: Those to change; None as a value restores the default.
+            options: Those to change, as on the wire; None as a value restores the default. Those
+                that are not known change nothing.
             replace: Options not given go back to their defaults as well.
 
         Raises:
             BadRequest: A name or a value is not acceptable.
-            Refused: Encryption is asked for.
+            Refused: Encryption is asked for and this broker has no key.
         """
         check_name("queue", queue)
         for kind, name in (("namespace", namespace), ("task", task)):
             if name is not None:
                 check_name(kind, name)
-        given = {**dict.fromkeys(OPTIONS), **options} if replace else options
+        given = {**dict.fromkeys(COLUMNS), **options} if replace else options
         columns = {
-            OPTIONS[name][0]: _checked_option(name, value)
+            COLUMNS[name]: _checked_option(name, value)
             for name, value in given.items()
-            if name in OPTIONS
+            if name in COLUMNS
         }
-        if columns.get("encryption_enabled"):
+        if columns.get("encryption_enabled") and not self._can_encrypt:
             # Storing in clear what was asked to be encrypted would be worse than refusing.
-            raise Refused("this version cannot encrypt yet: configure without encryptionEnabled")
+            raise Refused("this broker has no key and cannot encrypt: leave out encryptionEnabled")
         if replace:
             namespace, task = namespace or "", task or ""
         rows = await self._caller.call(CONFIGURE_CALL, queue, namespace, task, json.dumps(columns))
-        stored = json.loads(rows[0][0])
-        return {
-            "configured": True,
-            "queueId": _queue_uuid(stored["id"]),
-            "partitionId": partition_uuid(rows[0][1]),
-            "queue": stored["name"],
-            "namespace": stored["namespace"],
-            "task": stored["task"],
-            "options": {name: stored[column] for name, (column, _) in OPTIONS.items()},
-        }
+        return _configured(rows[0], unknown=sorted(options.keys() - COLUMNS.keys()))
+
+    async def show(self, queue: str) -> Configured:
+        """Return the full configuration of a queue.
+
+        Raises:
+            NotFound: There is no such queue.
+        """
+        rows = await self._caller.call(SHOW_CALL, queue)
+        if not rows:
+            raise NotFound("Queue not found")
+        return _configured(rows[0])
 
 
-def _checked_option(name: str, value: Any) -> int | bool:
-    default = OPTIONS[name][1]
+def _configured(row: Any, *, unknown: list[str] | None = None) -> Configured:
+    stored, default_partition_id = json.loads(row[0]), row[1]
+    return Configured(
+        queue_id=queue_uuid(stored["id"]),
+        partition_id=None if default_partition_id is None else partition_uuid(default_partition_id),
+        queue=stored["name"],
+        namespace=stored["namespace"],
+        task=stored["task"],
+        options=stored_options(stored),
+        ignored_options=unknown or UNSET,
+    )
+
+
+def stored_options(stored: dict[str, Any]) -> QueueOptions:
+    """Read the options out of a row of `skep.queue`, given as JSON."""
+    options = {name: stored[column] for name, column in COLUMNS.items()}
+    return msgspec.convert(options, QueueOptions)
+
+
+def _checked_option(name: str, value: Any) -> object:
+    """Return the value to store.
+
+    Raises:
+        BadRequest: It is of the wrong type or out of bounds.
+    """
+    default = _DEFAULTS[name]
     if value is None:
         return default
+    if name == "jsonSchema":
+        return _checked_schema(value)
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise BadRequest(f"option {name} must be one of {', '.join(_CHOICES[name])}")
+        return value
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise BadRequest(f"option {name} must be true or false")
         return value
+    return _checked_number(name, value)
+
+
+def _checked_number(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadRequest(f"option {name} must be a whole number")
     if name != "priority" and not 0 <= value <= _INTEGER_MAX:
@@ -104,6 +178,9 @@ def _checked_option(name: str, value: Any) -> int | bool:
     return max(-_INTEGER_MAX, min(value, _INTEGER_MAX))
 
 
-def _queue_uuid(queue_id: int) -> str:
-    """Spell a queue id as a UUID (version 8), apart from those of partitions by its first bits."""
-    return f"ffffffff-ffff-8fff-8000-{queue_id:012x}"
+def _checked_schema(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadRequest("option jsonSchema must be an object or null")
+    schema = cast("dict[str, Any]", value)  # as every object that came out of JSON
+    compile_schema(schema)
+    return schema

@@ -12,10 +12,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from skep.broker.rules import QueueRules, RuleBook
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo
-from skep.model.errors import SkepError
-from skep.model.ids import partition_uuid
+from skep.model.errors import SkepError, Unavailable
+from skep.model.ids import message_id_head, partition_uuid
+
+PROVISION_TRIES: Final = 5
 
 ENTRIES_MAX: Final = 200_000
 """Names remembered of each kind. Beyond that the oldest tenth is forgotten and looked up again
@@ -28,19 +31,35 @@ class Lane:
     """A partition as the hot path needs it: its id, and its names as they stand in answers."""
 
     __slots__ = (
+        "is_contested",
         "key",
+        "message_id_head",
         "partition_id",
         "queue_id",
         "queue_json",
+        "result_end",
+        "rules",
         "uuid",
     )
 
-    def __init__(self, queue: str, partition: str, queue_id: int, partition_id: int) -> None:
+    def __init__(
+        self, queue: str, partition: str, queue_id: int, partition_id: int, rules: QueueRules
+    ) -> None:
         self.key = (queue, partition)
         self.queue_id = queue_id
+        self.rules = rules
+        self.is_contested = False
+        """Another process pushed into it between the last two pushes of this one."""
         self.partition_id = partition_id
         self.uuid = partition_uuid(partition_id).encode()
         self.queue_json = _encode(queue)
+        self.message_id_head = message_id_head(partition_id, 1)
+        """Of all messages that anybody will see: it changes after 2**48 of them."""
+        self.result_end = b'","partition_id":"%b","trace_id":null,"queueName":%b}' % (
+            self.uuid,
+            self.queue_json,
+        )
+        """What follows the message id in the result of a push without a trace id."""
 
 
 class Group:
@@ -133,9 +152,12 @@ class LaneWish(Cargo):
 class LaneProvisioner:
     """Executor of the operation `provision`."""
 
-    def __init__(self, caller: Caller, directory: Directory, listener: LaneListener) -> None:
+    def __init__(
+        self, caller: Caller, directory: Directory, rule_book: RuleBook, listener: LaneListener
+    ) -> None:
         self._caller: Final = caller
         self._directory: Final = directory
+        self._rule_book: Final = rule_book
         self._listener: Final = listener
 
     async def execute(self, cargos: Sequence[LaneWish], *, is_repeated: bool) -> None:
@@ -148,16 +170,33 @@ class LaneProvisioner:
                 wish.is_settled = True
 
     async def provide(self, keys: set[tuple[str, str]]) -> None:
-        """Make these lanes known, creating those that do not exist."""
-        missing = sorted(key for key in keys if key not in self._directory.lanes)
-        if not missing:
-            return
+        """Make these lanes known, creating those that do not exist.
+
+        Raises:
+            Unavailable: Their queues are deleted as fast as they are created.
+        """
+        missing = self._unknown(keys)
+        for _ in range(PROVISION_TRIES):
+            if not missing:
+                return
+            await self._provide_missing(missing)
+            # A queue that is deleted at this very moment has no lanes to tell of: once more then.
+            missing = self._unknown(keys)
+        if missing:
+            raise Unavailable("the queue is being deleted")
+
+    def _unknown(self, keys: set[tuple[str, str]]) -> list[tuple[str, str]]:
+        return sorted(key for key in keys if key not in self._directory.lanes)
+
+    async def _provide_missing(self, missing: Sequence[tuple[str, str]]) -> None:
         rows = await self._caller.call(
             "select * from skep.provision_partitions($1, $2)",
             [queue for queue, _ in missing],
             [partition for _, partition in missing],
         )
-        lanes = [(Lane(row[0], row[1], row[2], row[3]), row[4]) for row in rows]
+        await self._rule_book.read_new(row[2] for row in rows)
+        rules = self._rule_book.of
+        lanes = [(Lane(row[0], row[1], row[2], row[3], rules(row[2])), row[4]) for row in rows]
         await self._listener.prepare(
             [lane for lane, is_created in lanes if is_created],
             [lane for lane, is_created in lanes if not is_created],

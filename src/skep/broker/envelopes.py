@@ -1,71 +1,114 @@
-"""Read the marks of stored messages: what expired is passed over, what is sealed is opened.
+"""The layout of a stored message, in one place for every path that is not the push's inner loop.
 
-A message is stored as an envelope, a JSON object whose payload comes last. Most have no marks and
-are served as they lie. A sealed one begins with `{"enc":"<key id>",`, one that expires with
-`{"expiresAt":"<time>",`, or has that member behind the first. A deleted message is a null.
+An envelope is a JSON object in a fixed order of members:
 
-Only the head of an envelope is looked at, never its payload. The time is this process's clock: a
-message expires to the second, not to the millisecond.
+    {["enc":key id,]["expiresAt":time,]"transactionId":..,"traceId":..,"producerSub":..,
+     ["headers":{..},]"data":payload}
+
+The data is always last and begins at the first `,"data":`, so that SQL can cut an envelope without
+looking into the payload. What stands before it must not contain these characters: strings escape
+their quotes, and headers are written with a space behind each comma.
 """
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+from uuid import UUID
 
-OpenEnvelope: TypeAlias = Callable[[bytes], bytes]
-"""Turns a sealed envelope into one with its payload in clear, without the member `enc`. Raises a
-SkepError when it cannot."""
+import msgspec
 
-SEALED: Final = b'{"enc":"'
-EXPIRING: Final = b'{"expiresAt":"'
-_EXPIRY_MEMBER: Final = EXPIRING[1:]
-_DELETED: Final = b"null"
+from skep.model.errors import BadRequest
+from skep.model.limits import HEADERS_BYTES_MAX, HEADERS_MAX, TTL_SECONDS_MAX
 
-PLAIN_INITIAL: Final = b'{"transactionId"'[2]
-"""The third byte of an envelope without marks: the initial of its first member. Marks and deleted
-messages have another there, so this byte alone tells who needs a closer look."""
+Header: TypeAlias = str | int | float | bool | None
+
+_encode = msgspec.json.encode
 
 
-def leave_sealed(envelope: bytes) -> bytes:
-    """Serve a sealed envelope as it is; for brokers without keys."""
-    return envelope
+def build_envelope(
+    transaction_id: str,
+    payload: bytes,
+    *,
+    trace_id: str | None = None,
+    producer: str | None = None,
+    headers: Mapping[str, Header] | None = None,
+    expires_at: datetime | None = None,
+    encryption_key_id: str | None = None,
+) -> bytes:
+    """Spell a message as it is stored.
+
+    Args:
+        transaction_id: As checked by `skep.broker.names`.
+        payload: JSON, as it was sent; of an encrypted message the base64 of its ciphertext.
+        trace_id: As returned by `checked_trace_id`.
+        producer: Who sent it, if known.
+        headers: Names to scalars.
+        expires_at: When it stops being worth delivering; it must have a time zone.
+        encryption_key_id: The key the payload is encrypted with; None for a payload in clear.
+    """
+    marks = b""
+    if encryption_key_id is not None:
+        marks += b'"enc":%b,' % _encode(encryption_key_id)
+        payload = b'"%b"' % payload
+    if expires_at is not None:
+        marks += b'"expiresAt":%b,' % _encode(_utc_text(expires_at))
+    return b'{%b"transactionId":%b,"traceId":%b,"producerSub":%b,%b"data":%b}' % (
+        marks,
+        _encode(transaction_id),
+        _encode(trace_id),
+        _encode(producer),
+        b'"headers":%b,' % _spell_headers(headers) if headers else b"",
+        payload,
+    )
 
 
-def expiry_of(envelope: bytes) -> datetime | None:
-    """Return when a message expires, or None if it never does."""
-    start = 1
-    if envelope.startswith(SEALED):
-        start = envelope.index(b'"', len(SEALED)) + 2  # behind the quote and the comma
-    if not envelope.startswith(_EXPIRY_MEMBER, start):
+def checked_trace_id(text: str | None) -> str | None:
+    """Return a trace id in its canonical spelling; an empty one is none.
+
+    Raises:
+        BadRequest: It is not a UUID.
+    """
+    if not text:
         return None
-    start += len(_EXPIRY_MEMBER)
-    return datetime.fromisoformat(envelope[start : envelope.index(b'"', start)].decode())
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise BadRequest("traceId must be a UUID") from None
 
 
-class EnvelopeReader:
-    """Decides which stored messages are delivered, and as what."""
+def check_headers(headers: Mapping[str, Header] | None) -> Mapping[str, Header] | None:
+    """Return the headers of an item if there are not too many.
 
-    def __init__(
-        self,
-        open_envelope: OpenEnvelope = leave_sealed,
-        *,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._open: Final = open_envelope
-        self._clock: Final = clock
-        self.expired_count = 0
-        """Messages passed over because their time was over."""
+    Raises:
+        BadRequest: There are.
+    """
+    if not headers:
+        return None
+    if len(headers) > HEADERS_MAX:
+        raise BadRequest(f"more than {HEADERS_MAX} headers")
+    if len(_encode(headers)) > HEADERS_BYTES_MAX:
+        raise BadRequest(f"headers are larger than {HEADERS_BYTES_MAX} bytes")
+    return headers
 
-    def read(self, envelope: bytes) -> bytes | None:
-        """Return an envelope to deliver, or None for a message that is deleted or expired.
 
-        Raises:
-            SkepError: It is sealed and cannot be opened.
-        """
-        if envelope == _DELETED:
-            return None
-        expires_at = expiry_of(envelope)
-        if expires_at is not None and expires_at <= self._clock():
-            self.expired_count += 1
-            return None
-        return self._open(envelope) if envelope.startswith(SEALED) else envelope
+def end_of_life(ttl_seconds: float | None, birth: datetime) -> datetime | None:
+    """Return when a message expires that is to be delivered from `birth` on.
+
+    Raises:
+        BadRequest: The life is not a sensible one.
+    """
+    if ttl_seconds is None:
+        return None
+    if not 0 < ttl_seconds <= TTL_SECONDS_MAX:
+        raise BadRequest(f"ttlSeconds must be above 0 and at most {TTL_SECONDS_MAX}")
+    return birth + timedelta(seconds=ttl_seconds)
+
+
+def _spell_headers(headers: Mapping[str, Header]) -> bytes:
+    # The space keeps a header named "data" from looking like the beginning of the payload.
+    members = [b"%b:%b" % (_encode(name), _encode(value)) for name, value in headers.items()]
+    return b"{%b}" % b", ".join(members)
+
+
+def _utc_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -21,7 +21,7 @@ import msgspec
 
 from skep.broker.batches import BODY_COLUMN, Batch, TakenSegment, split_array, wire_time
 from skep.broker.directory import Directory, Group, GroupWish, Lane, LaneWish, Subscription
-from skep.broker.envelopes import EnvelopeReader
+from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.leases import LeaseMemory
 from skep.broker.wakeups import Announcer
 from skep.db.errors import GroupGone, NotExecuted

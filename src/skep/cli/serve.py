@@ -17,7 +17,16 @@ from skep.model.errors import Refused
 from skep.settings import Settings, redacted_url
 from skep.settings.fields import description
 
-SERVER_EXTRA: Final = ("httptools", "litestar", "numpy", "uvicorn", "xxhash")
+SERVER_EXTRA: Final = (
+    "cryptography",
+    "httptools",
+    "jsonschema_rs",
+    "litestar",
+    "numpy",
+    "uvicorn",
+    "websockets",
+    "xxhash",
+)
 """What the broker imports beyond a bare install."""
 
 KILL_MARGIN_S: Final = 2.0

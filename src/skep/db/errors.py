@@ -8,13 +8,16 @@
     └── RejectedData      the database refused a value; some request in the call is guilty
     NotFound
     └── GroupGone         a remembered consumer group was deleted
+    Refused
+    ├── LeadershipLost    background work was begun by a process that does not lead (any more)
+    └── RulesChanged      a queue was configured anew: read its rules and prepare the call again
 
 The table goes by SQLSTATE; nobody parses message text.
 """
 
 import asyncpg
 
-from skep.model.errors import BadRequest, Defect, NotFound, SkepError, Unavailable
+from skep.model.errors import BadRequest, Defect, NotFound, Refused, SkepError, Unavailable
 
 
 class NotExecuted(Unavailable):
@@ -41,10 +44,26 @@ class GroupGone(NotFound):
     code = "group_gone"
 
 
+class LeadershipLost(Refused):
+    """Another process does this background work now."""
+
+    code = "leadership_lost"
+
+
+class RulesChanged(Refused):
+    """The queue was configured while the request was under way."""
+
+    code = "rules_changed"
+
+
 _BY_STATE: dict[str, type[SkepError]] = {
     "SK404": GroupGone,
+    "SK423": LeadershipLost,
+    "SK409": RulesChanged,
     "40001": NotExecuted,  # serialization failure
     "40P01": NotExecuted,  # deadlock
+    "23503": NotExecuted,  # the queue was deleted while something was created on it
+    "P0002": NotExecuted,  # ... or between two looks at it
     "55P03": NotExecuted,  # lock timeout
     "57014": NotExecuted,  # statement timeout
     "57P01": OutcomeUnknown,  # the server is shutting down: the commit may or may not have won

@@ -93,9 +93,9 @@ class Engine:
         Raises:
             Overloaded: The engine holds as much as it may.
         """
-        is_enlarged = self._core.enlarge(lot, weight)
-        self._schedule_pump()
-        return is_enlarged
+        if not self._is_pump_scheduled:
+            self._schedule_pump()
+        return self._core.enlarge(lot, weight)
 
     def withdraw(self, lot: Lot[Any]) -> bool:
         """Take back a lot whose client is gone; False when it is already under way."""

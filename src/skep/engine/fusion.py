@@ -199,17 +199,19 @@ class _Backlog:
         "_operation",
         "_policy",
         "_ready",
-        "_ready_weight",
+        "ready_weight",
+        "weight_max",
     )
 
     def __init__(self, operation: str, policy: BatchPolicy, limiter: ConcurrencyLimiter) -> None:
         self._operation: Final = operation
         self._policy: Final = policy
+        self.weight_max: Final = policy.weight_max
         self._limiter: Final = limiter
         self._in_flight = 0
         self._lanes: Final[dict[Hashable | None, Lane]] = {}
         self._ready: Final[OrderedDict[Lane, None]] = OrderedDict()
-        self._ready_weight = 0
+        self.ready_weight = 0
         self._arrivals: Final = _ArrivalIndex()
 
     def add(self, key: Hashable | None, weight: int, cargo: C, now: float) -> Lot[C]:
@@ -220,26 +222,17 @@ class _Backlog:
         lot = Lot(key, weight, cargo, now, lane)
         lane.append(lot)
         if lane.is_ready:
-            self._ready_weight += weight
+            self.ready_weight += weight
         elif lane.calls < lane.calls_max:
             self._join_ready(lane, lot)
         return lot
-
-    def enlarge(self, lot: Lot[Any], lane: Lane, weight: int) -> bool:
-        if lot.weight + weight > self._policy.weight_max:
-            return False
-        lot.weight += weight
-        lane.weight += weight
-        if lane.is_ready:
-            self._ready_weight += weight
-        return True
 
     def remove(self, lot: Lot[Any], lane: Lane) -> None:
         was_first = lane.first is lot
         lane.remove(lot)
         first = lane.first
         if lane.is_ready:
-            self._ready_weight -= lot.weight
+            self.ready_weight -= lot.weight
             if first is None:
                 lane.is_ready = False
                 del self._ready[lane]
@@ -257,7 +250,7 @@ class _Backlog:
             return _AT_ONCE
         if self._in_flight >= min(self._limiter.limit, self._policy.concurrency_max):
             return None
-        if self._ready_weight >= self._policy.preferred_weight:
+        if self.ready_weight >= self._policy.preferred_weight:
             return _AT_ONCE
         return self._arrivals.earliest() + self._policy.hold_s_max
 
@@ -296,14 +289,14 @@ class _Backlog:
 
     def _depart(self, call: Call) -> None:
         ready = self._ready
-        self._ready_weight -= call.weight
+        self.ready_weight -= call.weight
         for lane in call.lanes:
             lane.is_ready = False
             del ready[lane]
         # Only the last lane can have something left: it is where the call was full.
         last = call.lanes[-1]
         if last.first is not None:
-            self._ready_weight -= last.weight
+            self.ready_weight -= last.weight
             if last.calls < last.calls_max:
                 self._join_ready(last, last.first)
         self._arrivals.tidy(len(ready))
@@ -311,7 +304,7 @@ class _Backlog:
     def _join_ready(self, lane: Lane, first: Lot[Any]) -> None:
         lane.is_ready = True
         self._ready[lane] = None
-        self._ready_weight += lane.weight
+        self.ready_weight += lane.weight
         self._arrivals.note(first)
 
 
@@ -371,8 +364,14 @@ class FusionCore:
             return False
         if self._weight + weight > self._weight_capacity:
             raise Overloaded
-        if not lane.backlog.enlarge(lot, lane, weight):
+        backlog = lane.backlog
+        if lot.weight + weight > backlog.weight_max:
             return False
+        # Done here and not in the backlog: a wide push does it for every message.
+        lot.weight += weight
+        lane.weight += weight
+        if lane.is_ready:
+            backlog.ready_weight += weight
         self._weight += weight
         return True
 

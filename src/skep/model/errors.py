@@ -5,6 +5,7 @@
     ├── Refused           the request is well formed but not allowed in the present state
     │   └── NotFound      the thing named does not exist
     ├── Overloaded        try again after `retry_after_s`: the engine is full
+    │   └── QueueFull     ... or the queue is, and its consumers have to make room
     ├── Unavailable       try again: PostgreSQL is away, or this instance is shutting down
     └── Defect            a bug: a broken invariant; logged with its stack, answered 500
 
@@ -37,6 +38,12 @@ class BadRequest(SkepError):
     code = "bad_request"
 
 
+class InvalidPayload(BadRequest):
+    """The payload does not follow the schema of its queue."""
+
+    code = "invalid_payload"
+
+
 class PayloadTooLarge(BadRequest):
     """The request body is larger than this broker accepts."""
 
@@ -64,6 +71,12 @@ class Overloaded(SkepError):
     def __init__(self, message: str | None = None, *, retry_after_s: int = 1) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class QueueFull(Overloaded):
+    """The queue holds as many messages as it may; its consumers have to make room."""
+
+    code = "queue_full"
 
 
 class Unavailable(SkepError):

@@ -65,3 +65,8 @@ def parse_partition_uuid(text: str) -> int | None:
     """Return the partition id of a wire partition id, or None when it is not one."""
     address = parse_address(text)
     return address[0] if address is not None and address[1] == 0 and address[0] > 0 else None
+
+
+def queue_uuid(queue_id: int) -> str:
+    """Spell a queue id as a UUID (version 8), apart from those of partitions by its first bits."""
+    return f"ffffffff-ffff-8fff-8000-{queue_id:012x}"

@@ -31,3 +31,34 @@ WAIT_MS_MAX: Final = 300_000
 
 DISCOVERED_QUEUES_MAX: Final = 1_000
 """Queues one poll by namespace or task looks at; those of lower priority beyond are not reached."""
+TRACE_NAMES_MAX: Final = 100
+"""Names one trace may be filed under; each is a row and a lock."""
+
+PAGE_ROWS_MAX: Final = 1_000
+"""Rows of one page of any list."""
+TRANSACTION_OPERATIONS_MAX: Final = 10_000
+"""Pushes and acks in one transaction, which holds its partitions until all of them are done."""
+
+REQUIRED_LEASES_MAX: Final = 1_000
+"""Leases one transaction may depend on; each is looked up."""
+
+STREAM_STATE_OPERATIONS_MAX: Final = 10_000
+"""State operations in one cycle."""
+
+STREAM_STATE_KEY_CHARS_MAX: Final = 1_024
+"""A state key is a window's tag and time and a user's key; it is also part of an index."""
+
+STREAM_STATE_VALUE_BYTES_MAX: Final = 1 << 20
+"""One state row. An accumulator that grows without end is a mistake in the pipeline."""
+
+STREAM_SHARD_BYTES_MAX: Final = 64 << 20
+"""All state of a query for one partition: the client loads it whole with every cycle."""
+JSON_SCHEMA_BYTES_MAX: Final = 65_536
+"""A queue's JSON Schema; it travels with the queue's options and is compiled by every worker."""
+
+SCHEDULE_SECONDS_MAX: Final = 86_400 * 366
+"""A message may wait for its time for a year; what is meant for later belongs into a calendar."""
+
+HEADERS_MAX: Final = 64
+HEADERS_BYTES_MAX: Final = 8 * 1024
+TTL_SECONDS_MAX: Final = 10 * 366 * 24 * 3600

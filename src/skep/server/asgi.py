@@ -76,6 +76,8 @@ class HotGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection scope."""
+        if scope["type"] == "websocket" and "raw_path" in scope:
+            scope["path"] = scope["raw_path"].decode("latin-1")  # as below
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

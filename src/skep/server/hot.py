@@ -19,7 +19,8 @@ from skep.broker.names import check_name
 from skep.broker.pop import Deliver, Poll, PollOptions, Pop, wire_time
 from skep.broker.push import Push, PushRequest
 from skep.broker.renew import Renew, Renewal
-from skep.model.errors import BadRequest, NotFound
+from skep.broker.transaction import Transaction
+from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
 from skep.model.wire import (
     DEFAULT_PARTITION,
@@ -28,6 +29,7 @@ from skep.model.wire import (
     AckItem,
     ExtendBody,
     PushBody,
+    TransactionBody,
 )
 from skep.server.decoding import decode_body
 from skep.server.exchange import (
@@ -42,6 +44,7 @@ _PUSH: Final = msgspec.json.Decoder(PushBody)
 _ACK: Final = msgspec.json.Decoder(AckItem)
 _ACK_BATCH: Final = msgspec.json.Decoder(AckBatchBody)
 _EXTEND: Final = msgspec.json.Decoder(ExtendBody)
+_TRANSACTION: Final = msgspec.json.Decoder(TransactionBody)
 
 _PUSH_WORDS: Final = {
     ".items": "items array is required",
@@ -60,6 +63,15 @@ _ACK_BATCH_WORDS: Final = {
         "Each acknowledgment must have a valid transactionId string"
     ),
     ".acknowledgments[].partitionId": "Each acknowledgment must have a valid partitionId string",
+}
+
+_TRANSACTION_WORDS: Final = {
+    ".operations": "operations array required",
+    ".operations[].type": "the type of an operation is push or ack",
+    ".operations[].transactionId": "an ack needs a transactionId",
+    ".operations[].partitionId": "an ack needs a partitionId to ensure message uniqueness",
+    ".operations[].items[].queue": "Queue must be a string",
+    ".requiredLeases": "requiredLeases must be an array of lease ids",
 }
 
 _POP_PREFIX: Final = b"/api/v1/pop/queue/"
@@ -93,6 +105,7 @@ class HotHandlers:
         discovery: Discovery,
         ack: Ack,
         renew: Renew,
+        transaction: Transaction,
         defaults: PollDefaults,
         now: Callable[[], float],
     ) -> None:
@@ -101,6 +114,7 @@ class HotHandlers:
         self._discovery: Final = discovery
         self._ack: Final = ack
         self._renew: Final = renew
+        self._transaction: Final = transaction
         self._defaults: Final = defaults
         self._now: Final = now
 
@@ -111,6 +125,7 @@ class HotHandlers:
         routes.add(b"POST", b"/api/v1/ack", self.ack)
         routes.add(b"POST", b"/api/v1/ack/batch", self.ack_batch)
         routes.add(b"GET", b"/api/v1/pop", self.pop_discovered)
+        routes.add(b"POST", b"/api/v1/transaction", self.commit_transaction)
         routes.add_prefix(b"GET", _POP_PREFIX, self.pop)
         routes.add_prefix(b"POST", _LEASE_PREFIX, self.extend_lease, suffix=_EXTEND_SUFFIX)
         return routes
@@ -128,7 +143,7 @@ class HotHandlers:
             else:
                 exchange.respond(201, b"[%b]" % b",".join(request.results))
 
-        self._push.push_messages(items, answer)
+        self._push.push_messages(items, answer, size=len(exchange.body))
 
     def pop(self, exchange: Exchange) -> None:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
@@ -173,6 +188,18 @@ class HotHandlers:
         # The group of the body stands over those of the items, and a body without one means
         # queue mode only for items that name none either.
         self._ack.ack_messages(body.acknowledgments, body.consumer_group, _ack_answer(exchange))
+
+    def commit_transaction(self, exchange: Exchange) -> None:
+        """`POST /api/v1/transaction`."""
+        body = decode_body(_TRANSACTION, exchange.body, _TRANSACTION_WORDS)
+
+        def answer(result: bytes | SkepError) -> None:
+            if isinstance(result, SkepError):
+                respond_error(exchange, result)
+            else:
+                exchange.respond(200, result)
+
+        self._transaction.commit(body, answer)
 
     def extend_lease(self, exchange: Exchange) -> None:
         """`POST /api/v1/lease/{leaseId}/extend`."""

@@ -19,9 +19,10 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 
+from skep.broker.configure import Configured
 from skep.model.wire import AckBatchBody, AckItem, ExtendBody
 from skep.server.exchange import HotRoutes
-from skep.server.routes.configure import Configured, ConfigureRequest
+from skep.server.routes.configure import ConfigureRequest
 from skep.server.shapes import (
     AckResult,
     ErrorAnswer,
@@ -40,8 +41,13 @@ _REF_TEMPLATE: Final = "#/components/schemas/{name}"
 _ERRORS: Final = {
     400: "The request is malformed; repeating it will not help.",
     413: "The body is larger than this broker accepts.",
+    429: "The queue holds as much as it may: repeat after the time in Retry-After.",
     500: "A bug in the broker; its log has the details.",
     503: "Overloaded, or the database is away: repeat after the time in Retry-After.",
+}
+_FURTHER_ERRORS_OF_COLD_ROUTES: Final = {
+    404: "What the request names does not exist.",
+    409: "The request is not allowed in the present state.",
 }
 
 
@@ -266,12 +272,15 @@ def _content(type_: Shape | None) -> Json:
 
 
 def _with_our_errors(operation: Json) -> Json:
-    """Replace the shape Litestar gives to the client errors it generates by the one we send."""
-    responses = {
-        status: {**answer, **_content(ErrorAnswer)} if status.startswith("4") else answer
+    """Describe the errors of a cold route: the same for all, in the one shape we send."""
+    answers = {
+        status: answer
         for status, answer in operation["responses"].items()
+        if not status.startswith("4")
     }
-    return {**operation, "responses": responses}
+    for status, text in {**_ERRORS, **_FURTHER_ERRORS_OF_COLD_ROUTES}.items():
+        answers.setdefault(str(status), {"description": text, **_content(ErrorAnswer)})
+    return {**operation, "responses": dict(sorted(answers.items()))}
 
 
 class MergedDocument(OpenAPIRenderPlugin):

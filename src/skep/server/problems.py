@@ -2,7 +2,8 @@
 
 The one table from Skep's errors to status codes. Every error body is `{"error": text, "code":
 slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. Overload is
-503 and never 429, because Queen's clients repeat 5xx answers but give up on any 4xx.
+503 and never 429, because Queen's clients repeat 5xx answers but give up on any 4xx. 429 says that
+a queue is full: repeating at once would not help, and `maxSize` is there for producers to notice.
 
 A defect shows its stack in the log and nothing of itself to the client.
 """
@@ -16,6 +17,7 @@ from skep.model.errors import (
     NotFound,
     Overloaded,
     PayloadTooLarge,
+    QueueFull,
     Refused,
     SkepError,
     Unavailable,
@@ -27,6 +29,7 @@ STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
     Refused: 409,
     NotFound: 404,
     Overloaded: 503,
+    QueueFull: 429,
     Unavailable: 503,
 }
 

@@ -20,6 +20,14 @@ class PushItem(msgspec.Struct, rename="camel"):
     transaction_id: str | None = None
     """Makes the push repeatable; made up when absent."""
     trace_id: str | None = None
+    headers: dict[str, str | int | float | bool | None] | None = None
+    """Delivered with the message."""
+    ttl_seconds: float | None = None
+    """Not delivered any more after that; counted from the time of delivery, if it has one."""
+    deliver_at: str | None = None
+    """A time: the message waits outside its partition until then."""
+    delay_seconds: float | None = None
+    """The same, from now on."""
 
 
 class PushBody(msgspec.Struct):
@@ -33,13 +41,16 @@ class PushResult(msgspec.Struct, kw_only=True):
 
     index: int
     transaction_id: str
-    status: Literal["queued", "duplicate", "buffered", "failed"]
+    status: Literal["queued", "duplicate", "scheduled", "buffered", "failed"]
     message_id: str | None = None
     """Of a duplicate: the id of the message that was first."""
     partition_id: str | None = None
     trace_id: str | None = None
     queue_name: str = msgspec.field(name="queueName")
     error: str | None = None
+    scheduled_id: str | None = msgspec.field(default=None, name="scheduledId")
+    """By which a message for later is shown and cancelled."""
+    deliver_at: str | None = msgspec.field(default=None, name="deliverAt")
 
 
 class PoppedMessage(msgspec.Struct, rename="camel", kw_only=True):
@@ -109,10 +120,15 @@ class LeaseAnswer(msgspec.Struct, rename="camel", kw_only=True):
     lease_expires_at: str | None = msgspec.field(name="lease_expires_at")
 
 
-class TransactionPush(msgspec.Struct, tag_field="type", tag="push"):
-    """Messages to store if everything else succeeds."""
+class TransactionPush(msgspec.Struct, rename="camel", tag_field="type", tag="push"):
+    """Messages to store if everything else succeeds: many as items, or one spelled flat."""
 
-    items: list[PushItem]
+    items: list[PushItem] | None = None
+    queue: str | None = None
+    partition: str | None = None
+    payload: Any = None
+    transaction_id: str | None = None
+    trace_id: str | None = None
 
 
 class TransactionAck(msgspec.Struct, rename="camel", tag_field="type", tag="ack"):
@@ -143,8 +159,13 @@ class TransactionResult(msgspec.Struct, rename="camel", kw_only=True):
     message_id: str | None = None
     partition_id: str | None = None
     queue_name: str | None = None
+    status: Literal["queued", "duplicate"] | None = None
+    """Of a push. The id of a duplicate is that of the message that was first."""
     error: str | None = None
     dlq: bool = False
+    noop: bool = False
+    redelivered: bool = False
+    """Completed, but above a message that failed in the same transaction."""
 
 
 class TransactionAnswer(msgspec.Struct, rename="camel", kw_only=True):

@@ -181,10 +181,92 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=1, le=60_000, description="The fallback check doubles its interval up to this."),
     ] = 1_000
+    retention_interval_s: Annotated[
+        float,
+        Meta(gt=0, le=86_400, description="How often queues are searched for what to delete."),
+    ] = 300.0
+    retention_batch: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="Segments a step of retention looks at, at most. Steps that take long "
+            "are made smaller by themselves.",
+        ),
+    ] = 1_000
+    eviction_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=86_400,
+            description="How often queues with `maxWaitTimeSeconds` are searched for messages "
+            "that waited too long.",
+        ),
+    ] = 60.0
+    eviction_batch: Annotated[
+        int, Meta(ge=1, le=100_000, description="Messages a step of eviction buries, at most.")
+    ] = 1_000
+    partition_cleanup_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=24_000,
+            description="Partitions that hold nothing and got nothing for so many days are "
+            "removed; 0 keeps them.",
+        ),
+    ] = 30
+    dead_letter_retention_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=2**31 - 1,
+            description="Dead letters older than so many seconds are deleted; 0 keeps them.",
+        ),
+    ] = 0
+    history_retention_days: Annotated[
+        int,
+        Meta(ge=1, le=24_000, description="How long the record of what retention did is kept."),
+    ] = 90
+    scheduled_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Messages of one queue that may wait for their `deliverAt`; beyond it "
+            "further ones fail. Each request that schedules some counts up to here.",
+        ),
+    ] = 100_000
     shutdown_grace_s: Annotated[
         float,
         Meta(ge=0, le=3_600, description="How long requests may take to finish after SIGTERM."),
     ] = 10.0
+    live_connections_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="WebSockets and event streams open at a time, per worker; 0 allows none.",
+        ),
+    ] = 1_000
+    trace_retention_days: Annotated[
+        int,
+        Meta(ge=0, le=36_500, description="Days traces are kept; 0 keeps them for ever."),
+    ] = 7
+    encryption_keys: Annotated[
+        str | None,
+        Meta(
+            description="Keys for queues with `encryptionEnabled`, separated by commas: 64 "
+            "hexadecimal digits each, alone or as `<id>:<digits>`. The first encrypts, all "
+            "decrypt; to rotate, put the new key before the old one. Never shown or logged."
+        ),
+    ] = None
+    encryption_key_file: Annotated[
+        Path | None,
+        Meta(
+            description="File with further encryption keys, one a line, `#` for comments. Its "
+            "keys come after those of `encryption_keys`."
+        ),
+    ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
     ] = "info"
@@ -203,6 +285,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values: dict[str, Any] = msgspec.structs.asdict(self)
         if self.database_url is not None:
             values["database_url"] = redacted_url(self.database_url)
+        if self.encryption_keys is not None:
+            values["encryption_keys"] = "***"
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
 
     def __repr__(self) -> str:

@@ -43,7 +43,14 @@ SINGLE_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "DEFAULT_SUBSCRIPTION_MODE": ("default_subscription_mode", _subscription_mode),
     "POP_WAIT_INITIAL_INTERVAL_MS": ("poll_interval_ms", _as_it_is),
     "POP_WAIT_MAX_INTERVAL_MS": ("poll_interval_ms_max", _as_it_is),
+    "RETENTION_INTERVAL": ("retention_interval_s", _seconds_from_ms),
+    "RETENTION_BATCH_SIZE": ("retention_batch", _as_it_is),
+    "EVICTION_INTERVAL": ("eviction_interval_s", _seconds_from_ms),
+    "EVICTION_BATCH_SIZE": ("eviction_batch", _as_it_is),
+    "PARTITION_CLEANUP_DAYS": ("partition_cleanup_days", _as_it_is),
+    "METRICS_RETENTION_DAYS": ("history_retention_days", _as_it_is),
     "LOG_LEVEL": ("log_level", _log_level),
+    "QUEEN_ENCRYPTION_KEY": ("encryption_keys", _as_it_is),
 }
 """Variables that carry one setting each: its field, and how the text is translated."""
 

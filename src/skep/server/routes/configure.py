@@ -13,56 +13,11 @@ from litestar import Request, Response, post
 from litestar.handlers import HTTPRouteHandler
 from msgspec import UNSET, UnsetType
 
+from skep.broker.configure import Configured
+from skep.model.queue_options import OptionChanges
 from skep.server.decoding import decode_body
 
 _WORDING: Final = {".queue": "queue is required"}
-
-
-class OptionChanges(msgspec.Struct, rename="camel", frozen=True):
-    """The options a caller sets. Null restores the default."""
-
-    lease_time: int | UnsetType | None = UNSET
-    """Seconds."""
-    max_size: int | UnsetType | None = UNSET
-    ttl: int | UnsetType | None = UNSET
-    """Seconds."""
-    retry_limit: int | UnsetType | None = UNSET
-    retry_delay: int | UnsetType | None = UNSET
-    """Milliseconds."""
-    dead_letter_queue: bool | UnsetType | None = UNSET
-    dlq_after_max_retries: bool | UnsetType | None = UNSET
-    priority: int | UnsetType | None = UNSET
-    delayed_processing: int | UnsetType | None = UNSET
-    """Seconds."""
-    window_buffer: int | UnsetType | None = UNSET
-    """Seconds."""
-    retention_seconds: int | UnsetType | None = UNSET
-    completed_retention_seconds: int | UnsetType | None = UNSET
-    retention_enabled: bool | UnsetType | None = UNSET
-    encryption_enabled: bool | UnsetType | None = UNSET
-    max_wait_time_seconds: int | UnsetType | None = UNSET
-    dedup_window_seconds: int | UnsetType | None = UNSET
-
-
-class QueueOptions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """All options of a queue, with Queen's defaults."""
-
-    lease_time: int = 300
-    max_size: int = 0
-    ttl: int = 3600
-    retry_limit: int = 3
-    retry_delay: int = 1000
-    dead_letter_queue: bool = False
-    dlq_after_max_retries: bool = False
-    priority: int = 0
-    delayed_processing: int = 0
-    window_buffer: int = 0
-    retention_seconds: int = 0
-    completed_retention_seconds: int = 0
-    retention_enabled: bool = False
-    encryption_enabled: bool = False
-    max_wait_time_seconds: int = 0
-    dedup_window_seconds: int = 3600
 
 
 class ConfigureRequest(msgspec.Struct, rename="camel", frozen=True):
@@ -75,21 +30,17 @@ class ConfigureRequest(msgspec.Struct, rename="camel", frozen=True):
     mode: Literal["merge", "replace"] = "merge"
 
 
-class Configured(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """The queue as it is now."""
+class _OptionsSent(msgspec.Struct):
+    """All options of a request, also those that `OptionChanges` has no word for."""
 
-    configured: Literal[True] = True
-    queue_id: str
-    partition_id: str
-    queue: str
-    namespace: str
-    task: str
-    options: QueueOptions
+    options: dict[str, Any] | None = None
 
 
-Configure: TypeAlias = Callable[[ConfigureRequest], Awaitable[Configured]]
+Configure: TypeAlias = Callable[[ConfigureRequest, dict[str, Any]], Awaitable[Configured]]
+"""Takes the request, and its options as they were sent."""
 
 _decoder = msgspec.json.Decoder(ConfigureRequest)
+_options_decoder = msgspec.json.Decoder(_OptionsSent)
 
 
 def configure_route(configure: Configure) -> HTTPRouteHandler:
@@ -98,7 +49,10 @@ def configure_route(configure: Configure) -> HTTPRouteHandler:
     # The document describes it beside the hot routes, with which it shares its conventions.
     @post("/api/v1/configure", include_in_schema=False)
     async def configure_queue(request: Request[Any, Any, Any]) -> Response[bytes]:
-        configured = await configure(decode_body(_decoder, await request.body(), _WORDING))
+        body = await request.body()
+        changes = decode_body(_decoder, body, _WORDING)
+        options = decode_body(_options_decoder, body, _WORDING).options or {}
+        configured = await configure(changes, options)
         return Response(
             msgspec.json.encode(configured), status_code=201, media_type="application/json"
         )

@@ -7,9 +7,7 @@ Locks   the partitions are locked by the caller; idle skep.cursor rows in (parti
         order.
 Why     Apart from push_segments so that the same statement serves the vouched and the probed
         path. Keys and bodies travel through the update's returning list: joining them again
-        would be quadratic in the number of partitions. Idle cursors are woken by their place: the
-        rows are locked, so they stay where they are. Where the queue holds messages back they are
-        woken for the moment when the first of these may be read.
+        would be quadratic in the number of partitions.
 */
 create function skep.append_segments(
   p_partition_id bigint[], p_count integer[], p_keys bytea[], p_body bytea[], p_now timestamptz)
@@ -19,9 +17,6 @@ returns table (
   gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
-declare
-  v_idle tid[];
-  v_hold_s integer[];
 begin
   return query
   with allocated as (
@@ -40,22 +35,5 @@ begin
          null::integer[], null::bigint[], null::bigint, null::bytea, null::timestamptz
   from allocated a;
 
-  select array_agg(k.place), array_agg(q.hold_s) into v_idle, v_hold_s
-  from unnest(p_partition_id) i(id)
-  cross join lateral (
-    select k.ctid as place, k.queue_id from skep.cursor k
-    where k.partition_id = i.id and k.available_at is null
-    order by k.group_id
-    for no key update
-  ) k
-  cross join lateral (
-    select greatest(q.delayed_processing_s, q.window_buffer_s) as hold_s
-    from skep.queue q where q.id = k.queue_id offset 0
-  ) q;
-  if v_idle is not null then
-    update skep.cursor c
-    set available_at = p_now + make_interval(secs => i.hold_s)
-    from unnest(v_idle, v_hold_s) i(place, hold_s)
-    where c.ctid = i.place;
-  end if;
+  perform skep.wake_idle(p_partition_id, p_now);
 end $$;

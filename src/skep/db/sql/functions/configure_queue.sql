@@ -1,16 +1,18 @@
 /*
 configure_queue: create a queue or change the options given, and show all of them.
 
-Takes   p_name; p_namespace, p_task: null leaves them; p_options: jsonb object, column to value,
-        only those to change.
+Takes   p_name; p_namespace, p_task: null leaves them; p_options: json object, column to value, only
+        those to change.
 Returns one row: the queue after the change, and the id of its partition 'Default'.
-Locks   the skep.queue row for no key update, then as provision_partitions.
+Locks   the skep.queue row for no key update, then as provision_partitions and wake_held.
 Why     Merging, not replacing: a client that sets one option must not reset the others. Which
-        values mean "back to the default" is the broker's business; it sends them as values.
+        values mean "back to the default" is the broker's business; it sends them as values. The
+        version grows with every call: whoever remembers the options sees that they may be stale.
+        json and not jsonb, which would spell 1e9999 of a schema out in ten thousand digits.
 */
 create function skep.configure_queue(
-  p_name text, p_namespace text, p_task text, p_options jsonb)
-returns table (queue jsonb, default_partition_id bigint)
+  p_name text, p_namespace text, p_task text, p_options json)
+returns table (queue json, default_partition_id bigint)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -23,8 +25,7 @@ begin
     update skep.queue set namespace = '', task = '' where name = p_name;
   end if;
   select * into strict v_queue from skep.queue q where q.name = p_name for no key update;
-  v_changed := jsonb_populate_record(
-    v_queue, p_options - '{id,name,namespace,task,created_at,updated_at}'::text[]);
+  v_changed := json_populate_record(v_queue, p_options);
 
   update skep.queue q
   set namespace = coalesce(p_namespace, q.namespace),
@@ -45,11 +46,21 @@ begin
       encryption_enabled = v_changed.encryption_enabled,
       max_wait_time_s = v_changed.max_wait_time_s,
       dedup_window_s = v_changed.dedup_window_s,
+      max_deliveries = v_changed.max_deliveries,
+      retry_delay_ms_max = v_changed.retry_delay_ms_max,
+      ack_mode = v_changed.ack_mode,
+      overflow = v_changed.overflow,
+      json_schema = v_changed.json_schema,
+      version = q.version + 1,
       updated_at = skep.now()
   where q.id = v_queue.id
   returning * into v_changed;
 
+  if v_changed.delayed_processing_s < v_queue.delayed_processing_s
+     or v_changed.window_buffer_s < v_queue.window_buffer_s then
+    perform skep.wake_held(v_queue.id);
+  end if;
   return query
-  select to_jsonb(v_changed), p.partition_id
+  select to_json(v_changed), p.partition_id
   from skep.provision_partitions(array[p_name], array['Default']) p;
 end $$;

@@ -6,7 +6,8 @@ Returns the queue's id.
 Locks   none that outlive an existing queue's look-up; a new row is invisible until commit.
 Why     Queues come into being by the first push or the first poll. Namespace and task are the
         first two dotted parts of the name, as Queen's clients expect. The group of queue mode
-        exists from the start, so that every partition gets its cursor when it is created.
+        exists from the start, so that every partition gets its cursor when it is created; but
+        nobody has polled for it yet.
 */
 create function skep.ensure_queue(p_name text) returns integer
 language plpgsql as $$
@@ -26,7 +27,7 @@ begin
     select q.id into strict v_id from skep.queue q where q.name = p_name;
     return v_id;
   end if;
-  insert into skep.consumer_group (queue_id, name, subscription_mode)
-  values (v_id, '__QUEUE_MODE__', 'all');
+  insert into skep.consumer_group (queue_id, name, subscription_mode, first_polled_at)
+  values (v_id, '__QUEUE_MODE__', 'all', null);
   return v_id;
 end $$;

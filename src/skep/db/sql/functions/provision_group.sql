@@ -6,8 +6,9 @@ Takes   p_queue, p_group: names. p_mode: 'all', 'new' or 'timestamp'. p_from: wh
         whether it is to get only the newest message of each lane; counts only as long as nobody
         said so before, null says nothing.
 Returns queue_id, group_id and conflation, as it holds now.
-Locks   an existing group: nothing, or its own row when conflation is decided. A new one: its
-        queue row for update, against provision_partitions and other new groups of the queue.
+Locks   an existing group: nothing, or its own row when conflation is decided or queue mode is
+        polled for the first time. A new one: its queue row for update, against
+        provision_partitions and other new groups of the queue.
 Why     The subscription exists from the first poll on, before any message does, so that 'new'
         never skips the first one. Every new cursor starts ready, not idle: a push in flight may
         have looked for idle cursors before this one existed, and only a claim may find out
@@ -23,8 +24,10 @@ declare
   v_queue_id integer;
   v_group_id integer;
   v_conflation boolean;
+  v_first_polled_at timestamptz;
 begin
-  select g.queue_id, g.id, g.conflation into v_queue_id, v_group_id, v_conflation
+  select g.queue_id, g.id, g.conflation, g.first_polled_at
+  into v_queue_id, v_group_id, v_conflation, v_first_polled_at
   from skep.queue q join skep.consumer_group g on g.queue_id = q.id and g.name = p_group
   where q.name = p_queue;
   if found then
@@ -33,6 +36,10 @@ begin
       update skep.consumer_group g set conflation = coalesce(g.conflation, p_conflation)
       where g.id = v_group_id returning g.conflation into v_conflation;
     end if;
+    if v_first_polled_at is null then
+      -- From now on retention waits for this group, too.
+      update skep.consumer_group g set first_polled_at = skep.now() where g.id = v_group_id;
+    end if;
     return query select v_queue_id, v_group_id, v_conflation;
     return;
   end if;
@@ -40,8 +47,8 @@ begin
   v_queue_id := skep.ensure_queue(p_queue);
   perform 1 from skep.queue q where q.id = v_queue_id for update;
   insert into skep.consumer_group (
-    queue_id, name, subscription_mode, subscribed_from, conflation, created_at)
-  values (v_queue_id, p_group, p_mode, p_from, p_conflation, skep.now())
+    queue_id, name, subscription_mode, subscribed_from, conflation, created_at, first_polled_at)
+  values (v_queue_id, p_group, p_mode, p_from, p_conflation, skep.now(), skep.now())
   on conflict (queue_id, name) do nothing
   returning id into v_group_id;
   if v_group_id is null then

@@ -5,11 +5,14 @@ Takes   p_partition_id: ascending, no id twice. p_count: messages in the segment
         their keys and envelopes. p_vouched_to, p_vouched_since: the broker's word that none of
         the keys occurs at offsets up to vouched_to in segments created at or after vouched_since
         (0 and 'infinity' when it knows nothing). p_resolve: this repeats a call whose outcome was
-        lost, so look for the keys above vouched_to whatever the window.
+        lost, so look for the keys above vouched_to whatever the window. p_queue_id, p_version: the
+        queues of the call and the versions of their rules; null for callers inside the database.
 Returns one row per existing partition. Stored: first and created_at. Not stored, because some
         keys are duplicates: duplicate_index (0-based) and duplicate_offset. Either way, when
         others had pushed since vouched_to, gap_first, gap_keys and gap_created_at tell what, so
-        that the broker can vouch for it from now on. No row: the partition does not exist.
+        that the broker can vouch for it from now on. No row: the partition does not exist, or its
+        queue was removed.
+Raises  SK409 when a queue was configured anew.
 Locks   skep.partition rows for no key update, in id order, until commit; then idle skep.cursor
         rows in (partition_id, group_id) order.
 Why     The offset is allocated under the row lock and held to commit, so offset order is commit
@@ -24,7 +27,8 @@ Why     The offset is allocated under the row lock and held to commit, so offset
 */
 create function skep.push_segments(
   p_partition_id bigint[], p_count integer[], p_vouched_to bigint[],
-  p_vouched_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean)
+  p_vouched_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
+  p_queue_id integer[] default null, p_version integer[] default null)
 returns table (
   partition_id bigint, first bigint, created_at timestamptz,
   duplicate_index integer[], duplicate_offset bigint[],
@@ -34,10 +38,15 @@ language plpgsql as $$
 declare
   v_now timestamptz;
   v_doubtful bigint[];
+  v_living bigint[];
 begin
+  if p_queue_id is not null then
+    perform skep.check_rules(p_queue_id, p_version);
+  end if;
   -- One pass locks in order and finds the partitions for which the broker's word is not enough.
   v_now := skep.now();
-  select array_agg(l.id) filter (where l.doubtful) into v_doubtful
+  select array_agg(l.id) filter (where l.doubtful), array_agg(l.id)
+  into v_doubtful, v_living
   from (
     select i.id,
            (p.head > i.vouched_to and (q.dedup_window_s > 0 or p_resolve))
@@ -51,8 +60,26 @@ begin
       select q.dedup_window_s from skep.queue q where q.id = p.queue_id offset 0
     ) q
   ) l;
+  if v_living is null then
+    return;
+  end if;
   v_now := greatest(v_now, skep.now());  -- the locks may have been waited for
 
+  if cardinality(v_living) < cardinality(p_partition_id) then
+    -- Nothing may be stored in a lane whose queue was removed and that waits for the sweep.
+    return query
+    select r.* from (
+      select array_agg(i.id) as id, array_agg(i.count) as count,
+             array_agg(i.vouched_to) as vouched_to, array_agg(i.vouched_since) as vouched_since,
+             array_agg(i.keys) as keys, array_agg(i.body) as body
+      from unnest(p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body)
+             i(id, count, vouched_to, vouched_since, keys, body)
+      where i.id = any(v_living)
+    ) l
+    cross join lateral skep.push_segments(
+      l.id, l.count, l.vouched_to, l.vouched_since, l.keys, l.body, p_resolve) r;
+    return;
+  end if;
   if v_doubtful is not null then
     return query select * from skep.push_doubtful(
       p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body, p_resolve,

@@ -1,0 +1,154 @@
+"""Encryption of payloads: AES-256-GCM with named keys.
+
+An encrypted message is an envelope that begins with `{"enc":"<key id>",` and whose data is a JSON
+string: base64 of nonce, ciphertext and tag. The other members stay in clear, because the broker
+needs them. A producer cannot forge the mark: it stands at the start of the envelope, which only
+the broker writes; whatever a producer sends comes later, as escaped text or as payload.
+
+What is bound to the ciphertext is its key id and a constant, so a payload cannot be passed off as
+sealed by another key or for another purpose. Queue and transaction id are not bound, on purpose:
+dead letters and redriven messages keep their sealed payload under another queue and a new
+transaction id, and are written by SQL, which has no keys. Who can write to the database can
+therefore exchange whole payloads between messages, but neither read nor alter one.
+
+It fails closed. Without a key nothing is sealed and nothing is stored; a payload that does not
+open is an error of that message, never an empty or partial one. Nonces are random: a key should
+be replaced before it has sealed 2**32 messages, and old keys kept until their messages are gone.
+"""
+
+import os
+from binascii import Error as NotBase64
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, NamedTuple, TypeAlias
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from skep.model.errors import Defect, Refused
+from skep.settings.keys import EncryptionKey
+
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+
+OpenEnvelope: TypeAlias = Callable[[bytes], bytes]
+"""Turns a stored envelope into one whose payload can be read, or raises a `SkepError`."""
+
+_MARK: Final = b'{"enc":"'
+_DATA_MARK: Final = b',"data":'
+_CONTEXT: Final = b"skep message payload, key "
+
+
+class NoEncryptionKey(Refused):
+    """This instance has no encryption key: set encryption_keys or encryption_key_file."""
+
+    code: ClassVar[str] = "no_encryption_key"
+
+
+class CannotDecrypt(Refused):
+    """The message cannot be decrypted."""
+
+    code: ClassVar[str] = "cannot_decrypt"
+
+
+class SealedPayload(NamedTuple):
+    """A payload nobody can read without the key."""
+
+    key_id: str
+    data_json: bytes
+    """A JSON string: base64 of nonce, ciphertext and tag."""
+
+
+class KeyRing:
+    """The keys of this instance: the first encrypts, all decrypt."""
+
+    def __init__(self, keys: Sequence[EncryptionKey]) -> None:
+        self._cipher_by_id: Final = {key.id: AESGCM(key.secret) for key in keys}
+        self._current_id: Final = keys[0].id if keys else None
+
+    @property
+    def can_encrypt(self) -> bool:
+        """Whether there is a key."""
+        return self._current_id is not None
+
+    def seal(self, payload: bytes) -> SealedPayload:
+        """Encrypt a payload.
+
+        Raises:
+            NoEncryptionKey: There is no key.
+        """
+        key_id = self._current_id
+        if key_id is None:
+            raise NoEncryptionKey
+        nonce = os.urandom(NONCE_BYTES)
+        sealed = self._cipher_by_id[key_id].encrypt(nonce, payload, _associated(key_id))
+        return SealedPayload(key_id, b'"%b"' % b2a_base64(nonce + sealed, newline=False))
+
+    def seal_envelope(self, envelope: bytes) -> bytes:
+        """Return an envelope with its payload sealed; one that is sealed stays as it is.
+
+        Raises:
+            NoEncryptionKey: There is no key.
+        """
+        if envelope.startswith(_MARK):
+            return envelope
+        head, payload = _cut(envelope)
+        sealed = self.seal(payload)
+        return b'%b%b",%b%b%b}' % (
+            _MARK,
+            sealed.key_id.encode(),
+            head[1:],
+            _DATA_MARK,
+            sealed.data_json,
+        )
+
+    def open_envelope(self, envelope: bytes) -> bytes:
+        """Return an envelope without its mark and with its payload as the producer sent it.
+
+        An envelope that is not sealed is returned as it is.
+
+        Raises:
+            CannotDecrypt: The key is not on this ring, or the payload was altered.
+        """
+        if not envelope.startswith(_MARK):
+            return envelope
+        head, data = _cut(envelope)
+        key_id, _, members = head[len(_MARK) :].partition(b'",')
+        return b"{%b%b%b}" % (members, _DATA_MARK, self._open(key_id.decode(), data))
+
+    def _open(self, key_id: str, data_json: bytes) -> bytes:
+        cipher = self._cipher_by_id.get(key_id)
+        if cipher is None:
+            raise CannotDecrypt(
+                f"the message is encrypted with key {key_id!r}, which this instance does not have"
+            )
+        try:
+            sealed = a2b_base64(data_json[1:-1], strict_mode=True)
+        except NotBase64:
+            sealed = b""
+        if len(sealed) < NONCE_BYTES + TAG_BYTES:
+            raise CannotDecrypt(f"the message encrypted with key {key_id!r} is damaged")
+        try:
+            return cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], _associated(key_id))
+        except InvalidTag:
+            raise CannotDecrypt(
+                f"the message does not open with key {key_id!r}: it was altered, or another key "
+                "has this id"
+            ) from None
+
+
+def is_sealed(envelope: bytes) -> bool:
+    """Tell whether the payload of an envelope is encrypted."""
+    return envelope.startswith(_MARK)
+
+
+def _associated(key_id: str) -> bytes:
+    return _CONTEXT + key_id.encode()
+
+
+def _cut(envelope: bytes) -> tuple[bytes, bytes]:
+    """Return an envelope's head and its payload, which is its last member."""
+    head, mark, rest = envelope.partition(_DATA_MARK)
+    if not mark:
+        raise Defect("An envelope has no data.")
+    return head, rest[:-1]

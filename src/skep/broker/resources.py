@@ -1,0 +1,229 @@
+"""What listings say about queues, partitions, namespaces and tasks.
+
+The values that `queue_catalog` answers with, in the names of the wire. Nothing is decided here but
+what a count means: see `MessageCounts`.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from skep.model.queue_options import QueueOptions
+
+
+class MessageCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """How many messages there are, by what has become of them.
+
+    Progress is that of queue mode where it has ever claimed something of a partition or is the only
+    group; elsewhere that of the slowest named group.
+    """
+
+    total: int = 0
+    """Kept in the log, consumed or not."""
+    pending: int = 0
+    """Not acknowledged yet; those being processed are among them."""
+    processing: int = 0
+    """Under a lease that has not expired."""
+    completed: int = 0
+    """Acknowledged, and still kept."""
+    failed: int = 0
+    """Failed at least once and waiting to be delivered again; a part of `pending`."""
+    dead_letter: int = 0
+    """Dead letters, of all groups."""
+
+    @classmethod
+    def of(
+        cls, *, total: int, pending: int, processing: int, failed: int, dead_letters: int
+    ) -> "MessageCounts":
+        """Complete what the database counted."""
+        return cls(
+            total=total,
+            pending=pending,
+            processing=processing,
+            completed=max(total - pending, 0),
+            failed=failed,
+            dead_letter=dead_letters,
+        )
+
+
+class BriefCounts(msgspec.Struct, frozen=True):
+    """The counts of a namespace or a task."""
+
+    total: int = 0
+    pending: int = 0
+
+
+class Pagination(msgspec.Struct, frozen=True):
+    """The page that was asked for."""
+
+    limit: int
+    offset: int
+
+
+class QueueSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A queue in a listing."""
+
+    id: str
+    name: str
+    namespace: str
+    task: str
+    created_at: datetime
+    is_paused: bool
+    partitions: int
+    messages: MessageCounts
+    estimated: bool
+    """Whether the counts come from a sample of the partitions."""
+
+
+class QueuePage(msgspec.Struct, frozen=True):
+    """A page of queues; `total` is how many match."""
+
+    queues: list[QueueSummary]
+    total: int
+    pagination: Pagination
+
+
+class PartitionSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A partition in a listing."""
+
+    id: str
+    name: str
+    queue: str
+    created_at: datetime
+    head: int
+    """The offset of the newest message; 0 before the first."""
+    tail: int
+    """The offset of the oldest message kept."""
+    stats: MessageCounts
+    last_activity: datetime | None
+    """When the last message was pushed."""
+    oldest_message: datetime | None
+    newest_message: datetime | None
+
+
+class PartitionPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A page of partitions, by queue (oldest first) and name."""
+
+    partitions: list[PartitionSummary]
+    total: int
+    pagination: Pagination
+    next_after: str | None
+    """Give it as `after` for the next page; null when this page was not full."""
+
+
+class GroupSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A consumer group of a queue."""
+
+    name: str
+    subscription_mode: str
+    subscription_timestamp: datetime | None
+    is_paused: bool
+    created_at: datetime
+
+
+class QueueDetail(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Everything about one queue, with a page of its partitions."""
+
+    id: str
+    name: str
+    namespace: str
+    task: str
+    created_at: datetime
+    is_paused: bool
+    options: QueueOptions
+    """All options, as configuring the queue shows them."""
+    groups: list[GroupSummary]
+    partitions: list[PartitionSummary]
+    partitions_total: int
+    totals: MessageCounts
+    estimated: bool
+    """Whether the totals come from a sample of the partitions."""
+
+
+class NamespaceSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The queues of one namespace."""
+
+    namespace: str
+    queues: int
+    partitions: int
+    messages: BriefCounts
+    estimated: bool
+
+
+class NamespacePage(msgspec.Struct, frozen=True):
+    """A page of namespaces."""
+
+    namespaces: list[NamespaceSummary]
+    total: int
+    pagination: Pagination
+
+
+class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The queues of one task."""
+
+    task: str
+    queues: int
+    partitions: int
+    messages: BriefCounts
+    estimated: bool
+
+
+class TaskPage(msgspec.Struct, frozen=True):
+    """A page of tasks."""
+
+    tasks: list[TaskSummary]
+    total: int
+    pagination: Pagination
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """How a figure is spread over the partitions with something to read."""
+
+    avg: float
+    median: float
+    min: float
+    max: float
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How far consumers are behind: in seconds, and in messages."""
+
+    time: Spread
+    offset: Spread
+
+
+class Throughput(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Messages per second over the last five minutes, about."""
+
+    ingested_per_second: float
+    processed_per_second: float | None
+    """Unknown (null): acknowledgments leave no trace in time."""
+
+
+class Overview(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The whole installation in figures. They are of this moment: `statsAge` is always 0."""
+
+    queues: int
+    partitions: int
+    namespaces: int
+    tasks: int
+    messages: MessageCounts
+    estimated: bool
+    lag: Lag
+    throughput: Throughput
+    timestamp: datetime
+    stats_age: int = 0
+
+
+class MessageSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A message in a listing, without its payload."""
+
+    id: str
+    transaction_id: str
+    partition_id: str
+    queue_path: str
+    queue: str
+    partition: str
+    status: str
+    """`pending`, `processing`, `completed` or `dead_letter`."""
+    created_at: datetime

@@ -1,0 +1,74 @@
+"""Read and rewrite envelopes: messages as they lie in the log.
+
+An envelope is JSON with the payload as its last member, `data`, which is never looked into. Marks
+in front of the others tell that the payload is encrypted (`enc`) or that the message expires
+(`expiresAt`). Pushing and delivering do not come here: they splice bytes.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from skep.model.errors import Refused
+from skep.model.wire import JSON_NULL
+
+OpenEnvelope: TypeAlias = Callable[[bytes], bytes]
+"""Returns an envelope with its payload in clear."""
+
+SealEnvelope: TypeAlias = Callable[[bytes], bytes]
+"""Returns an envelope with its payload encrypted."""
+
+_ENCRYPTED: Final = b'{"enc":'
+_MARKS: Final = ("enc", "expiresAt", "transactionId")
+_encode = msgspec.json.encode
+
+
+class Envelope(msgspec.Struct, rename="camel", frozen=True):
+    """What an envelope says. `headers` and `data` are as the producer sent them."""
+
+    transaction_id: str
+    trace_id: str | None = None
+    producer_sub: str | None = None
+    headers: msgspec.Raw = JSON_NULL
+    data: msgspec.Raw = JSON_NULL
+
+
+_envelope_decoder: Final = msgspec.json.Decoder(Envelope)
+_member_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def read_envelope(envelope: bytes) -> Envelope:
+    """Take an envelope apart."""
+    return _envelope_decoder.decode(envelope)
+
+
+def is_encrypted(envelope: bytes) -> bool:
+    """Whether the payload is encrypted."""
+    return envelope.startswith(_ENCRYPTED)
+
+
+def with_transaction_id(envelope: bytes, transaction_id: str) -> bytes:
+    """Return an envelope in clear under another transaction id, and without an end of its life."""
+    members = _member_decoder.decode(envelope)
+    kept = [
+        b"%b:%b" % (_encode(name), bytes(value))
+        for name, value in members.items()
+        if name not in _MARKS
+    ]
+    return b'{"transactionId":%b,%b}' % (_encode(transaction_id), b",".join(kept))
+
+
+def leave_as_it_is(envelope: bytes) -> bytes:
+    """Open nothing, where nothing is encrypted."""
+    return envelope
+
+
+def refuse_to_seal(envelope: bytes) -> bytes:
+    """Stand in for encryption where there is no key.
+
+    Raises:
+        Refused: Always: storing in clear what should be encrypted would be worse.
+    """
+    del envelope
+    raise Refused("the queue's messages are encrypted and this broker has no key")

@@ -1,0 +1,57 @@
+/*
+clear_lanes: drop the messages of lanes, a portion at a time.
+
+Takes   p_queue_id; p_from: the name of the lane to begin with. p_upto: the last offset to drop in
+        that lane, when an earlier call did not finish it, else null. p_is_alone: that lane only.
+        p_lanes, p_segments: how much to do at most.
+Returns one row: lanes (finished), messages (dropped), and where to go on: next_from, next_upto;
+        next_from is null when everything is done.
+Locks   skep.partition rows for no key update in id order, then their cursors in (partition_id,
+        group_id) order.
+Why     The tail moves with the segments that go, so at any moment, and after a crash, the lane is
+        whole. What is pushed after a lane's turn began stays. A finished lane's cursors stand at
+        its end and their leases are over; dead letters are copies and stay. Keys go with their
+        segments: what was dropped may be pushed again, inside the window too.
+*/
+create function skep.clear_lanes(
+  p_queue_id integer, p_from text, p_upto bigint, p_is_alone boolean, p_lanes integer,
+  p_segments integer)
+returns table (lanes integer, messages bigint, next_from text, next_upto bigint)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_id bigint[];
+  v_name text[];
+  v_lanes integer := 0;
+  v_messages bigint := 0;
+  v_left integer := p_segments;
+  v_cleared record;
+begin
+  select array_agg(l.id order by l.name), array_agg(l.name order by l.name) into v_id, v_name
+  from (
+    -- One more than wanted tells where to go on.
+    select p.id, p.name from skep.partition p
+    where p.queue_id = p_queue_id and p.name >= p_from
+    order by p.name limit case when p_is_alone then 1 else p_lanes + 1 end
+  ) l;
+  if p_is_alone and v_name[1] <> p_from then
+    v_id := null;
+  end if;
+  perform 1 from skep.partition p where p.id = any(v_id[1:p_lanes])
+  order by p.id for no key update;
+  perform 1 from skep.cursor c where c.partition_id = any(v_id[1:p_lanes])
+  order by c.partition_id, c.group_id for no key update;
+
+  for i in 1 .. least(coalesce(cardinality(v_id), 0), p_lanes) loop
+    select * into strict v_cleared
+    from skep.clear_lane(v_id[i], case when i = 1 then p_upto end, v_left);
+    v_messages := v_messages + v_cleared.messages;
+    v_left := v_left - v_cleared.segments;
+    if v_cleared.rest_upto is not null then
+      return query select v_lanes, v_messages, v_name[i], v_cleared.rest_upto;
+      return;
+    end if;
+    v_lanes := v_lanes + 1;
+  end loop;
+  return query select v_lanes, v_messages, v_name[p_lanes + 1], null::bigint;
+end $$;

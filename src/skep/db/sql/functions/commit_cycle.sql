@@ -1,0 +1,122 @@
+/*
+commit_cycle: one step of a stream: change its state, push results, acknowledge the source.
+
+Takes   p_id, p_is_repeated as transact. p_query_id, p_partition_id: the shard. p_kind, p_key,
+        p_value, p_window_end, p_version, p_bytes_max as apply_state. p_release: end the lease even
+        if part of its range is not acknowledged; p_release_delay_ms: and serve that part not
+        before this time has passed. The rest as settle_operations; at most one ack.
+Returns one row. refusal, refused_item as settle_operations and apply_state raise them, or no_query
+        or no_partition, or replayed: the source was acknowledged up to there before, and nothing
+        was done now. Then the columns of settle_operations; then queue_name and queue_id of the
+        source and state_count, the number of operations applied.
+Locks   skep.stream_query for key share; skep.stream_shard for update; then as settle_operations.
+Why     The shard's row puts cycles of a shard one after the other, before anything else is locked,
+        so it adds no way to wait in a circle. A cycle whose ack is done already is the same cycle
+        sent again: its client is told that it is done, and gets no second effect. A cycle refused
+        because somebody closed its window meanwhile has computed from state that is gone; its
+        lease is ended, so that the batch comes again at once and is computed anew.
+*/
+create function skep.commit_cycle(
+  p_id uuid, p_is_repeated boolean, p_query_id uuid, p_partition_id bigint, p_release boolean,
+  p_release_delay_ms integer, p_kind text[], p_key text[], p_value text[],
+  p_window_end double precision[], p_version bigint[], p_bytes_max bigint,
+  p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
+  p_ack_offset bigint[], p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
+  p_lane_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_push_lane integer[], p_push_key bytea[], p_push_envelope bytea[])
+returns table (
+  refusal text, refused_item integer,
+  ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
+  ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
+  lane_first bigint[], lane_created_at timestamptz[],
+  gap_first bigint[], gap_keys bytea[], gap_created_at timestamptz[],
+  queue_name text, queue_id integer, state_count integer)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_answer json;
+  v_detail text;
+  v_has_ack constant boolean := cardinality(p_ack_partition_id) > 0;
+begin
+  select q.name, q.id into queue_name, queue_id
+  from skep.partition p join skep.queue q on q.id = p.queue_id where p.id = p_partition_id;
+  if not found then
+    -- Whatever was kept for it has lost its meaning.
+    perform skep.drop_stream_state(array[p_partition_id]);
+    refusal := 'no_partition';
+    return next;
+    return;
+  end if;
+  if p_is_repeated then
+    select t.answer into v_answer from skep.settled_transaction t where t.id = p_id;
+    if found then
+      return query
+      select null::text, null::integer, a.ack_item, a.ack_outcome, a.ack_released, a.ack_has_more,
+             a.ack_queue_id, a.push_offset, a.push_is_duplicate, null::bigint[],
+             null::timestamptz[], null::bigint[], null::bytea[], null::timestamptz[],
+             commit_cycle.queue_name, commit_cycle.queue_id, a.state_count
+      from json_to_record(v_answer) a(
+        ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
+        ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
+        state_count integer);
+      return;
+    end if;
+  end if;
+
+  begin
+    perform 1 from skep.stream_query q where q.id = p_query_id for key share;
+    if not found then
+      raise exception using errcode = 'SK409', message = 'no_query', detail = '1';
+    end if;
+    insert into skep.stream_shard (query_id, partition_id) values (p_query_id, p_partition_id)
+    on conflict (query_id, partition_id) do nothing;
+    perform 1 from skep.stream_shard s
+    where s.query_id = p_query_id and s.partition_id = p_partition_id for update;
+
+    select s.* into strict
+      ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id, push_offset,
+      push_is_duplicate, lane_first, lane_created_at, gap_first, gap_keys, gap_created_at
+    from skep.settle_operations(
+      p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
+      p_ack_status, p_ack_error, p_lane_id, p_vouched_to, p_vouched_since, p_push_lane, p_push_key,
+      p_push_envelope) s;
+    if ack_outcome[1] = 'noop' then
+      raise exception using errcode = 'SK409', message = 'already_done', detail = '1';
+    end if;
+    state_count := skep.apply_state(
+      p_query_id, p_partition_id, p_kind, p_key, p_value, p_window_end, p_version, v_has_ack,
+      p_bytes_max);
+    if v_has_ack and p_release and not ack_released[1] then
+      update skep.cursor c
+      set leased = null, available_at = skep.now() + p_release_delay_ms * interval '1 millisecond'
+      from skep.consumer_group g
+      where g.queue_id = c.queue_id and g.name = p_ack_group[1] and c.group_id = g.id
+        and c.partition_id = p_ack_partition_id[1];
+      ack_released[1] := true;
+      ack_has_more[1] := true;
+    end if;
+    insert into skep.settled_transaction (id, answer, settled_at)
+    values (p_id, json_build_object(
+      'ack_item', ack_item, 'ack_outcome', ack_outcome, 'ack_released', ack_released,
+      'ack_has_more', ack_has_more, 'ack_queue_id', ack_queue_id,
+      'push_offset', push_offset, 'push_is_duplicate', push_is_duplicate,
+      'state_count', state_count), skep.now());
+  exception when sqlstate 'SK409' then
+    get stacked diagnostics refusal = message_text, v_detail = pg_exception_detail;
+    refused_item := v_detail::integer;
+    if refusal = 'already_done' and p_ack_status[1] = 'completed' then
+      refusal := 'replayed';
+    elsif refusal in ('state_gone', 'state_changed') and v_has_ack then
+      update skep.stream_shard s set closed_keys = null
+      where s.query_id = p_query_id and s.partition_id = p_partition_id
+        and s.closed_keys is not null;
+      update skep.cursor c
+      set leased = null, available_at = skep.now()
+      from skep.consumer_group g
+      where g.queue_id = c.queue_id and g.name = p_ack_group[1] and c.group_id = g.id
+        and c.partition_id = p_ack_partition_id[1]
+        and c.lease_id = p_ack_lease_id[1] and c.leased is not null;
+    end if;
+  end;
+  return next;
+end $$;

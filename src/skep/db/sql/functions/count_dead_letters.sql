@@ -1,0 +1,24 @@
+/*
+count_dead_letters: how many dead letters a filter asks for, as far as one is willing to count.
+
+Takes   the filter of matching_letters; p_bound.
+Returns the number, or p_bound + 1 when there are more than p_bound.
+Locks   none.
+Why     A page of a listing must not cost in proportion to what it does not show.
+*/
+create function skep.count_dead_letters(
+  p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz,
+  p_error text, p_ids bigint[], p_bound bigint) returns bigint
+language plpgsql stable
+set plan_cache_mode = force_custom_plan
+as $$
+begin
+  return (
+    select count(*)
+    from (
+      select 1 from skep.matching_letters(
+        p_queue, p_group, p_partition, p_from, p_to, p_error, p_ids)
+      limit p_bound + 1
+    ) counted
+  );
+end $$;

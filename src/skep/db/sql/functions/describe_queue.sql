@@ -1,0 +1,31 @@
+/*
+describe_queue: one queue with all its options and its groups.
+
+Takes   p_name.
+Returns one row, or none when there is no such queue: queue (all columns), default_partition_id
+        (null when it has no partition 'Default'), lanes, and its groups, parallel and by name:
+        group_name, group_mode, group_from, group_is_paused, group_created_at.
+Locks   none.
+Why     What a queue is, in one look.
+*/
+create function skep.describe_queue(p_name text)
+returns table (
+  queue jsonb, default_partition_id bigint, lanes bigint, group_name text[], group_mode text[],
+  group_from timestamptz[], group_is_paused boolean[], group_created_at timestamptz[])
+language sql stable as $$
+  select to_jsonb(q),
+         (select p.id from skep.partition p where p.queue_id = q.id and p.name = 'Default'),
+         (select count(*) from skep.partition p where p.queue_id = q.id),
+         g.name, g.mode, g.start, g.is_paused, g.created_at
+  from skep.queue q
+  cross join lateral (
+    select array_agg(g.name order by g.name) as name,
+           array_agg(g.subscription_mode order by g.name) as mode,
+           array_agg(g.subscribed_from order by g.name) as start,
+           array_agg(g.is_paused order by g.name) as is_paused,
+           array_agg(g.created_at order by g.name) as created_at
+    from skep.consumer_group g
+    where g.queue_id = q.id
+  ) g
+  where q.name = p_name
+$$;

@@ -1,0 +1,72 @@
+/*
+drop_oldest: delete the oldest messages of a queue until enough have gone that were not read yet.
+
+Takes   p_queue_id; p_count: how many unread messages to drop.
+Returns one row: dropped, the messages deleted, and unread, those of them that some group had yet to
+        read. unread is less than p_count when the queue has no more, when the bound of a call is
+        reached, or when another session was quicker; dropped is 0 when nothing is left to do.
+Locks   skep.partition rows for no key update, in id order.
+Why     Whole segments go, in the order they came into the queue, so up to a segment more than
+        asked for is dropped. Older messages that everybody has read go with them. A segment that
+        shares its lane with an older one of a later transaction takes that one along: what is kept
+        of a lane is always contiguous. A lane left empty stays ready until a poll finds out.
+        A thousand segments a call bound how long pushes of these lanes wait.
+*/
+create function skep.drop_oldest(p_queue_id integer, p_count bigint)
+returns table (dropped bigint, unread bigint)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_groups integer[];
+  v_lane bigint[];
+  v_upto bigint[];
+begin
+  select coalesce(array_agg(g), '{}') into v_groups from skep.reading_groups(p_queue_id) g;
+
+  select array_agg(l.partition_id), array_agg(l.upto) into v_lane, v_upto
+  from (
+    select o.partition_id, max(o.last) as upto
+    from (
+      select s.partition_id, s.last,
+             sum(u.unread) over (order by s.xid, s.partition_id, s.first) - u.unread as before
+      from (
+        select s.partition_id, s.first, s.last, s.xid from skep.segment s
+        where s.queue_id = p_queue_id
+        order by s.xid, s.partition_id, s.first limit 1000
+      ) s
+      cross join lateral (
+        select greatest(0, s.last - greatest(s.first - 1, coalesce(min(c.acked), 0))) as unread
+        from skep.cursor c where c.partition_id = s.partition_id and c.group_id = any(v_groups)
+      ) u
+    ) o
+    where o.before < p_count
+    group by o.partition_id
+  ) l;
+  perform from skep.partition p where p.id = any(v_lane) order by p.id for no key update;
+
+  with gone as (
+    delete from skep.segment s
+    using unnest(v_lane, v_upto) l(id, upto)
+    where s.partition_id = l.id and s.first <= l.upto
+    returning s.partition_id, s.first, s.last
+  ),
+  moved as (
+    update skep.partition p set tail = l.upto + 1
+    from unnest(v_lane, v_upto) l(id, upto)
+    where p.id = l.id and p.tail <= l.upto
+  ),
+  forgotten as (
+    delete from skep.deleted_message d
+    using unnest(v_lane, v_upto) l(id, upto)
+    where d.partition_id = l.id and d.message_offset <= l.upto
+  )
+  select coalesce(sum(g.last - g.first + 1), 0),
+         coalesce(sum(greatest(0, g.last - greatest(g.first - 1, u.acked))), 0)
+  into dropped, unread
+  from gone g
+  cross join lateral (
+    select coalesce(min(c.acked), 0) as acked
+    from skep.cursor c where c.partition_id = g.partition_id and c.group_id = any(v_groups)
+  ) u;
+  return next;
+end $$;

@@ -1,0 +1,28 @@
+/*
+end_backoff: let a message that failed be delivered again at once.
+
+Takes   p_partition_id, p_offset; p_group: a group's name, or null for all.
+Returns queue_id and the names of the groups in whose lanes the message failed and was waiting.
+Locks   skep.cursor rows in group order.
+Why     After a failure the whole lane waits, for its order. A lane under lease is not touched: its
+        message is being delivered already.
+*/
+create function skep.end_backoff(p_partition_id bigint, p_offset bigint, p_group text)
+returns table (queue_id integer, group_name text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+begin
+  return query
+  with waiting as (
+    select c.group_id, g.name from skep.cursor c join skep.consumer_group g on g.id = c.group_id
+    where c.partition_id = p_partition_id and (p_group is null or g.name = p_group)
+      and c.leased is null and c.available_at > v_now and p_offset = any(c.failed_offset)
+    order by c.group_id for no key update of c
+  )
+  update skep.cursor c set available_at = v_now
+  from waiting w
+  where c.partition_id = p_partition_id and c.group_id = w.group_id
+  returning c.queue_id, w.name;
+end $$;

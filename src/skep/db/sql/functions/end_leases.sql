@@ -1,0 +1,35 @@
+/*
+end_leases: let leases end now, because their holder is gone.
+
+Takes   per lane, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
+Returns the number of lanes whose lease ended.
+Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
+Why     The messages were delivered, so unlike release_claims this counts as a delivery: a message
+        that kills its consumer must not be young for ever. Nothing but the time changes; the rest
+        happens as with any lease that expires.
+*/
+create function skep.end_leases(
+  p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[]) returns integer
+language plpgsql as $$
+declare
+  v_now constant timestamptz := skep.now();
+  v_count integer;
+begin
+  perform 1
+  from (
+    select u.* from unnest(p_partition_id, p_group_id) u(partition_id, group_id)
+    order by u.partition_id, u.group_id
+  ) i
+  cross join lateral (
+    select 1 from skep.cursor c
+    where c.partition_id = i.partition_id and c.group_id = i.group_id for no key update
+  ) c;
+
+  update skep.cursor c
+  set available_at = v_now
+  from unnest(p_partition_id, p_group_id, p_lease_id) i(partition_id, group_id, lease_id)
+  where c.partition_id = any(array[i.partition_id]) and c.group_id = i.group_id
+    and c.lease_id = i.lease_id and c.leased is not null and c.available_at > v_now;
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;

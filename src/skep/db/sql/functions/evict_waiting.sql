@@ -1,0 +1,103 @@
+/*
+evict_waiting: bury messages that a group let wait for too long. One step of a run.
+
+Takes   p_service, p_holder, p_run_id, p_queue_id: as apply_retention. p_group_id, p_after_at,
+        p_after_id: where the step before stopped (0, 'epoch', 0 at first). p_until: when the
+        run began. p_limit: messages to bury.
+Returns one row: messages buried, partitions concerned, and where this step stopped: group_id,
+        after_at, after_id; is_done, the run needs no further step. No row when the queue is gone.
+Raises  SK423 as assert_leadership.
+Locks   ready skep.cursor rows of one group, skipping locked ones; then the history row.
+Why     A message waits for each group by itself, from its push or from the group's first poll,
+        whichever is later: nothing is taken from a group that keeps up, and one that has just
+        subscribed to everything is not robbed of it. A message under lease or in a lane that
+        backs off does not wait. Only ready lanes are looked at; lanes with nothing to read cost
+        nothing.
+*/
+create function skep.evict_waiting(
+  p_service text, p_holder uuid, p_run_id uuid, p_queue_id integer, p_group_id integer,
+  p_after_at timestamptz, p_after_id bigint, p_until timestamptz, p_limit integer)
+returns table (
+  messages bigint, partitions bigint, group_id integer, after_at timestamptz, after_id bigint,
+  is_done boolean)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_started constant timestamptz := skep.now();
+  v_lanes constant integer := 500;      -- lanes to look at
+  v_segments constant integer := 100;   -- segments to look at in a lane
+  v_cutoff timestamptz;
+  v_group_id integer;
+  v_lane record;
+  v_seen integer := 0;
+  v_to bigint;
+begin
+  perform skep.assert_leadership(p_service, p_holder);
+  select v_started - make_interval(secs => nullif(q.max_wait_time_s, 0)) into v_cutoff
+  from skep.queue q where q.id = p_queue_id and not q.is_paused;
+  if not found then
+    return;
+  end if;
+  messages := 0; partitions := 0; after_at := p_after_at; after_id := p_after_id;
+  select g.id into v_group_id from skep.consumer_group g
+  where g.queue_id = p_queue_id and g.id >= p_group_id
+    and g.first_polled_at < v_cutoff and not g.is_paused
+  order by g.id limit 1;
+  group_id := coalesce(v_group_id, p_group_id);
+  is_done := v_group_id is null;
+  if is_done then
+    return next;
+    return;
+  elsif v_group_id > p_group_id then
+    after_at := 'epoch'; after_id := 0;
+  end if;
+
+  for v_lane in
+    select c.partition_id as id, c.available_at, greatest(c.acked, p.tail - 1) as acked, w.last
+    from skep.cursor c
+    cross join lateral (
+      select p.tail from skep.partition p where p.id = c.partition_id offset 0
+    ) p
+    cross join lateral (
+      select max(o.last) as last
+      from (
+        select s.last, s.created_at from skep.segment s
+        where s.partition_id = c.partition_id
+          and s.first >= coalesce(
+            (select b.first from skep.segment b
+             where b.partition_id = c.partition_id and b.first <= greatest(c.acked, p.tail - 1) + 1
+             order by b.first desc limit 1), 1)
+        order by s.first limit v_segments
+      ) o
+      where o.created_at < v_cutoff
+    ) w
+    where c.group_id = v_group_id and c.available_at >= after_at and c.available_at <= p_until
+      and (c.available_at, c.partition_id) > (after_at, after_id)
+    order by c.available_at, c.partition_id
+    limit v_lanes
+    for no key update of c skip locked
+  loop
+    v_seen := v_seen + 1;
+    after_at := v_lane.available_at;
+    after_id := v_lane.id;
+    continue when v_lane.last is null or v_lane.last <= v_lane.acked;
+    v_to := least(v_lane.last, v_lane.acked + p_limit - messages);
+    messages := messages + skep.bury_range(
+      v_lane.id, v_group_id, v_lane.acked, v_to, 'Waited too long', v_started);
+    perform skep.pass_cursor(v_lane.id, v_group_id, v_to);
+    partitions := partitions + 1;
+    if v_to < v_lane.last or messages >= p_limit then
+      after_id := after_id - 1;         -- there may be more in this lane
+      exit;
+    end if;
+  end loop;
+
+  if messages > 0 then
+    perform skep.record_removal(
+      p_run_id, p_queue_id, 'eviction', messages, 0, partitions, v_started);
+  end if;
+  if v_seen = 0 then
+    group_id := group_id + 1; after_at := 'epoch'; after_id := 0;
+  end if;
+  return next;
+end $$;

@@ -1,0 +1,59 @@
+/*
+find_expired: walk the oldest segments of a queue and name the lanes in which some are too old.
+
+Takes   p_queue_id. p_cutoff: what was created before it is too old. p_after: segments of this
+        transaction and earlier ones were walked before. p_held_from: where readers outside begin
+        to need them. p_limit: segments to walk.
+Returns one row: partition_id and first, parallel arrays in ascending id, the newest segment that
+        is too old in each lane; reached, the last transaction walked; is_done, there is nothing
+        old beyond.
+Locks   none.
+Why     Retention must cost what it deletes, however many lanes there are. Transaction order is
+        nearly the order of time, so the walk ends soon after the first segment that is young. Only
+        nearly: a push locks its first lane, and with that gets its transaction id, before it may
+        wait for its second, and its segments are stamped after that. Hence some patience, and
+        hence this only names lanes: what is deleted in them goes by their own order.
+        A transaction is walked as a whole, whatever the limit, so that the walk can go on after it.
+*/
+create function skep.find_expired(
+  p_queue_id integer, p_cutoff timestamptz, p_after xid8, p_held_from xid8, p_limit integer)
+returns table (partition_id bigint[], first bigint[], reached xid8, is_done boolean)
+language plpgsql stable as $$
+#variable_conflict use_column
+declare
+  v_patience constant integer := 100;   -- young segments that may lie between old ones
+  v_segment record;
+  v_walked integer := 0;
+  v_young integer := 0;
+  v_id bigint[] := '{}';
+  v_first bigint[] := '{}';
+begin
+  reached := p_after;
+  is_done := true;
+  for v_segment in
+    select s.partition_id, s.first, s.xid, s.created_at from skep.segment s
+    where s.queue_id = p_queue_id and s.xid > p_after and s.xid < p_held_from
+    order by s.xid
+  loop
+    if v_walked >= p_limit and v_segment.xid <> reached then
+      is_done := false;
+      exit;
+    end if;
+    exit when v_young >= v_patience;
+    v_walked := v_walked + 1;
+    reached := v_segment.xid;
+    if v_segment.created_at < p_cutoff then
+      v_id := v_id || v_segment.partition_id;
+      v_first := v_first || v_segment.first;
+    else
+      v_young := v_young + 1;
+    end if;
+  end loop;
+
+  select array_agg(l.id order by l.id), array_agg(l.first order by l.id)
+  into partition_id, first
+  from (
+    select u.id, max(u.first) as first from unnest(v_id, v_first) u(id, first) group by u.id
+  ) l;
+  return next;
+end $$;

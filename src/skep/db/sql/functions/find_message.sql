@@ -1,0 +1,30 @@
+/*
+find_message: the newest message of a partition with a transaction id.
+
+Takes   p_partition_id; p_key: of the transaction id; p_transaction_id; p_segments_max.
+Returns its offset, or null. When the log does not hold it, a dead letter may.
+Locks   none.
+Why     There is no index by transaction id. The walk goes backwards, because people ask for what
+        happened lately, and ends after p_segments_max: a partition may keep millions.
+*/
+create function skep.find_message(
+  p_partition_id bigint, p_key bytea, p_transaction_id text, p_segments_max integer)
+returns bigint
+language sql stable as $$
+  select coalesce(
+    (select s.first + g
+     from (
+       select r.first, r.last, r.keys
+       from (
+         select s.first, s.last, s.keys from skep.segment s
+         where s.partition_id = p_partition_id
+         order by s.first desc limit p_segments_max
+       ) r
+       where position(p_key in r.keys) > 0
+     ) s
+     cross join lateral generate_series(0, (s.last - s.first)::integer) g
+     where substr(s.keys, g * 16 + 1, 16) = p_key
+     order by 1 desc limit 1),
+    (select max(d.message_offset) from skep.dead_letter d
+     where d.partition_id = p_partition_id and d.transaction_id = p_transaction_id));
+$$;

@@ -1,0 +1,40 @@
+/*
+give_up_message: make a dead letter of a message, for one group or for all that wait for it.
+
+Takes   p_partition_id, p_offset; p_group: a group's name, or null for every group that counts (see
+        message_standing) and is not done with the message; p_error.
+Returns the names of the groups; none when they were all done with it.
+Locks   the skep.partition row for no key update; skep.cursor rows in group order.
+Why     What a consumer does by the status dlq, for those who look at a queue from outside. A lease
+        of someone who is at work on the message is no reason to wait: the operator decided.
+*/
+create function skep.give_up_message(
+  p_partition_id bigint, p_offset bigint, p_group text, p_error text)
+returns table (group_name text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+  v_cursor record;
+begin
+  perform 1 from skep.partition p where p.id = p_partition_id for no key update;
+  for v_cursor in
+    select c.group_id, c.queue_id, g.name,
+           coalesce(c.failed_count[array_position(c.failed_offset, p_offset)], 0) as failures
+    from skep.cursor c join skep.consumer_group g on g.id = c.group_id
+    where c.partition_id = p_partition_id
+      and c.acked < p_offset and not coalesce(c.done, '{}') @> p_offset
+      and case when p_group is not null then g.name = p_group
+               else g.name <> '__QUEUE_MODE__' or c.lease_id is not null or not exists (
+                 select from skep.consumer_group n where n.queue_id = c.queue_id and n.id <> g.id)
+          end
+    order by c.group_id for no key update of c
+  loop
+    perform skep.bury_message(
+      p_partition_id, v_cursor.group_id, v_cursor.queue_id, p_offset, p_error,
+      v_cursor.failures, v_now);
+    perform skep.pass_over_message(p_partition_id, array[v_cursor.group_id], p_offset, v_now);
+    group_name := v_cursor.name;
+    return next;
+  end loop;
+end $$;

@@ -1,0 +1,17 @@
+/*
+letters_of_message: the dead letters that copy a message, the newest failure first.
+
+Takes   p_partition_id, p_offset; p_group: a group's name, or null for all.
+Returns id, group_name.
+Locks   none.
+Why     A message has one for each group that gave up on it.
+*/
+create function skep.letters_of_message(p_partition_id bigint, p_offset bigint, p_group text)
+returns table (id bigint, group_name text)
+language sql stable as $$
+  select d.id, g.name
+  from skep.dead_letter d join skep.consumer_group g on g.id = d.group_id
+  where d.partition_id = p_partition_id and d.message_offset = p_offset
+    and (p_group is null or g.name = p_group)
+  order by d.failed_at desc, d.id desc;
+$$;

@@ -1,0 +1,37 @@
+/*
+list_dead_letters: a page of the dead letters a filter asks for, the newest failure first.
+
+Takes   the filter of matching_letters; p_limit, p_offset.
+Returns one row per letter: id, the address of its message, the names around it, transaction_id,
+        error, failures, created_at, failed_at, envelope.
+Locks   none.
+Why     The names come by look-up for the page alone. The plan is made for the filter at hand,
+        because each of its parts has an index of its own. A partition that was cleaned up since has
+        no name any more.
+*/
+create function skep.list_dead_letters(
+  p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz,
+  p_error text, p_ids bigint[], p_limit integer, p_offset bigint)
+returns table (
+  id bigint, partition_id bigint, message_offset bigint, queue_name text, partition_name text,
+  group_name text, transaction_id text, error text, failures integer, created_at timestamptz,
+  failed_at timestamptz, envelope json)
+language plpgsql stable
+set plan_cache_mode = force_custom_plan
+as $$
+#variable_conflict use_column
+begin
+  return query
+  select d.id, d.partition_id, d.message_offset, q.name, p.name, g.name, d.transaction_id,
+         d.error, d.failures, d.created_at, d.failed_at, d.envelope
+  from (
+    select m.* from skep.matching_letters(
+      p_queue, p_group, p_partition, p_from, p_to, p_error, p_ids) m
+    order by m.failed_at desc, m.id desc
+    limit p_limit offset p_offset
+  ) d
+  left join skep.queue q on q.id = d.queue_id
+  left join skep.partition p on p.id = d.partition_id
+  left join skep.consumer_group g on g.id = d.group_id
+  order by d.failed_at desc, d.id desc;
+end $$;

@@ -1,0 +1,19 @@
+/*
+list_holds: the holds on all queues, by queue and name.
+
+Takes   p_limit, p_offset: which of them.
+Returns queue, name, position, keep_s, updated_at, is_active (it still counts), total (of all).
+Locks   none.
+Why     Whoever wonders why the disk fills looks here first. Readers are few, so one count is cheap.
+*/
+create function skep.list_holds(p_limit integer, p_offset integer)
+returns table (
+  queue text, name text, "position" text, keep_s integer, updated_at timestamptz,
+  is_active boolean, total bigint)
+language sql stable as $$
+  select q.name, h.name, h.position::text, h.keep_s, h.updated_at,
+         h.updated_at > skep.now() - make_interval(secs => h.keep_s), count(*) over ()
+  from skep.hold h join skep.queue q on q.id = h.queue_id
+  order by q.name, h.name
+  limit p_limit offset p_offset;
+$$;

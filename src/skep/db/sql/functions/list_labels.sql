@@ -1,0 +1,24 @@
+/*
+list_labels: one page of the namespaces or of the tasks that queues have.
+
+Takes   p_kind: 'namespace' or 'task'. p_limit, p_offset.
+Returns total (labels there are, on every row) and, per label in order, label and queue_id: its
+        queues. An empty page is one row with a null label.
+Locks   none.
+Why     Namespace and task are columns of the queue and nothing else; the counts of a label are
+        the sums of its queues'.
+*/
+create function skep.list_labels(p_kind text, p_limit integer, p_offset integer)
+returns table (total bigint, label text, queue_id integer[])
+language sql stable as $$
+  with labels as (
+    select case p_kind when 'task' then q.task else q.namespace end as label,
+           array_agg(q.id) as queue_id
+    from skep.queue q
+    group by 1
+  )
+  select t.total, l.label, l.queue_id
+  from (select count(*) as total from labels) t
+  left join (select * from labels order by label limit p_limit offset p_offset) l on true
+  order by l.label
+$$;

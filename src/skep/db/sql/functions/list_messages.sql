@@ -1,0 +1,70 @@
+/*
+list_messages: a page of the messages in some segments, in the order of the segments and within each
+the newest first.
+
+Takes   p_partition_id, p_first: the segments; p_before: only offsets below this one, null for all
+        of the segment; p_status, p_key: only such messages, or null; p_skip, p_limit.
+Returns at least one row. matched: how many messages there are, skipped ones included. Then, unless
+        the page is empty: item (the segment's number from 1), message_offset, the names around it,
+        priority, created_at, head (the envelope without its data) and the standing as
+        message_standing gives it.
+Locks   none.
+Why     The standing decides what is on the page, and only then are bodies read, each once. Of an
+        envelope only the head is looked into: its data may be large, and may hold an escaped NUL.
+*/
+create function skep.list_messages(
+  p_partition_id bigint[], p_first bigint[], p_before bigint[], p_status text, p_key bytea,
+  p_skip bigint, p_limit integer)
+returns table (
+  matched bigint, item integer, message_offset bigint, queue_name text, partition_name text,
+  namespace text, task text, priority integer, created_at timestamptz, head json, status text,
+  queue_status text, consumed_by integer, total_groups integer, lease_until timestamptz)
+language sql stable as $$
+  with hit as materialized (
+    select u.item, s.partition_id, s.first, s.queue_id, s.created_at, m.*
+    from unnest(p_partition_id, p_first, p_before) with ordinality
+           u(partition_id, first, before, item)
+    cross join lateral (
+      select s.partition_id, s.first, s.last, s.queue_id, s.created_at,
+             case when p_key is not null then s.keys end as keys
+      from skep.segment s
+      where s.partition_id = u.partition_id and s.first = u.first offset 0
+    ) s
+    cross join lateral skep.message_standing(
+      s.partition_id, s.first, least(u.before - 1, s.last), skep.now()) m
+    where (p_status is null or m.status = p_status)
+      and (p_key is null or substr(s.keys, (m.message_offset - s.first)::integer * 16 + 1, 16)
+                            = p_key)
+      and not exists (
+        select from skep.deleted_message x
+        where x.partition_id = s.partition_id and x.message_offset = m.message_offset)
+  ),
+  page as materialized (
+    select * from hit h order by h.item, h.message_offset desc limit p_limit offset p_skip
+  ),
+  head as (
+    select b.item, b.first + e.position - 1 as message_offset,
+           split_part(e.envelope::text, ',"data":', 1) || '}' as head
+    from (
+      select distinct p.item, p.partition_id, p.first from page p
+    ) b
+    cross join lateral (
+      select s.body from skep.segment s
+      where s.partition_id = b.partition_id and s.first = b.first offset 0
+    ) s
+    cross join lateral json_array_elements(convert_from(s.body, 'UTF8')::json)
+      with ordinality e(envelope, position)
+    where json_typeof(e.envelope) = 'object'
+  )
+  select n.matched, p.item::integer, p.message_offset, q.name, l.name, q.namespace, q.task,
+         q.priority, p.created_at, h.head::json, p.status, p.queue_status, p.consumed_by,
+         p.total_groups, p.lease_until
+  from (select count(*) as matched from hit) n
+  left join (
+    page p
+    join head h on h.item = p.item and h.message_offset = p.message_offset
+    join skep.queue q on q.id = p.queue_id
+    join skep.partition l on l.id = p.partition_id
+  ) on true
+  order by p.item, p.message_offset desc;
+$$;

@@ -1,0 +1,29 @@
+/*
+list_queries: the queries of streams and how much state they hold.
+
+Takes   p_name: this one only; null: all. p_limit, p_offset: which of them, by name.
+Returns id, name, source_queue, sink_queue, config_hash, created_at, updated_at, shard_count,
+        row_count, byte_count, and total: how many there are in all.
+Locks   none.
+Why     Sizes are kept with each shard, so that nothing here walks over state rows.
+*/
+create function skep.list_queries(p_name text, p_limit integer, p_offset integer)
+returns table (
+  id uuid, name text, source_queue text, sink_queue text, config_hash text,
+  created_at timestamptz, updated_at timestamptz,
+  shard_count bigint, row_count bigint, byte_count bigint, total bigint)
+language sql stable as $$
+  select q.id, q.name, q.source_queue, q.sink_queue, q.config_hash, q.created_at, q.updated_at,
+         s.shard_count, s.row_count, s.byte_count, q.total
+  from (
+    select q.*, count(*) over () as total from skep.stream_query q
+    where p_name is null or q.name = p_name
+    order by q.name limit p_limit offset p_offset
+  ) q
+  cross join lateral (
+    select count(*) as shard_count, coalesce(sum(s.row_count), 0)::bigint as row_count,
+           coalesce(sum(s.byte_count), 0)::bigint as byte_count
+    from skep.stream_shard s where s.query_id = q.id
+  ) s
+  order by q.name;
+$$;

@@ -1,0 +1,36 @@
+/*
+list_queues: one page of the queues.
+
+Takes   p_namespace, p_task: exactly these, or null. p_search: part of the name, in any case, or
+        null. p_sort: 'newest', 'oldest' or 'name'. p_limit, p_offset.
+Returns total (queues that match, on every row) and, per queue of the page, id, name, namespace,
+        task, created_at, is_paused. A page with nothing in it is one row with a null id.
+Locks   none.
+Why     The total is wanted even when the page is empty.
+*/
+create function skep.list_queues(
+  p_namespace text, p_task text, p_search text, p_sort text, p_limit integer, p_offset integer)
+returns table (
+  total bigint, id integer, name text, namespace text, task text, created_at timestamptz,
+  is_paused boolean)
+language sql stable as $$
+  with matching as (
+    select q.id, q.name, q.namespace, q.task, q.created_at, q.is_paused
+    from skep.queue q
+    where (p_namespace is null or q.namespace = p_namespace)
+      and (p_task is null or q.task = p_task)
+      and (p_search is null or position(lower(p_search) in lower(q.name)) > 0)
+  )
+  select t.total, q.id, q.name, q.namespace, q.task, q.created_at, q.is_paused
+  from (select count(*) as total from matching) t
+  left join (
+    select * from matching m
+    order by case when p_sort = 'name' then m.name end,
+             case when p_sort = 'newest' then m.id end desc,
+             m.id
+    limit p_limit offset p_offset
+  ) q on true
+  order by case when p_sort = 'name' then q.name end,
+           case when p_sort = 'newest' then q.id end desc,
+           q.id
+$$;

@@ -1,0 +1,16 @@
+/*
+list_redrives: redrives and how far they got, the newest first.
+
+Takes   p_id: only this one, or null; p_limit, p_offset.
+Returns rows of skep.redrive.
+Locks   none.
+Why     The same shape for one and for many.
+*/
+create function skep.list_redrives(p_id uuid, p_limit integer, p_offset bigint)
+returns setof skep.redrive
+language sql stable as $$
+  select r.* from skep.redrive r
+  where p_id is null or r.id = p_id
+  order by r.created_at desc, r.id desc
+  limit p_limit offset p_offset;
+$$;

@@ -1,0 +1,62 @@
+/*
+move_cursors: put cursors of a group somewhere else, forwards or backwards.
+
+Takes   p_group_id; per lane, in parallel arrays, no lane twice: p_partition_id, p_acked (the last
+        offset that counts as done).
+Returns per cursor that exists: partition_id, acked as it is now.
+Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
+Why     A seek starts afresh: leases end, so that late acks of the old position are refused;
+        failures and deliveries are forgotten; of what was done above the cursor only deleted
+        messages stay done. The lane is left ready, not idle: only a claim may put it to rest,
+        under the partition's lock. p_acked is clamped to what the lane holds, and passes over
+        deleted messages, for a cursor never stands before something that is done.
+        For the laterals see push_segments.
+*/
+create function skep.move_cursors(
+  p_group_id integer, p_partition_id bigint[], p_acked bigint[])
+returns table (partition_id bigint, acked bigint)
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  perform 1
+  from (select u.id from unnest(p_partition_id) u(id) order by u.id) i
+  cross join lateral (
+    select 1 from skep.cursor c
+    where c.partition_id = i.id and c.group_id = p_group_id for no key update
+  ) c;
+
+  return query
+  update skep.cursor c
+  set acked = coalesce(upper(n.passed) - 1, n.acked),
+      done = nullif(n.deleted - coalesce(int8multirange(n.passed), '{}'), '{}'),
+      leased_from = null,
+      leased = null,
+      lease_id = null,
+      deliveries = 0,
+      unanswered = 0,
+      nacked = null,
+      retry_at = null,
+      failed_offset = null,
+      failed_count = null,
+      available_at = skep.now()
+  from (
+    select k.place, t.acked, d.deleted,
+           (select r from unnest(d.deleted) r where lower(r) = t.acked + 1) as passed
+    from unnest(p_partition_id, p_acked) i(id, acked)
+    cross join lateral (
+      select k.ctid as place from skep.cursor k
+      where k.partition_id = i.id and k.group_id = p_group_id offset 0
+    ) k
+    cross join lateral (
+      select greatest(p.tail - 1, least(p.head, i.acked)) as acked
+      from skep.partition p where p.id = i.id offset 0
+    ) t
+    cross join lateral (
+      select range_agg(int8range(d.message_offset, d.message_offset, '[]')) as deleted
+      from skep.deleted_message d
+      where d.partition_id = i.id and d.message_offset > t.acked
+    ) d
+  ) n
+  where c.ctid = n.place
+  returning c.partition_id, c.acked;
+end $$;

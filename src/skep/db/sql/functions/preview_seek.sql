@@ -1,0 +1,36 @@
+/*
+preview_seek: what a seek in all lanes of a queue would skip and replay.
+
+Takes   p_group_id; p_to, p_moment: where to, as aim_seek. p_exact_max: up to so many lanes are
+        looked at one by one.
+Returns one row: lanes, skipped, replayed (messages), is_estimated.
+Locks   none.
+Why     Beyond p_exact_max lanes a sample answers, so that to ask never takes longer than to do.
+*/
+create function skep.preview_seek(
+  p_group_id integer, p_to text, p_moment timestamptz, p_exact_max integer)
+returns table (lanes bigint, skipped bigint, replayed bigint, is_estimated boolean)
+language plpgsql stable as $$
+#variable_conflict use_column
+declare
+  v_sample_blocks constant integer := 50;
+  v_partition_id bigint[];
+  v_next text;
+  v_weight double precision := 1;
+begin
+  select l.partition_id, l.next_name into v_partition_id, v_next
+  from skep.consumer_group g
+  cross join lateral skep.page_lanes(g.queue_id, '', p_exact_max) l
+  where g.id = p_group_id;
+  if v_next is not null then
+    select array_agg(s.partition_id), max(s.weight) into v_partition_id, v_weight
+    from skep.sample_cursors(array[p_group_id], v_sample_blocks) s;
+  end if;
+
+  return query
+  select round(count(*) * v_weight)::bigint,
+         coalesce(round(sum(a.skipped)::double precision * v_weight), 0)::bigint,
+         coalesce(round(sum(a.replayed)::double precision * v_weight), 0)::bigint,
+         v_next is not null
+  from skep.aim_seek(p_group_id, v_partition_id, p_to, p_moment, null) a;
+end $$;

@@ -1,0 +1,16 @@
+/*
+purge_traces: remove traces of a certain age, a bounded number at a time.
+
+Takes   p_before: older ones go. p_limit: at most so many.
+Returns the number of traces removed; fewer than p_limit when there are no more.
+Locks   as delete_traces.
+Why     Nobody else removes traces for their age. Small steps keep the locks of popular names short.
+*/
+create function skep.purge_traces(p_before timestamptz, p_limit integer) returns integer
+language sql as $$
+  select skep.delete_traces(array(
+    select t.id from skep.trace t
+    where t.created_at < p_before
+    order by t.created_at
+    limit p_limit));
+$$;

@@ -1,0 +1,43 @@
+/*
+read_state: the state rows of one shard.
+
+Takes   p_query_id, p_partition_id: the shard. All conditions must hold: p_keys (empty: any key),
+        p_prefix (of the key, taken literally; null: any), p_ripe_at (window_end at or before it;
+        null: any).
+Returns key, value, version, offered_version, updated_at, by key.
+Locks   skep.stream_shard for no key update, if windows were flushed since the shard was last read
+        whole; then, asked for ripe rows, those that changed since they were last offered.
+Why     A prefix is compared and not matched as a pattern: keys are full of underscores and percent
+        signs. Keys are in byte order, so the walk begins at the prefix.
+        Reading leaves two marks, from which a cycle learns that its client computed from a state
+        that is no longer there, although clients do not say what they read: who reads the shard
+        whole is about to process messages and knows of the windows closed so far; who reads ripe
+        rows is about to flush them in this version.
+*/
+create function skep.read_state(
+  p_query_id uuid, p_partition_id bigint, p_keys text[], p_prefix text, p_ripe_at double precision)
+returns table (
+  key text, value json, version bigint, offered_version bigint, updated_at timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  if cardinality(p_keys) = 0 and p_prefix is null and p_ripe_at is null then
+    update skep.stream_shard s set closed_keys = null
+    where s.query_id = p_query_id and s.partition_id = p_partition_id
+      and s.closed_keys is not null;
+  elsif p_ripe_at is not null then
+    perform 1 from skep.stream_shard s
+    where s.query_id = p_query_id and s.partition_id = p_partition_id for no key update;
+    update skep.stream_state s set offered_version = s.version
+    where s.query_id = p_query_id and s.partition_id = p_partition_id
+      and s.window_end <= p_ripe_at and s.offered_version is distinct from s.version;
+  end if;
+  return query
+  select s.key, s.value, s.version, s.offered_version, s.updated_at
+  from skep.stream_state s
+  where s.query_id = p_query_id and s.partition_id = p_partition_id
+    and s.key >= coalesce(p_prefix, '') and starts_with(s.key, coalesce(p_prefix, ''))
+    and (cardinality(p_keys) = 0 or s.key = any(p_keys))
+    and (p_ripe_at is null or s.window_end <= p_ripe_at)
+  order by s.key;
+end $$;

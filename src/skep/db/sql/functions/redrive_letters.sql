@@ -1,0 +1,99 @@
+/*
+redrive_letters: push the messages of dead letters again and take the letters away, in one.
+
+Takes   per letter, in parallel arrays: p_letter_id, p_partition_id (where to), p_key, p_envelope;
+        p_redrive_id, p_owner, p_position: the job this is a batch of, whose it is and how far it
+        gets by it; null when it is none.
+Returns one row per letter: letter_id, result, queue_id, partition_id, message_offset. Results:
+        'moved'; 'duplicate': the partition holds its like already, the letter stays; 'gone': it
+        is no dead letter any more, or its destination is gone. No row at all: the job does not
+        run, or not under this owner.
+Raises  40001 when a letter vanished while its message was pushed: nothing happened, look again.
+Locks   the skep.redrive row, then as push_segments, then skep.dead_letter rows in id order; old
+        skep.redriven_letter rows, skipping locked ones.
+Why     The letters come last, as for everyone who holds a partition or a cursor and touches
+        letters, and nothing is waited for once they are deleted. The price is that a push may turn
+        out to be for nothing; then everything is rolled back. For every record written, two that
+        are older than 30 days are deleted: so many are kept, without a service to clean up.
+*/
+create function skep.redrive_letters(
+  p_letter_id bigint[], p_partition_id bigint[], p_key bytea[], p_envelope bytea[],
+  p_redrive_id uuid, p_owner uuid, p_position bigint)
+returns table (
+  letter_id bigint, result text, queue_id integer, partition_id bigint, message_offset bigint)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_letter_id bigint[];
+  v_to_partition bigint[];
+  v_to_offset bigint[];
+  v_is_duplicate boolean[];
+  v_moved bigint[];
+begin
+  if p_redrive_id is not null then
+    perform 1 from skep.redrive r
+    where r.id = p_redrive_id and r.owner = p_owner and r.state = 'running' for no key update;
+    if not found then
+      return;
+    end if;
+  end if;
+
+  select array_agg(l.letter_id), array_agg(l.partition_id), array_agg(l.message_offset),
+         array_agg(l.is_duplicate), array_agg(l.letter_id) filter (where not l.is_duplicate)
+  into v_letter_id, v_to_partition, v_to_offset, v_is_duplicate, v_moved
+  from (
+    select array_agg(i.id order by i.partition_id, i.id) as ids,
+           array_agg(i.partition_id order by i.partition_id, i.id) as partitions,
+           array_agg(i.key order by i.partition_id, i.id) as keys,
+           array_agg(i.envelope order by i.partition_id, i.id) as envelopes
+    from unnest(p_letter_id, p_partition_id, p_key, p_envelope) i(id, partition_id, key, envelope)
+    where exists (select from skep.dead_letter d where d.id = i.id)
+  ) present
+  cross join lateral skep.push_letters(
+    present.ids, present.partitions, present.keys, present.envelopes) l
+  where present.ids is not null;
+
+  perform 1 from skep.dead_letter d where d.id = any(v_letter_id) order by d.id for update;
+  if (select count(*) from skep.dead_letter d where d.id = any(v_moved))
+     <> coalesce(cardinality(v_moved), 0) then
+    raise exception using errcode = '40001', message = 'a dead letter vanished meanwhile';
+  end if;
+  with moved as (
+    delete from skep.dead_letter d where d.id = any(v_moved) returning d.*
+  )
+  insert into skep.redriven_letter (
+    id, partition_id, message_offset, group_id, queue_id, transaction_id, error, failures,
+    created_at, failed_at, redriven_at, to_partition_id, to_offset)
+  select m.id, m.partition_id, m.message_offset, m.group_id, m.queue_id, m.transaction_id,
+         m.error, m.failures, m.created_at, m.failed_at, skep.now(), t.partition_id, t.at
+  from moved m
+  join unnest(v_letter_id, v_to_partition, v_to_offset) t(id, partition_id, at) on t.id = m.id;
+
+  delete from skep.redriven_letter r
+  where r.id in (
+    select o.id from skep.redriven_letter o
+    where o.redriven_at < skep.now() - interval '30 days'
+    order by o.redriven_at limit 2 * cardinality(v_moved)
+    for update skip locked
+  );
+  update skep.redrive r
+  set moved = r.moved + coalesce(cardinality(v_moved), 0),
+      duplicates = r.duplicates + (
+        select count(*) from skep.dead_letter d
+        where d.id = any(v_letter_id) and d.id <> all(coalesce(v_moved, '{}'))),
+      position = p_position,
+      progressed_at = skep.now()
+  where r.id = p_redrive_id;
+
+  return query
+  select i.id,
+         case when i.id = any(v_moved) then 'moved'
+              when t.id is not null and d.id is not null then 'duplicate'
+              else 'gone' end,
+         p.queue_id, t.partition_id, t.at
+  from unnest(p_letter_id) i(id)
+  left join unnest(v_letter_id, v_to_partition, v_to_offset) t(id, partition_id, at)
+    on t.id = i.id
+  left join skep.dead_letter d on d.id = i.id
+  left join skep.partition p on p.id = t.partition_id;
+end $$;

@@ -1,0 +1,101 @@
+/*
+schedule_messages: let messages wait for their time.
+
+Takes   per message, in parallel arrays: p_queue_id, p_partition (a name), p_key, p_transaction_id,
+        p_envelope, and its time: p_deliver_at, or p_delay_s seconds from now where that is null.
+        No (queue, partition, key) twice. p_waiting_max: how many messages may wait per queue.
+        p_resolve: this repeats a call whose outcome was lost.
+Returns one row per message: item (1-based), outcome, and by the outcome
+        scheduled   scheduled_id, deliver_at, seconds until then
+        duplicate   of a waiting message: its scheduled_id and deliver_at; of a stored one:
+                    partition_id and message_offset
+        full        nothing: too many wait already
+        gone        nothing: the queue does not exist
+        again       nothing: who was first with the key is not visible yet, or is gone by now
+Locks   none but on the rows it inserts, in (queue, partition, key) order.
+Why     A duplicate is looked for without a lock: what slips through is found again, under the
+        lane's lock, when the message is sequenced. A repeated call knows its own rows by their
+        envelopes. Ids are drawn in the order of the items, which decides between messages of the
+        same time; rows are inserted in the order of their keys, so that two calls with the same
+        keys never wait for each other in a circle. The number that wait is counted through the
+        index up to the limit, once per queue and call; calls that race may exceed it by what they
+        carry.
+*/
+create function skep.schedule_messages(
+  p_queue_id integer[], p_partition text[], p_key bytea[], p_transaction_id text[],
+  p_envelope bytea[], p_deliver_at timestamptz[], p_delay_s double precision[],
+  p_waiting_max integer, p_resolve boolean)
+returns table (
+  item integer, outcome text, scheduled_id bigint, deliver_at timestamptz,
+  seconds double precision, partition_id bigint, message_offset bigint)
+language plpgsql
+set enable_hashjoin = on  -- the hot connections forbid it; item by item this would be quadratic
+as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+begin
+  return query
+  with given as materialized (
+    select nextval('skep.scheduled_id_seq') as id, u.item::integer as item, u.queue_id,
+           u.partition, u.key, u.transaction_id, u.envelope,
+           coalesce(u.deliver_at, v_now + make_interval(secs => u.delay_s)) as deliver_at
+    from unnest(p_queue_id, p_partition, p_key, p_transaction_id, p_envelope, p_deliver_at,
+                p_delay_s) with ordinality
+           u(queue_id, partition, key, transaction_id, envelope, deliver_at, delay_s, item)
+  ),
+  room as materialized (
+    select d.queue_id,
+           (select count(*) from (
+              select from skep.scheduled s where s.queue_id = d.queue_id limit p_waiting_max
+            ) w) < p_waiting_max as has_room
+    from (select distinct g.queue_id from given g) d
+    where exists (select from skep.queue q where q.id = d.queue_id)
+  ),
+  stored as materialized (
+    select l.items[d.index + 1] as item, p.id as partition_id, d.message_offset
+    from (
+      select g.queue_id, g.partition, array_agg(g.item order by g.item) as items,
+             string_agg(g.key, ''::bytea order by g.item) as keys
+      from given g group by g.queue_id, g.partition
+    ) l
+    cross join lateral (
+      select p.id from skep.partition p
+      where p.queue_id = l.queue_id and p.name = l.partition offset 0
+    ) p
+    cross join lateral skep.probe_keys(p.id, l.keys, 0, 'infinity', v_now, false) f
+    cross join lateral unnest(f.duplicate_index, f.duplicate_offset) d(index, message_offset)
+  ),
+  added as (
+    insert into skep.scheduled (
+      id, queue_id, partition, key, transaction_id, envelope, deliver_at, created_at)
+    overriding system value
+    select g.id, g.queue_id, g.partition, g.key, g.transaction_id, g.envelope, g.deliver_at, v_now
+    from given g
+    join room r on r.queue_id = g.queue_id and r.has_room
+    where not exists (select from stored s where s.item = g.item)
+    order by g.queue_id, g.partition, g.key
+    on conflict (queue_id, partition, key) do nothing
+    returning id, queue_id, partition, key, deliver_at
+  )
+  select g.item,
+         case when r.queue_id is null then 'gone'
+              when a.id is not null or (p_resolve and w.envelope = g.envelope) then 'scheduled'
+              when s.item is not null or w.id is not null then 'duplicate'
+              when r.has_room then 'again'
+              else 'full' end,
+         coalesce(a.id, w.id), coalesce(a.deliver_at, w.deliver_at),
+         extract(epoch from coalesce(a.deliver_at, w.deliver_at) - v_now)::double precision,
+         s.partition_id, s.message_offset
+  from given g
+  left join room r on r.queue_id = g.queue_id
+  left join stored s on s.item = g.item
+  left join added a
+    on a.queue_id = g.queue_id and a.partition = g.partition and a.key = g.key
+  left join lateral (
+    select w.id, w.deliver_at, w.envelope from skep.scheduled w
+    where a.id is null and s.item is null
+      and w.queue_id = g.queue_id and w.partition = g.partition and w.key = g.key
+    offset 0
+  ) w on true;
+end $$;

@@ -1,0 +1,34 @@
+/*
+seek_lanes: move a group's cursors in the next lanes of its queue.
+
+Takes   p_group_id; p_from, p_limit: the lanes, as page_lanes; p_to, p_moment: where to, as
+        aim_seek.
+Returns one row: lanes (how many cursors were moved), next_name as page_lanes.
+Raises  SK404 when the group does not exist (any more).
+Locks   as move_cursors.
+Why     One step of a seek in a whole queue. Each is a transaction of its own, so that consumers
+        and pushes wait for a thousand lanes at most; a step repeated does no harm.
+*/
+create function skep.seek_lanes(
+  p_group_id integer, p_from text, p_limit integer, p_to text, p_moment timestamptz)
+returns table (lanes bigint, next_name text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_partition_id bigint[];
+  v_next text;
+begin
+  perform skep.assert_group(p_group_id);
+  select l.partition_id, l.next_name into v_partition_id, v_next
+  from skep.consumer_group g
+  cross join lateral skep.page_lanes(g.queue_id, p_from, p_limit) l
+  where g.id = p_group_id;
+
+  return query
+  select count(m.partition_id), v_next
+  from (
+    select array_agg(a.partition_id) as ids, array_agg(a.target) as targets
+    from skep.aim_seek(p_group_id, v_partition_id, p_to, p_moment, null) a
+  ) a
+  cross join lateral skep.move_cursors(p_group_id, a.ids, a.targets) m;
+end $$;

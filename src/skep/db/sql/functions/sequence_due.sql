@@ -1,0 +1,90 @@
+/*
+sequence_due: append the scheduled messages whose time has come to the log.
+
+Takes   p_limit: messages, and p_bytes: bytes of envelopes, to move at most; the first one always.
+Returns one row. queue_id, lanes: parallel arrays, the queues that got messages and in how many
+        lanes each. moved: messages taken off the waiting ones, duplicates included. is_busy:
+        another session is at it, and nothing was done. next_s: seconds until the next message is
+        due, 0 or less when some are due already; null when none waits.
+Locks   an advisory lock for the transaction, or nothing at all; the rows of skep.scheduled,
+        skipping locked ones; as provision_partitions for lanes that are gone; then as
+        push_segments.
+Why     Moving is one transaction, so a message is in the log or waiting, never both, never
+        neither. One session at a time keeps messages of a lane in the order of their times. A
+        message that is being cancelled or put forward is skipped and looked at again. A message
+        whose transaction id is stored already, inside the window, is dropped: it was pushed
+        meanwhile. push_segments names all duplicates at once and the lanes stay locked, so the
+        second round finds none.
+*/
+create function skep.sequence_due(p_limit integer, p_bytes bigint)
+returns table (
+  queue_id integer[], lanes integer[], moved integer, is_busy boolean, next_s double precision)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+  v_ids bigint[];
+  v_stored bigint[] := '{}';  -- lanes that got a segment
+  v_done bigint[] := '{}';    -- messages that need not wait any more
+begin
+  moved := 0;
+  is_busy := not pg_try_advisory_xact_lock(hashtext('skep.sequence_due'));
+  if not is_busy then
+    v_ids := skep.claim_due(p_limit, p_bytes, v_now);
+  end if;
+
+  for v_round in 1..2 loop
+    exit when v_ids is null;
+    with waiting as materialized (
+      select s.id, s.key, s.envelope, p.id as partition_id,
+             row_number() over (partition by p.id order by s.deliver_at, s.id) - 1 as index
+      from unnest(v_ids) u(id)
+      cross join lateral (select s.* from skep.scheduled s where s.id = u.id offset 0) s
+      cross join lateral (
+        select p.id from skep.partition p
+        where p.queue_id = s.queue_id and p.name = s.partition offset 0
+      ) p
+    ),
+    flush as (
+      select w.partition_id, count(*)::integer as count,
+             string_agg(w.key, ''::bytea order by w.index) as keys,
+             '['::bytea || string_agg(w.envelope, ','::bytea order by w.index) || ']'::bytea as body
+      from waiting w group by w.partition_id
+    ),
+    pushed as materialized (
+      select r.*
+      from (
+        select array_agg(f.partition_id order by f.partition_id) as ids,
+               array_agg(f.count order by f.partition_id) as counts,
+               array_agg(f.keys order by f.partition_id) as keys,
+               array_agg(f.body order by f.partition_id) as bodies
+        from flush f
+      ) a
+      cross join lateral skep.push_segments(
+        a.ids, a.counts, array_fill(0::bigint, array[cardinality(a.ids)]),
+        array_fill('infinity'::timestamptz, array[cardinality(a.ids)]), a.keys, a.bodies, false) r
+      where a.ids is not null
+    ),
+    settled as (
+      select w.id
+      from pushed r join waiting w on w.partition_id = r.partition_id
+      where r.first is not null or w.index = any(r.duplicate_index)
+    )
+    select v_done || coalesce((select array_agg(t.id) from settled t), '{}'),
+           v_stored || coalesce(
+             (select array_agg(r.partition_id) from pushed r where r.first is not null), '{}'),
+           (select array_agg(w.id) from waiting w where w.id not in (select t.id from settled t))
+    into v_done, v_stored, v_ids;
+  end loop;
+
+  delete from skep.scheduled s where s.id = any(v_done);
+  moved := cardinality(v_done);
+  select array_agg(q.queue_id), array_agg(q.lanes) into queue_id, lanes
+  from (
+    select p.queue_id, count(*)::integer as lanes
+    from unnest(v_stored) u(id) join skep.partition p on p.id = u.id group by p.queue_id
+  ) q;
+  select extract(epoch from s.deliver_at - v_now) into next_s
+  from skep.scheduled s order by s.deliver_at, s.id limit 1;
+  return next;
+end $$;

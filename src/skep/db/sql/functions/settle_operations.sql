@@ -1,0 +1,181 @@
+/*
+settle_operations: acknowledge and push together, or raise and leave nothing.
+
+Takes   p_required_lease: leases that must be held. p_ack_*: per ack as ack_messages. p_lane_id,
+        p_vouched_to, p_vouched_since, p_push_lane, p_push_key, p_push_envelope as push_distinct.
+Returns one row. ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id: parallel, one
+        element per ack as ack_messages. push_offset, push_is_duplicate: by message. lane_first,
+        lane_created_at, gap_first, gap_keys, gap_created_at: by lane; first is null where nothing
+        was stored.
+        Raises SK409 with the reason as message and the 1-based position as detail:
+        required_lease (which lease), lane_gone (which lane), or an outcome of ack_messages or
+        no_group (which ack).
+Locks   skep.partition rows pushed to, for no key update, in id order; then skep.cursor rows, those
+        acknowledged and the idle ones of these partitions, in (partition_id, group_id) order; then
+        partitions for share, skipping locked ones.
+Why     Partitions come before cursors and each kind in ascending order, as in a push, so nothing
+        here can wait in a circle with a push, an ack, a poll or another transaction. Two things
+        make that hold although acks and pushes meet in one transaction. The cursors of both are
+        locked in one pass: an idle cursor of a pushed partition may stand before a cursor that is
+        acknowledged. And the pass comes after the partitions: while they are held no cursor of
+        theirs can become idle, for that takes their share lock, so what append_segments finds idle
+        later is locked already. Where ack_messages looks at partitions it holds cursors, and does
+        not wait.
+        An ack that names no lease is fenced by the required ones: on a lane that was last claimed
+        under another lease, theirs is lost. Completing what is done already is no reason to refuse
+        while the lease is held (a later message of the batch completed it), but otherwise it means
+        that somebody else did the work. Unless everything this would push is stored already: then
+        it is this very transaction that comes again, and its client must not be told it failed.
+*/
+create function skep.settle_operations(
+  p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
+  p_ack_offset bigint[], p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
+  p_lane_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_push_lane integer[], p_push_key bytea[], p_push_envelope bytea[])
+returns table (
+  ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
+  ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
+  lane_first bigint[], lane_created_at timestamptz[],
+  gap_first bigint[], gap_keys bytea[], gap_created_at timestamptz[])
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_lease_id uuid[];
+  v_is_held boolean[];
+  v_refusal text;
+  v_refused integer;
+  v_pushed record;
+begin
+  perform 1
+  from unnest(p_lane_id) i(id)
+  cross join lateral (
+    select 1 from skep.partition p where p.id = i.id for no key update
+  ) p;
+  perform 1
+  from (
+    select a.partition_id, g.id as group_id
+    from unnest(p_ack_partition_id, p_ack_group) a(partition_id, group_name)
+    cross join lateral (
+      select p.queue_id from skep.partition p where p.id = a.partition_id offset 0
+    ) p
+    cross join lateral (
+      select g.id from skep.consumer_group g
+      where g.queue_id = p.queue_id and g.name = a.group_name offset 0
+    ) g
+    union
+    select k.partition_id, k.group_id
+    from unnest(p_lane_id) i(id)
+    cross join lateral (
+      select k.partition_id, k.group_id from skep.cursor k
+      where k.partition_id = i.id and k.available_at is null offset 0
+    ) k
+    order by 1, 2
+  ) i
+  cross join lateral (
+    select 1 from skep.cursor c
+    where c.partition_id = i.partition_id and c.group_id = i.group_id for no key update
+  ) c;
+  v_now := skep.now();
+
+  select 'required_lease', min(l.item) into v_refusal, v_refused
+  from unnest(p_required_lease) with ordinality l(lease_id, item)
+  where not exists (
+    select 1 from skep.cursor c
+    where c.lease_id = l.lease_id and c.leased is not null and c.available_at > v_now)
+  having count(*) > 0;
+
+  if cardinality(p_ack_partition_id) > 0 then
+    select array_agg(f.lease_id order by f.item),
+           array_agg(f.is_leased and f.lease_id = f.claim_id order by f.item)
+    into v_lease_id, v_is_held
+    from (
+      select a.item, k.lease_id as claim_id,
+             coalesce(k.leased is not null and k.available_at > v_now, false) as is_leased,
+             case
+               when a.lease_id is not null or cardinality(p_required_lease) = 0 then a.lease_id
+               when k.lease_id is null or k.lease_id = any(p_required_lease) then k.lease_id
+               else p_required_lease[1]
+             end as lease_id
+      from unnest(p_ack_partition_id, p_ack_group, p_ack_lease_id)
+             with ordinality a(partition_id, group_name, lease_id, item)
+      left join lateral (
+        select p.queue_id from skep.partition p where p.id = a.partition_id offset 0
+      ) p on true
+      left join lateral (
+        select g.id from skep.consumer_group g
+        where g.queue_id = p.queue_id and g.name = a.group_name offset 0
+      ) g on true
+      left join lateral (
+        select k.lease_id, k.leased, k.available_at from skep.cursor k
+        where k.partition_id = a.partition_id and k.group_id = g.id offset 0
+      ) k on true
+    ) f;
+    select array_agg(a.item), array_agg(a.outcome), array_agg(a.lease_released),
+           array_agg(a.has_more), array_agg(a.queue_id)
+    into ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id
+    from skep.ack_messages(
+      p_ack_partition_id, p_ack_group, v_lease_id,
+      -- An id may spell an offset that does not exist yet; only what is stored can be done.
+      (select array_agg(case when a.at <= p.head then a.at end order by a.item)
+       from unnest(p_ack_partition_id, p_ack_offset) with ordinality a(partition_id, at, item)
+       left join lateral (
+         select p.head from skep.partition p where p.id = a.partition_id offset 0
+       ) p on true),
+      p_ack_key, p_ack_status, p_ack_error) a;
+    if v_refusal is null then
+      select case when o.outcome = 'noop' then 'already_done' else o.outcome end, o.item
+      into v_refusal, v_refused
+      from unnest(ack_outcome, ack_item) o(outcome, item)
+      where o.outcome in ('lease_lost', 'not_found', 'already_done')
+         or (o.outcome = 'noop' and v_is_held[o.item] is not true)
+      order by o.item limit 1;
+    end if;
+    if v_refusal is null and coalesce(cardinality(ack_item), 0) < cardinality(p_ack_partition_id)
+    then
+      select 'no_group', min(i.item) into v_refusal, v_refused
+      from generate_series(1, cardinality(p_ack_partition_id)) i(item)
+      where ack_item is null or i.item <> all(ack_item);
+    end if;
+  end if;
+  if v_refusal is not null and (
+    cardinality(p_push_lane) = 0
+    or coalesce(cardinality(ack_item), 0) < cardinality(p_ack_partition_id)
+    or exists (select 1 from unnest(ack_outcome) o(outcome) where o.outcome <> 'noop'))
+  then
+    raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;
+  end if;
+
+  push_offset := array_fill(null::bigint, array[cardinality(p_push_lane)]);
+  push_is_duplicate := array_fill(false, array[cardinality(p_push_lane)]);
+  lane_first := array_fill(null::bigint, array[cardinality(p_lane_id)]);
+  lane_created_at := array_fill(null::timestamptz, array[cardinality(p_lane_id)]);
+  gap_first := lane_first;
+  gap_keys := array_fill(null::bytea, array[cardinality(p_lane_id)]);
+  gap_created_at := lane_created_at;
+  for v_pushed in
+    select * from skep.push_distinct(
+      p_lane_id, p_vouched_to, p_vouched_since, p_push_lane, p_push_key, p_push_envelope)
+  loop
+    if v_refusal is not null and v_pushed.first is not null then
+      raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;
+    end if;
+    lane_first[v_pushed.lane] := v_pushed.first;
+    lane_created_at[v_pushed.lane] := v_pushed.created_at;
+    gap_first[v_pushed.lane] := v_pushed.gap_first;
+    gap_keys[v_pushed.lane] := v_pushed.gap_keys;
+    gap_created_at[v_pushed.lane] := v_pushed.gap_created_at;
+    for i in 1 .. coalesce(cardinality(v_pushed.stored_item), 0) loop
+      push_offset[v_pushed.stored_item[i]] := v_pushed.first + i - 1;
+    end loop;
+    for i in 1 .. coalesce(cardinality(v_pushed.duplicate_item), 0) loop
+      push_offset[v_pushed.duplicate_item[i]] := v_pushed.duplicate_offset[i];
+      push_is_duplicate[v_pushed.duplicate_item[i]] := true;
+    end loop;
+  end loop;
+  if array_position(push_offset, null) is not null then
+    raise exception using errcode = 'SK409', message = 'lane_gone',
+      detail = p_push_lane[array_position(push_offset, null)]::text;
+  end if;
+  return next;
+end $$;

@@ -1,0 +1,38 @@
+/*
+wake_held: look again at lanes whose queue held messages back, now that it holds them less long.
+
+Takes   p_queue_id.
+Returns how many lanes were made ready.
+Locks   skep.cursor rows that wait, in (partition_id, group_id) order.
+Why     A lane is woken for the moment its first message may be read. When the queue is configured
+        to hold messages back for a shorter time that moment is too late. Lanes that wait because
+        a message failed are left to their pause; whatever is ready too early is put off again by
+        the next claim.
+*/
+create function skep.wake_held(p_queue_id integer) returns bigint
+language sql as $$
+  with held as (
+    select c.partition_id, c.group_id
+    from skep.consumer_group g
+    cross join lateral (
+      select c.partition_id, c.group_id from skep.cursor c
+      where c.group_id = g.id and c.available_at > skep.now() and c.leased is null
+        and c.failed_offset is null
+      offset 0
+    ) c
+    where g.queue_id = p_queue_id
+  ),
+  locked as (
+    select c.ctid as place
+    from skep.cursor c
+    where (c.partition_id, c.group_id) in (select h.partition_id, h.group_id from held h)
+    order by c.partition_id, c.group_id
+    for no key update
+  ),
+  woken as (
+    update skep.cursor c set available_at = skep.now()
+    from locked l where c.ctid = l.place and c.leased is null
+    returning 1
+  )
+  select count(*) from woken;
+$$;

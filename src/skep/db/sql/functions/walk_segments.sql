@@ -1,0 +1,92 @@
+/*
+walk_segments: segments of one queue, or of several, the newest first, a bounded number at a time.
+
+Takes   p_queue, p_partition, p_namespace, p_task: names, null for any; p_key: of a transaction id,
+        or null; p_from, p_to: when they were pushed, p_from null for an hour ago; p_after_queue, p_after_xid, p_after_partition,
+        p_after_first: the segment to continue behind, or nulls; p_segments_max, p_messages_max:
+        when to stop.
+Returns every segment looked at: queue_id, xid (as text), partition_id, first, last, and whether it
+        is wanted. What was not wanted is returned as well, as places to continue behind.
+Locks   none.
+Why     Nothing is indexed by time. Queues are walked from the youngest on, and in each the segments
+        in the order in which they were written. That is the order of time but for the length of a
+        transaction, so a walk may end ten minutes before p_from. The time of a call is bounded
+        whatever the filter, and bodies are not read.
+*/
+create function skep.walk_segments(
+  p_queue text, p_partition text, p_namespace text, p_task text, p_key bytea,
+  p_from timestamptz, p_to timestamptz, p_after_queue integer, p_after_xid text,
+  p_after_partition bigint, p_after_first bigint, p_segments_max integer, p_messages_max bigint)
+returns table (
+  queue_id integer, xid text, partition_id bigint, first bigint, last bigint, is_wanted boolean)
+language plpgsql stable
+set plan_cache_mode = force_custom_plan
+as $$
+#variable_conflict use_column
+declare
+  v_from constant timestamptz := coalesce(p_from, skep.now() - interval '1 hour');
+  v_segments integer := p_segments_max;
+  v_messages bigint := p_messages_max;
+  v_queue_id integer;
+  v_lane_id bigint;
+  v_xid xid8;
+  v_partition_id bigint;
+  v_first bigint;
+  v_segment record;
+begin
+  for v_queue_id in
+    select q.id from skep.queue q
+    where (p_queue is null or q.name = p_queue)
+      and (p_namespace is null or q.namespace = p_namespace)
+      and (p_task is null or q.task = p_task)
+      and (p_after_queue is null or q.id <= p_after_queue)
+    order by q.id desc
+  loop
+    v_xid := '18446744073709551615';
+    v_partition_id := 9223372036854775807;
+    v_first := 9223372036854775807;
+    if v_queue_id = p_after_queue then
+      v_xid := p_after_xid::xid8;
+      v_partition_id := p_after_partition;
+      v_first := p_after_first;
+    end if;
+    if p_partition is not null then
+      select p.id into v_lane_id from skep.partition p
+      where p.queue_id = v_queue_id and p.name = p_partition;
+      continue when not found;
+    end if;
+
+    for v_segment in
+      (select s.xid, s.partition_id, s.first, s.last, s.created_at,
+              s.created_at between v_from and p_to
+                and (p_key is null or position(p_key in s.keys) > 0) as is_wanted
+       from skep.segment s
+       where p_partition is null and s.queue_id = v_queue_id and s.xid <= v_xid
+         and (s.xid, s.partition_id, s.first) < (v_xid, v_partition_id, v_first)
+       order by s.xid desc, s.partition_id desc, s.first desc limit v_segments)
+      union all
+      (select s.xid, s.partition_id, s.first, s.last, s.created_at,
+              s.created_at between v_from and p_to
+                and (p_key is null or position(p_key in s.keys) > 0)
+       from skep.segment s
+       where p_partition is not null and s.partition_id = v_lane_id and s.first < v_first
+       order by s.first desc limit v_segments)
+    loop
+      exit when v_segment.created_at < v_from - interval '10 minutes';
+      queue_id := v_queue_id;
+      xid := v_segment.xid::text;
+      partition_id := v_segment.partition_id;
+      first := v_segment.first;
+      last := v_segment.last;
+      is_wanted := v_segment.is_wanted;
+      return next;
+      v_segments := v_segments - 1;
+      if v_segment.is_wanted then
+        v_messages := v_messages - (v_segment.last - v_segment.first + 1);
+      end if;
+      if v_segments <= 0 or v_messages <= 0 then
+        return;
+      end if;
+    end loop;
+  end loop;
+end $$;

@@ -1,0 +1,266 @@
+"""The routes of dead letters: look, delete, redrive one or many."""
+
+from datetime import datetime
+from typing import Annotated, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+from litestar import delete, get, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import Parameter, QueryParameter
+
+from skep.broker.dead_letters import (
+    DeadLetterPage,
+    DeadLetters,
+    DescribedLetter,
+    LetterFilter,
+    Replayed,
+)
+from skep.broker.letter_moves import Target
+from skep.broker.redrive import Redrive, Redrives
+from skep.model.errors import BadRequest
+
+IDS_MAX: Final = 10_000
+
+Queue: TypeAlias = Annotated[str | None, Parameter(description="Only of this queue.")]
+Partition: TypeAlias = Annotated[
+    str | None, Parameter(description="Only of this partition; needs `queue`.")
+]
+Group: TypeAlias = Annotated[
+    str | None, QueryParameter(name="consumerGroup", description="Only what this group gave up on.")
+]
+Since: TypeAlias = Annotated[
+    datetime | None,
+    QueryParameter(name="from", description="Only what failed at this time or later."),
+]
+Until: TypeAlias = Annotated[
+    datetime | None,
+    QueryParameter(name="to", description="Only what failed at this time or earlier."),
+]
+ErrorText: TypeAlias = Annotated[
+    str | None, Parameter(description="Only where the error message contains this.")
+]
+Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=1_000, description="The most to return.")]
+Offset: TypeAlias = Annotated[int, Parameter(ge=0, le=2**62, description="How many to skip.")]
+LetterId: TypeAlias = Annotated[
+    int, Parameter(ge=1, le=2**62, description="The `dlqId` of a dead letter.")
+]
+JobId: TypeAlias = Annotated[UUID, Parameter(description="The `id` of a redrive.")]
+
+_TAGS: Final = ["Dead letters"]
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """How many dead letters were deleted. The messages themselves were not."""
+
+    deleted: int
+
+
+class RedriveRequest(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"consumer_group": "consumerGroup", "since": "from", "until": "to"},
+):
+    """Which dead letters to redrive, and where to. Nothing given: all, to where they came from."""
+
+    queue: str | None = None
+    consumer_group: str | None = None
+    partition: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    error: str | None = None
+    ids: list[int] | None = None
+    """Of dead letters (`dlqId`)."""
+    target: Target | None = None
+    """A message goes to the same partition, by name, unless the target names one."""
+    limit: int | None = None
+    id: UUID | None = None
+    """Chosen by the caller: a request repeated with it starts nothing new."""
+
+
+class RedriveList(msgspec.Struct, frozen=True):
+    """Redrives, the newest first."""
+
+    redrives: list[Redrive]
+
+
+def dead_letter_routes(letters: DeadLetters, redrives: Redrives) -> list[HTTPRouteHandler]:
+    """Make the routes around what the broker does."""
+    return [*_letter_routes(letters), *_redrive_routes(redrives)]
+
+
+def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
+    @get(
+        "/api/v1/dlq",
+        operation_id="listDeadLetters",
+        summary="List dead letters, the newest failure first",
+        tags=_TAGS,
+    )
+    async def list_dead_letters(
+        queue: Queue = None,
+        partition: Partition = None,
+        consumer_group: Group = None,
+        since: Since = None,
+        until: Until = None,
+        error: ErrorText = None,
+        limit: Limit = 100,
+        offset: Offset = 0,
+    ) -> DeadLetterPage:
+        chosen = _filter(queue, partition, consumer_group, since, until, error)
+        return await letters.list_letters(chosen, limit, offset)
+
+    @delete(
+        "/api/v1/dlq",
+        status_code=200,
+        operation_id="deleteDeadLetters",
+        summary="Delete the dead letters that match",
+        description="At least one filter, or `all=true`. The messages stay with other groups.",
+        tags=_TAGS,
+    )
+    async def delete_dead_letters(
+        queue: Queue = None,
+        partition: Partition = None,
+        consumer_group: Group = None,
+        since: Since = None,
+        until: Until = None,
+        error: ErrorText = None,
+        every: Annotated[
+            bool, QueryParameter(name="all", description="Delete all, if there is no filter.")
+        ] = False,
+    ) -> Deleted:
+        chosen = _filter(queue, partition, consumer_group, since, until, error)
+        if chosen == LetterFilter() and not every:
+            raise BadRequest("name a filter, or all=true to delete every dead letter")
+        return Deleted(await letters.delete(chosen))
+
+    @get(
+        "/api/v1/dlq/{dlq_id:int}",
+        operation_id="describeDeadLetter",
+        summary="Show a dead letter, or what became of one that was redriven",
+        tags=_TAGS,
+    )
+    async def describe_dead_letter(dlq_id: LetterId) -> DescribedLetter:
+        return await letters.describe(dlq_id)
+
+    @delete(
+        "/api/v1/dlq/{dlq_id:int}",
+        status_code=200,
+        operation_id="deleteDeadLetter",
+        summary="Delete a dead letter; its message stays with other groups",
+        tags=_TAGS,
+    )
+    async def delete_dead_letter(dlq_id: LetterId) -> Deleted:
+        await letters.delete_one(dlq_id)
+        return Deleted(1)
+
+    @post(
+        "/api/v1/dlq/{dlq_id:int}/replay",
+        status_code=200,
+        operation_id="replayDeadLetter",
+        summary="Push the message of a dead letter again",
+        description="Back to where it was, or to the queue and partition of the body. All groups "
+        "of that queue get it, under the transaction id `dlq:<dlqId>`.",
+        tags=_TAGS,
+    )
+    async def replay_dead_letter(dlq_id: LetterId, data: Target | None = None) -> Replayed:
+        return await letters.replay(dlq_id, data or Target())
+
+    return [
+        list_dead_letters,
+        delete_dead_letters,
+        describe_dead_letter,
+        delete_dead_letter,
+        replay_dead_letter,
+    ]
+
+
+def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
+    @post(
+        "/api/v1/dlq/redrive",
+        status_code=202,
+        operation_id="startRedrive",
+        summary="Push the messages of many dead letters again, in the background",
+        description="Everything that matches at this moment. Each message moves once, however "
+        "often it is asked for. All groups of the target queue get it.",
+        tags=_TAGS,
+    )
+    async def start_redrive(data: RedriveRequest | None = None) -> Redrive:
+        request = data or RedriveRequest()
+        return await redrives.begin(
+            _redrive_filter(request),
+            request.target or Target(),
+            limit=_checked_limit(request.limit),
+            job_id=request.id,
+        )
+
+    @get(
+        "/api/v1/dlq/redrive",
+        operation_id="listRedrives",
+        summary="List redrives, the newest first",
+        tags=_TAGS,
+    )
+    async def list_redrives(limit: Limit = 100, offset: Offset = 0) -> RedriveList:
+        return RedriveList(await redrives.list_jobs(limit, offset))
+
+    @get(
+        "/api/v1/dlq/redrive/{redrive_id:uuid}",
+        operation_id="describeRedrive",
+        summary="Show how far a redrive got",
+        tags=_TAGS,
+    )
+    async def describe_redrive(redrive_id: JobId) -> Redrive:
+        return await redrives.describe(redrive_id)
+
+    @post(
+        "/api/v1/dlq/redrive/{redrive_id:uuid}/cancel",
+        status_code=200,
+        operation_id="cancelRedrive",
+        summary="End a redrive; what was moved stays moved",
+        tags=_TAGS,
+    )
+    async def cancel_redrive(redrive_id: JobId) -> Redrive:
+        return await redrives.cancel(redrive_id)
+
+    return [start_redrive, list_redrives, describe_redrive, cancel_redrive]
+
+
+def _filter(
+    queue: str | None,
+    partition: str | None,
+    consumer_group: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    error: str | None,
+) -> LetterFilter:
+    """Make a filter of query parameters; an empty one is like one that is not there."""
+    return LetterFilter(
+        queue=queue or None,
+        partition=partition or None,
+        consumer_group=consumer_group or None,
+        since=since,
+        until=until,
+        error=error or None,
+    )
+
+
+def _redrive_filter(request: RedriveRequest) -> LetterFilter:
+    if request.ids is not None and len(request.ids) > IDS_MAX:
+        raise BadRequest(f"more than {IDS_MAX} ids in one request")
+    return msgspec.structs.replace(
+        _filter(
+            request.queue,
+            request.partition,
+            request.consumer_group,
+            request.since,
+            request.until,
+            request.error,
+        ),
+        ids=None if request.ids is None else tuple(request.ids),
+    )
+
+
+def _checked_limit(limit: int | None) -> int | None:
+    if limit is not None and not 1 <= limit <= 2**62:
+        raise BadRequest("limit must be at least 1")
+    return limit

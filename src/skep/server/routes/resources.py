@@ -1,0 +1,134 @@
+"""Listings of queues, partitions, namespaces and tasks, and the overview.
+
+The routes below `/api/v1/resources`, in Queen's shapes with paging, totals and honest counts, and
+the full configuration of a queue. What the figures mean is said by their types in
+`skep.broker.resources`.
+"""
+
+from typing import Annotated
+
+from litestar import get
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import Parameter, QueryParameter
+
+from skep.broker.configure import Configure, Configured
+from skep.broker.queue_catalog import QueueCatalog, QueueFilter, QueueOrder
+from skep.broker.resources import (
+    NamespacePage,
+    Overview,
+    Pagination,
+    PartitionPage,
+    QueueDetail,
+    QueuePage,
+    TaskPage,
+)
+from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
+
+_TAGS = ["Resources"]
+
+
+def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRouteHandler]:
+    """Make the routes around a catalog and the configuration of queues."""
+
+    @get(
+        "/api/v1/resources/queues",
+        tags=_TAGS,
+        operation_id="listQueues",
+        summary="List queues",
+        description="Counts are of this moment; `estimated` ones come from a sample of partitions.",
+    )
+    async def list_queues(
+        limit: Limit = 100,
+        offset: Offset = 0,
+        namespace: str | None = None,
+        task: str | None = None,
+        search: Annotated[
+            str | None, Parameter(description="A part of the name, in any case.")
+        ] = None,
+        sort: QueueOrder = "newest",
+    ) -> QueuePage:
+        wanted = QueueFilter(namespace=namespace, task=task, search=search, order=sort)
+        return await catalog.queues(wanted, Pagination(limit, offset))
+
+    @get(
+        "/api/v1/resources/queues/{queue:str}",
+        tags=_TAGS,
+        operation_id="describeQueue",
+        summary="Describe a queue: options, groups, partitions and counts",
+    )
+    async def describe_queue(
+        queue: str,
+        partition_limit: Annotated[
+            int, QueryParameter(name="partitionLimit", ge=0, le=LIMIT_MAX)
+        ] = LIMIT_MAX,
+        partition_offset: Annotated[
+            int, QueryParameter(name="partitionOffset", ge=0, le=OFFSET_MAX)
+        ] = 0,
+    ) -> QueueDetail:
+        return await catalog.queue(queue, Pagination(partition_limit, partition_offset))
+
+    @get(
+        "/api/v1/queues/{queue:str}/config",
+        tags=_TAGS,
+        operation_id="showConfiguration",
+        summary="Show the full configuration of a queue",
+    )
+    async def show_configuration(queue: str) -> Configured:
+        return await configure.show(queue)
+
+    @get(
+        "/api/v1/resources/partitions",
+        tags=_TAGS,
+        operation_id="listPartitions",
+        summary="List partitions, of one queue or of all",
+        description="Ordered by queue and name. `after` pages in equal time through any number.",
+    )
+    async def list_partitions(
+        limit: Limit = 100,
+        offset: Offset = 0,
+        queue: str | None = None,
+        search: Annotated[
+            str | None, Parameter(description="A part of the name, in any case.")
+        ] = None,
+        after: Annotated[
+            str | None, Parameter(description="Begin behind the partition with this id.")
+        ] = None,
+    ) -> PartitionPage:
+        return await catalog.partitions(queue, search, after, Pagination(limit, offset))
+
+    @get(
+        "/api/v1/resources/namespaces",
+        tags=_TAGS,
+        operation_id="listNamespaces",
+        summary="List the namespaces that queues have",
+    )
+    async def list_namespaces(limit: Limit = 100, offset: Offset = 0) -> NamespacePage:
+        return await catalog.namespaces(Pagination(limit, offset))
+
+    @get(
+        "/api/v1/resources/tasks",
+        tags=_TAGS,
+        operation_id="listTasks",
+        summary="List the tasks that queues have",
+    )
+    async def list_tasks(limit: Limit = 100, offset: Offset = 0) -> TaskPage:
+        return await catalog.tasks(Pagination(limit, offset))
+
+    @get(
+        "/api/v1/resources/overview",
+        tags=_TAGS,
+        operation_id="showOverview",
+        summary="Sum up the whole installation",
+    )
+    async def show_overview() -> Overview:
+        return await catalog.overview()
+
+    return [
+        list_queues,
+        describe_queue,
+        show_configuration,
+        list_partitions,
+        list_namespaces,
+        list_tasks,
+        show_overview,
+    ]

@@ -1,0 +1,204 @@
+"""The routes of the streams SDK, and those to look after its queries.
+
+Bodies are decoded here and not by Litestar, because payloads and state values must stay as they
+were sent. The document describes them all the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Protocol
+
+import msgspec
+from litestar import Request, Response, delete, get, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import (
+    OpenAPIMediaType,
+    OpenAPIType,
+    Operation,
+    RequestBody,
+    Schema,
+)
+from litestar.params import Parameter
+
+from skep.model.stream_wire import (
+    CycleAnswer,
+    CycleBody,
+    QueryInfo,
+    QueryPage,
+    RegisterBody,
+    Registered,
+    StateAnswer,
+    StateBody,
+)
+from skep.server.decoding import decode_body
+
+_TAGS: Final = ["Streams"]
+_JSON: Final = "application/json"
+_REGISTER: Final = msgspec.json.Decoder(RegisterBody)
+_CYCLE: Final = msgspec.json.Decoder(CycleBody)
+_STATE: Final = msgspec.json.Decoder(StateBody)
+_WORDS: Final = {
+    f".{name}": f"{name} is required"
+    for name in ("name", "source_queue", "config_hash", "query_id", "partition_id")
+}
+
+_STRING: Final = Schema(type=OpenAPIType.STRING)
+_BOOLEAN: Final = Schema(type=OpenAPIType.BOOLEAN)
+_NUMBER: Final = Schema(type=OpenAPIType.NUMBER)
+_OBJECTS: Final = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
+_STRINGS: Final = Schema(type=OpenAPIType.ARRAY, items=_STRING)
+
+
+class StreamsService(Protocol):
+    """What the broker does for streams."""
+
+    async def register(self, body: RegisterBody) -> Registered:
+        """Find or create a query."""
+        ...
+
+    async def commit_cycle(self, body: CycleBody) -> CycleAnswer:
+        """Do all of a cycle or nothing."""
+        ...
+
+    async def read_state(self, body: StateBody) -> StateAnswer:
+        """Return state rows."""
+        ...
+
+    async def list_queries(self, *, limit: int, offset: int) -> QueryPage:
+        """Return registered queries."""
+        ...
+
+    async def get_query(self, name: str) -> QueryInfo:
+        """Return one query."""
+        ...
+
+    async def delete_query(self, name: str) -> None:
+        """Remove a query and its state."""
+        ...
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """The query is gone."""
+
+    deleted: bool
+    name: str
+
+
+def _body(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> RequestBody:
+    schema = Schema(
+        type=OpenAPIType.OBJECT,
+        properties={**required, **optional},
+        required=sorted(required),
+    )
+    return RequestBody(required=True, content={_JSON: OpenAPIMediaType(schema=schema)})
+
+
+@dataclass
+class _RegisterOperation(Operation):
+    def __post_init__(self) -> None:
+        self.request_body = _body(
+            {"name": _STRING, "source_queue": _STRING, "config_hash": _STRING},
+            {"sink_queue": _STRING, "reset": _BOOLEAN},
+        )
+
+
+@dataclass
+class _CycleOperation(Operation):
+    def __post_init__(self) -> None:
+        self.request_body = _body(
+            {"query_id": _STRING, "partition_id": _STRING},
+            {
+                "consumer_group": _STRING,
+                "release_lease": _BOOLEAN,
+                "release_delay_ms": _NUMBER,
+                "state_ops": _OBJECTS,
+                "push_items": _OBJECTS,
+                "ack": Schema(type=OpenAPIType.OBJECT),
+            },
+        )
+
+
+@dataclass
+class _StateOperation(Operation):
+    def __post_init__(self) -> None:
+        self.request_body = _body(
+            {"query_id": _STRING, "partition_id": _STRING},
+            {"keys": _STRINGS, "key_prefix": _STRING, "ripe_at_or_before": _NUMBER},
+        )
+
+
+def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
+    """Make the routes around what the broker does."""
+
+    @post(
+        "/streams/v1/queries",
+        operation_id="registerQuery",
+        operation_class=_RegisterOperation,
+        summary="Register a stream's query",
+        tags=_TAGS,
+        status_code=200,
+        responses={
+            409: ResponseSpec(Registered, description="It is registered with another pipeline.")
+        },
+    )
+    async def register_query(request: Request[Any, Any, Any]) -> Response[Registered]:
+        answer = await service.register(decode_body(_REGISTER, await request.body(), _WORDS))
+        return Response(answer, status_code=200 if answer.success else 409)
+
+    @post(
+        "/streams/v1/cycle",
+        operation_id="commitCycle",
+        operation_class=_CycleOperation,
+        summary="Change state, push results and acknowledge the source, all or nothing",
+        tags=_TAGS,
+        status_code=200,
+    )
+    async def commit_cycle(request: Request[Any, Any, Any]) -> CycleAnswer:
+        return await service.commit_cycle(decode_body(_CYCLE, await request.body(), _WORDS))
+
+    @post(
+        "/streams/v1/state/get",
+        operation_id="readState",
+        operation_class=_StateOperation,
+        summary="Read the state of a query for one partition",
+        tags=_TAGS,
+        status_code=200,
+    )
+    async def read_state(request: Request[Any, Any, Any]) -> Response[bytes]:
+        answer = await service.read_state(decode_body(_STATE, await request.body(), _WORDS))
+        return Response(msgspec.json.encode(answer), media_type=_JSON)
+
+    @get(
+        "/streams/v1/queries",
+        operation_id="listQueries",
+        summary="List the registered queries and the size of their state",
+        tags=_TAGS,
+    )
+    async def list_queries(
+        limit: Annotated[int, Parameter(ge=1, le=1000)] = 100,
+        offset: Annotated[int, Parameter(ge=0, le=2**31 - 1)] = 0,
+    ) -> QueryPage:
+        return await service.list_queries(limit=limit, offset=offset)
+
+    @get(
+        "/streams/v1/queries/{name:str}",
+        operation_id="getQuery",
+        summary="Look at a registered query",
+        tags=_TAGS,
+    )
+    async def get_query(name: str) -> QueryInfo:
+        return await service.get_query(name)
+
+    @delete(
+        "/streams/v1/queries/{name:str}",
+        operation_id="deleteQuery",
+        summary="Remove a query and its state",
+        tags=_TAGS,
+        status_code=200,
+    )
+    async def delete_query(name: str) -> Deleted:
+        await service.delete_query(name)
+        return Deleted(deleted=True, name=name)
+
+    return [register_query, commit_cycle, read_state, list_queries, get_query, delete_query]

@@ -1,0 +1,138 @@
+"""Traces: record what happened to a message, and read it by message or by name.
+
+Snake case, as the wire has it. The clients put names and transaction ids into the path with their
+slashes unescaped, so both may span several segments.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, get, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi import ResponseSpec
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
+from litestar.params import Parameter
+
+from skep.broker.traces import (
+    MessageTraces,
+    NewTrace,
+    Page,
+    TraceNames,
+    TraceRecorded,
+    Traces,
+    TracesByName,
+)
+from skep.model.limits import PAGE_ROWS_MAX
+from skep.server.decoding import decode_body
+from skep.server.exchange import decode_segment
+from skep.server.shapes import ErrorAnswer
+
+_TAGS: Final = ["Traces"]
+_BY_NAME: Final = "/api/v1/traces/by-name/"
+
+Limit = Annotated[int, Parameter(ge=1, le=PAGE_ROWS_MAX, description="Most rows to return.")]
+Offset = Annotated[int, Parameter(ge=0, le=2**53, description="Rows to pass over first.")]
+
+
+def _refusal(text: str) -> ResponseSpec:
+    return ResponseSpec(ErrorAnswer, description=text, generate_examples=False)
+
+
+_MALFORMED: Final = {400: _refusal("The request is malformed.")}
+_UNAVAILABLE: Final = {503: _refusal("The database is away: repeat the request.")}
+
+_decoder: Final = msgspec.json.Decoder(NewTrace)
+
+
+@dataclass
+class _RecordOperation(Operation):
+    """Documents a body that is decoded by our own rules: its data stays raw."""
+
+    def __post_init__(self) -> None:
+        text = Schema(type=OpenAPIType.STRING)
+        schema = Schema(
+            title="NewTrace",
+            description="What happened to a message.",
+            type=OpenAPIType.OBJECT,
+            required=["transactionId", "partitionId", "data"],
+            properties={
+                "transactionId": Schema(
+                    type=OpenAPIType.STRING, description="Transaction id or message id."
+                ),
+                "partitionId": text,
+                "data": Schema(description="Any JSON; it is shown byte for byte."),
+                "eventType": Schema(type=OpenAPIType.STRING, default="info"),
+                "consumerGroup": text,
+                "workerId": text,
+                "traceNames": Schema(type=OpenAPIType.ARRAY, items=text),
+            },
+        )
+        self.request_body = RequestBody(
+            {"application/json": OpenAPIMediaType(schema)}, required=True
+        )
+
+
+def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
+    """Make the routes around what the broker does."""
+
+    @post(
+        "/api/v1/traces",
+        tags=_TAGS,
+        operation_id="recordTrace",
+        summary="Attach an event to a message",
+        operation_class=_RecordOperation,
+        response_description="The trace is stored.",
+        responses={**_MALFORMED, **_UNAVAILABLE, 404: _refusal("There is no such message.")},
+    )
+    async def record_trace(request: Request[Any, Any, Any]) -> TraceRecorded:
+        return await traces.record(decode_body(_decoder, await request.body(), {}))
+
+    @get(
+        "/api/v1/traces/names",
+        tags=_TAGS,
+        operation_id="listTraceNames",
+        summary="List the names traces are filed under, last seen first",
+        response_description="A page of names.",
+        responses={**_MALFORMED, **_UNAVAILABLE},
+    )
+    async def list_trace_names(limit: Limit = 50, offset: Offset = 0) -> TraceNames:
+        return await traces.list_names(Page(limit, offset))
+
+    @get(
+        _BY_NAME + "{trace_name:path}",
+        tags=_TAGS,
+        operation_id="listTracesByName",
+        summary="List the events filed under a name, oldest first",
+        response_description="A page of events with their messages.",
+        responses={**_MALFORMED, **_UNAVAILABLE},
+    )
+    async def list_traces_by_name(
+        request: Request[Any, Any, Any], limit: Limit = 100, offset: Offset = 0
+    ) -> TracesByName:
+        name = decode_segment(_sent_path(request)[len(_BY_NAME) :])
+        return await traces.list_by_name(name, Page(limit, offset))
+
+    @get(
+        "/api/v1/traces/{partition_id:str}/{transaction_id:path}",
+        tags=_TAGS,
+        operation_id="listTracesOfMessage",
+        summary="List the events of a message, oldest first",
+        response_description="A page of events.",
+        responses={**_MALFORMED, **_UNAVAILABLE, 404: _refusal("There is no such partition.")},
+    )
+    async def list_traces_of_message(
+        request: Request[Any, Any, Any],
+        partition_id: str,
+        limit: Limit = PAGE_ROWS_MAX,
+        offset: Offset = 0,
+    ) -> MessageTraces:
+        transaction_id = decode_segment(_sent_path(request).split(b"/", 5)[5])
+        return await traces.list_of_message(partition_id, transaction_id, Page(limit, offset))
+
+    return [record_trace, list_trace_names, list_traces_by_name, list_traces_of_message]
+
+
+def _sent_path(request: Request[Any, Any, Any]) -> bytes:
+    """Return the path as it was sent: Litestar would join double slashes in a path parameter."""
+    return request.scope["raw_path"]

@@ -1,0 +1,73 @@
+"""Encryption keys, read from the settings.
+
+A key is 64 hexadecimal digits (256 bits), alone or as `<id>:<digits>`. The id is stored with every
+message the key encrypts; a key without one is named after its own hash, so the same key has the
+same name on every instance. Nothing here shows a key: not a message, not a `repr`.
+"""
+
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from skep.settings.fields import InvalidSettings, Settings
+
+_SPELLED: Final = re.compile(r"(?:(?P<id>[A-Za-z0-9_.-]{1,32}):)?(?P<digits>[0-9A-Fa-f]{64})")
+_BETWEEN: Final = re.compile(r"[\s,]+")
+_COMMENT: Final = re.compile(r"#.*")
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionKey:
+    """A key and the name it is known by."""
+
+    id: str
+    secret: bytes = field(repr=False)
+
+
+def encryption_keys(settings: Settings) -> tuple[EncryptionKey, ...]:
+    """Return the keys in force; the first one encrypts, all decrypt.
+
+    The keys of `encryption_keys` come before those of `encryption_key_file`.
+
+    Raises:
+        InvalidSettings: A key is malformed, an id is used for two keys, or the file is unreadable.
+    """
+    keys: dict[str, EncryptionKey] = {}
+    texts = {"encryption_keys": settings.encryption_keys or "", **_file_text(settings)}
+    for origin, text in texts.items():
+        for number, word in enumerate(filter(None, _BETWEEN.split(text)), start=1):
+            key = _parse(word, f"key {number} of {origin}")
+            known = keys.setdefault(key.id, key)
+            if known.secret != key.secret:
+                raise InvalidSettings(f"{origin}: the id {key.id!r} stands for two different keys")
+    return tuple(keys.values())
+
+
+def _file_text(settings: Settings) -> dict[str, str]:
+    path = settings.encryption_key_file
+    if path is None:
+        return {}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidSettings(
+            f"cannot read encryption_key_file {path}: {error.strerror}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(f"encryption_key_file {path} is not text") from error
+    text = _COMMENT.sub("", text)
+    if not text.strip():
+        # An empty file is a failed mount or a failed copy, not a wish to store in clear.
+        raise InvalidSettings(f"encryption_key_file {path} holds no key")
+    return {f"encryption_key_file {path}": text}
+
+
+def _parse(word: str, origin: str) -> EncryptionKey:
+    spelled = _SPELLED.fullmatch(word)
+    if spelled is None:
+        raise InvalidSettings(
+            f"{origin} must be 64 hexadecimal digits, alone or after an id and a colon"
+        )
+    secret = bytes.fromhex(spelled["digits"])
+    return EncryptionKey(spelled["id"] or sha256(secret).hexdigest()[:8], secret)

@@ -1,0 +1,29 @@
+from tests.pg.log import NOON, Poll
+
+CHANGE = "select skep.change_subscription($1, $2)"
+
+
+async def test_the_subscriptions_of_a_group_change_on_all_queues(log):
+    await log.subscribe("hive", "bees")
+    await log.subscribe("wax", "bees", "new")
+    await log.subscribe("wax", "ants")
+
+    assert await log.value(CHANGE, "bees", NOON) == 2
+
+    rows = await log.rows("select * from skep.consumer_group where subscribed_from = $1", NOON)
+    assert {(row["name"], row["subscription_mode"]) for row in rows} == {("bees", "timestamp")}
+
+
+async def test_a_group_that_does_not_exist_changes_nothing(log):
+    assert await log.value(CHANGE, "bees", NOON) == 0
+
+
+async def test_cursors_stay_where_they_are(log):
+    [partition] = await log.provision("hive", "a")
+    group = await log.subscribe("hive", "bees")
+    await log.push(partition, "x", "y")
+    await log.pop(group, Poll(batch=1, auto_ack=True))
+
+    await log.value(CHANGE, "bees", NOON)
+
+    assert (await log.cursor(partition, group))["acked"] == 1

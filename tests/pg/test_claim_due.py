@@ -1,0 +1,25 @@
+from tests.pg.scheduling import schedule, waiting
+
+CLAIM = "select skep.claim_due($1, $2, skep.now())"
+
+
+async def test_nothing_due_is_null(log):
+    await schedule(log, "x", delay_s=1)
+
+    assert await log.value(CLAIM, 10, 1000) is None
+
+
+async def test_the_first_due_are_claimed_up_to_the_bounds(log):
+    ids = [answer.scheduled_id for answer in await schedule(log, "x", "y", "z", delay_s=0)]
+
+    assert await log.value(CLAIM, 2, 1 << 20) == ids[:2]
+    assert await log.value(CLAIM, 10, 1) == ids[:1]
+
+
+async def test_lanes_that_do_not_exist_are_created_and_nothing_is_taken_away(log):
+    await schedule(log, "x", delay_s=0)
+
+    await log.value(CLAIM, 10, 1000)
+
+    assert await log.value("select array_agg(name) from skep.partition") == ["a"]
+    assert await waiting(log) == ["x"]

@@ -1,0 +1,70 @@
+from tests.pg.log import Ack, Poll, key_of, keys_of
+
+
+def find(log, partition, name):
+    query = "select skep.find_traced_message($1, $2)"
+    return log.value(query, partition, key_of(name))
+
+
+async def test_a_message_nobody_has_read_is_found(log):
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "a", "b")
+    await log.push(partition, "c")
+
+    assert [await find(log, partition, name) for name in "abc"] == [1, 2, 3]
+
+
+async def test_of_a_repeated_transaction_id_the_one_under_lease_is_meant(log):
+    partition, group = await log.lane()
+    await log.push(partition, "x")
+    await log.advance(2 * 3600)
+    await log.push(partition, "x")
+    await log.pop(group, Poll(batch=1))
+
+    assert await find(log, partition, "x") == 1
+
+
+async def test_of_a_repeated_transaction_id_nobody_holds_the_newest_is_meant(log):
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "x")
+    await log.advance(2 * 3600)
+    await log.push(partition, "x")
+
+    assert await find(log, partition, "x") == 2
+
+
+async def test_a_message_just_acknowledged_is_found_far_from_the_newest_ones(log):
+    partition, group = await log.lane()
+    await log.push(partition, "done")
+    for number in range(1_001):
+        await log.push(partition, f"later {number}")
+    [taken] = await log.pop(group, Poll(batch=1, lease_s=60))
+    lease_id = await log.value("select lease_id from skep.cursor where leased is not null")
+    await log.ack(Ack(partition, 1, lease_id))
+
+    assert taken.taken_to == 1
+    assert await find(log, partition, "done") == 1
+
+
+async def test_the_search_is_bounded(log):
+    partition, group = await log.lane()
+    await log.push(partition, "too old")
+    for number in range(1_000):
+        await log.push(partition, f"later {number}")
+    await log.pop(group, Poll(batch=2_000, auto_ack=True))
+
+    assert await find(log, partition, "too old") is None
+    assert await find(log, partition, "later 0") == 2
+
+
+async def test_what_is_not_there_is_not_found(log):
+    partition, _ = await log.lane()
+    [other] = await log.provision("hive", "other")
+    await log.push(partition, "a", "b")
+    crossing = keys_of("ab")[8:24]
+
+    assert await find(log, partition, "nobody") is None
+    assert await find(log, other, "a") is None
+    assert await find(log, 0, "a") is None
+    query = "select skep.find_traced_message($1, $2)"
+    assert await log.value(query, partition, crossing) is None
