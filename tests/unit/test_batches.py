@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.batches import Batch, TakenSegment, split_array, wire_time
+from skep.broker.batches import Batch, TakenSegment, wire_time
 from skep.broker.directory import Group
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.leases import KEY_BYTES
@@ -25,7 +25,7 @@ def segment(*envelopes, first=1, taken=None, passed_over=None, partition_id=7, n
     keys = b"".join(n.to_bytes(KEY_BYTES, "big") for n in range(len(envelopes)))
     body = f"[{','.join(envelopes)}]".encode()
     row = (1, partition_id, name, taken_from, taken_to, 3, first, NOON, keys, body)
-    return TakenSegment(*row, passed_over, False, split_array(body))
+    return TakenSegment((*row, passed_over, False))
 
 
 def batch_of(*segments):
@@ -110,4 +110,4 @@ def test_the_keys_of_what_was_taken_are_told():
     taken = segment("1", "2", "3", "4", first=1, taken=(1, 3))
 
     assert taken.low == 2
-    assert taken.keys_taken() == taken.keys[KEY_BYTES : 3 * KEY_BYTES]
+    assert taken.keys == (1).to_bytes(KEY_BYTES, "big") + (2).to_bytes(KEY_BYTES, "big")

@@ -10,6 +10,7 @@ The broker itself acknowledges what it passes over when it delivers a batch, by 
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -305,6 +306,7 @@ def _offset_in(message_id: str, partition_id: int) -> int | None:
     return address[1] if address is not None and address[0] == partition_id else None
 
 
+@lru_cache(1024)  # the acks of a batch name the same one
 def _parse_lease_id(text: str | None) -> UUID | None:
     if not text:
         return None

@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from skep.broker.batches import BODY_COLUMN, Batch, TakenSegment, split_array, wire_time
+from skep.broker.batches import Batch, TakenSegment, wire_time
 from skep.broker.directory import Directory, Group, GroupWish, Lane, LaneWish, Subscription
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.leases import LeaseMemory
@@ -416,8 +416,7 @@ class PopExecutor:
             raise
         taken: dict[int, list[TakenSegment]] = {}
         for row in rows:
-            # The body is split here and not where it is needed, to be near the bottom of the stack.
-            segment = TakenSegment._make((*row, split_array(row[BODY_COLUMN])))
+            segment = TakenSegment(row)
             taken.setdefault(segment.poll, []).append(segment)
         for number, poll in enumerate(polls, start=1):
             self._settle(group, poll, taken.get(number))
@@ -511,7 +510,7 @@ class PopExecutor:
                     lease_text,
                     segment.partition_id,
                     segment.low,
-                    segment.keys_taken(),
+                    segment.keys,
                     is_individual=segment.is_individual,
                 )
             batch.add(segment, self._envelopes)

@@ -8,6 +8,7 @@ nothing is stored or indexed for it. A partition's own id is the address of its 
 message has. Text is built by hand because a `uuid.UUID` object costs twenty times as much.
 """
 
+from functools import lru_cache
 from typing import Final
 
 PARTITION_ID_MAX: Final = (1 << 60) - 1
@@ -15,7 +16,11 @@ OFFSET_LOW_BITS: Final = (1 << 48) - 1
 """The part of an offset that follows a message id's head."""
 OFFSET_MAX: Final = (1 << 62) - 1
 
+REMEMBERED_MAX: Final = 16_384
+"""Ids whose spelling is remembered, about 2 MB: the same partitions come over and over."""
 
+
+@lru_cache(REMEMBERED_MAX)
 def message_id_prefix(partition_id: int) -> str:
     """Return the first 19 characters that all message ids of a partition share."""
     high, low = partition_id >> 12, partition_id & 0xFFF
@@ -61,6 +66,7 @@ def parse_address(text: str) -> tuple[int, int] | None:
     return partition_id, number & OFFSET_MAX
 
 
+@lru_cache(REMEMBERED_MAX)
 def parse_partition_uuid(text: str) -> int | None:
     """Return the partition id of a wire partition id, or None when it is not one."""
     address = parse_address(text)
