@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 
-from skep.broker.encryption import KeyRing
-from skep.settings.keys import EncryptionKey
+from skep.model.encryption import KeyRing
+from skep.model.encryption_key import EncryptionKey
 
 KEY = EncryptionKey("new", bytes(range(32)))
 OLD_KEY = EncryptionKey("old", bytes(range(32, 64)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.encryption import (
+from skep.model.encryption import (
     NONCE_BYTES,
     TAG_BYTES,
     CannotDecrypt,
@@ -17,9 +17,10 @@ from skep.broker.encryption import (
     NoEncryptionKey,
     is_sealed,
 )
+from skep.model.encryption_key import EncryptionKey
 from skep.model.errors import Defect
 from skep.settings import InvalidSettings, Settings, load_settings
-from skep.settings.keys import EncryptionKey, encryption_keys
+from skep.settings.keys import encryption_keys
 
 SECRET, OTHER_SECRET = bytes(range(32)), bytes(range(32, 64))
 KEY, OTHER = EncryptionKey("one", SECRET), EncryptionKey("two", OTHER_SECRET)

@@ -15,7 +15,6 @@ from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.discovery import Discovery
-from skep.broker.encryption import KeyRing
 from skep.broker.enforcement import Enforcer
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.groups import Groups
@@ -66,6 +65,7 @@ from skep.engine.driver import Engine
 from skep.engine.fusion import FusionCore
 from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
+from skep.model.encryption import KeyRing
 from skep.settings import Settings
 from skep.settings.keys import encryption_keys
 

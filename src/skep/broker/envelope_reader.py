@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from skep.broker.encryption import OpenEnvelope
+from skep.model.encryption import OpenEnvelope
 
 SEALED: Final = b'{"enc":"'
 EXPIRING: Final = b'{"expiresAt":"'

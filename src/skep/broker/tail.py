@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from skep.broker.encryption import OpenEnvelope
 from skep.broker.pop import wire_time
 from skep.db.slots import Caller
+from skep.model.encryption import OpenEnvelope
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import message_id, partition_uuid
 

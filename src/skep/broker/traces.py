@@ -16,10 +16,10 @@ from typing import Any, Final
 import msgspec
 import xxhash
 
-from skep.broker.encryption import OpenEnvelope
 from skep.broker.names import check_name, refuse_transaction_id
 from skep.broker.pop import wire_time
 from skep.db.slots import Caller
+from skep.model.encryption import OpenEnvelope
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import parse_address, parse_partition_uuid, partition_uuid
 from skep.model.limits import TRACE_NAMES_MAX, TRANSACTION_ID_CHARS_MAX

@@ -6,23 +6,15 @@ same name on every instance. Nothing here shows a key: not a message, not a `rep
 """
 
 import re
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
+from skep.model.encryption_key import EncryptionKey
 from skep.settings.fields import InvalidSettings, Settings
 
 _SPELLED: Final = re.compile(r"(?:(?P<id>[A-Za-z0-9_.-]{1,32}):)?(?P<digits>[0-9A-Fa-f]{64})")
 _BETWEEN: Final = re.compile(r"[\s,]+")
 _COMMENT: Final = re.compile(r"#.*")
-
-
-@dataclass(frozen=True, slots=True)
-class EncryptionKey:
-    """A key and the name it is known by."""
-
-    id: str
-    secret: bytes = field(repr=False)
 
 
 def encryption_keys(settings: Settings) -> tuple[EncryptionKey, ...]:

@@ -25,8 +25,8 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from skep.model.encryption_key import EncryptionKey
 from skep.model.errors import Defect, Refused
-from skep.settings.keys import EncryptionKey
 
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
