@@ -32,13 +32,22 @@ class InvalidSettings(BadRequest):
 
 def automatic_worker_count() -> int:
     """Half of the cores this process may use, because PostgreSQL needs the other half."""
-    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(max(1, usable // 2), AUTOMATIC_WORKERS_MAX)
+    return min(max(1, usable_cores() // 2), AUTOMATIC_WORKERS_MAX)
+
+
+def usable_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def process_environment() -> Mapping[str, str]:
     """The variables of this process. The ban on `os.environ` sends everybody else here."""
     return os.environ  # noqa: TID251 (the one place that may)
+
+
+def set_process_variables(variables: Mapping[str, str]) -> None:
+    """Set variables for the programs this process starts; Spark's JVM knows no other way."""
+    os.environ.update(variables)  # noqa: TID251 (the one place that may)
 
 
 def default_data_dir() -> Path:
