@@ -184,6 +184,8 @@ class Log:
             "removed_queue",
             "cursor",
             "segment",
+            "removed_span",
+            "reader",
             "consumer_group",
             "partition",
             "queue",

@@ -69,7 +69,7 @@ def test_a_cut_snapshot_sees_the_same_below_the_cut_and_nothing_beyond(snapshot,
 @given(snapshots, snapshots, st.none() | st.integers(0, 2**50), st.none() | st.tuples(xids, xids))
 def test_a_position_survives_its_spelling_and_is_spelled_in_sorted_order(seen, other, since, at):
     part = Part(other, Address(*at, 1)) if at else None
-    position = Position(SYSTEM, seen, other, since, part)
+    position = Position(SYSTEM, seen, other, 5, since, part)
 
     text = json.dumps(position.to_json())
 
@@ -85,10 +85,11 @@ def test_a_position_survives_its_spelling_and_is_spelled_in_sorted_order(seen, o
         "{}",
         "null",
         '{"queue":{"Default":5}}',
-        '{"seen":"1:1:","checked":"1:1:","system":"1; drop"}',
-        '{"seen":"1:1:","checked":"1:1:","system":"1:2","more":1}',
-        '{"seen":"1:1:","checked":"1:1:","system":"1:2","part":{"through":[1]}}',
-        '{"seen":5,"checked":"1:1:","system":"1:2"}',
+        '{"seen":"1:1:","checked":"1:1:","system":"1; drop","taken":0}',
+        '{"seen":"1:1:","checked":"1:1:","system":"1:2","taken":0,"more":1}',
+        '{"seen":"1:1:","checked":"1:1:","system":"1:2","taken":0,"part":{"through":[1]}}',
+        '{"seen":5,"checked":"1:1:","system":"1:2","taken":0}',
+        '{"seen":"1:1:","checked":"1:1:","system":"1:2"}',
     ],
 )
 def test_what_is_no_position_is_refused(text):
@@ -152,7 +153,7 @@ class Reader:
             return []
         taken = waiting[:limit]
         if len(taken) < len(waiting):
-            self.position = Position(SYSTEM, start.seen, NOTHING, None, Part(target, taken[-1]))
+            self.position = Position(SYSTEM, start.seen, NOTHING, part=Part(target, taken[-1]))
         else:
             self.position = full(target)
         self.steps.append((start, self.position, taken))

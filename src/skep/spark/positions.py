@@ -27,7 +27,7 @@ from skep.model.errors import Refused
 
 _SNAPSHOT: Final = re.compile(r"(\d{1,20}):(\d{1,20}):((?:\d{1,20}(?:,\d{1,20})*)?)")
 _SYSTEM: Final = re.compile(r"\d+:\d+")
-_MEMBERS: Final = {"checked", "part", "seen", "since", "system"}
+_MEMBERS: Final = {"checked", "part", "seen", "since", "system", "taken"}
 
 
 class InvalidPosition(Refused):
@@ -130,13 +130,16 @@ class Position:
     seen: Everything this sees has been read.
     checked: Removals of segments that this sees have been looked at: they happened before the
         reader began, or it was told about them.
-    since_us: Messages created before this moment (microseconds of the epoch) are not wanted.
+    taken_us: When it was taken, in microseconds of the epoch. What had expired by then is left out
+        by the reader that comes to this position, and again when it has to repeat that.
+    since_us: Messages created before this moment are not wanted.
     part: What has been read beyond `seen`.
     """
 
     system: str
     seen: Snapshot
     checked: Snapshot
+    taken_us: int = 0
     since_us: int | None = None
     part: Part | None = None
 
@@ -165,6 +168,7 @@ class Position:
         if self.since_us is not None:
             members["since"] = self.since_us
         members["system"] = self.system
+        members["taken"] = self.taken_us
         return members
 
     def __str__(self) -> str:
@@ -185,6 +189,7 @@ class Position:
                 members["system"],
                 Snapshot.parse(members["seen"]),
                 Snapshot.parse(members["checked"]),
+                int(members["taken"]),
                 None if since_us is None else int(since_us),
                 _part_of(members.get("part")),
             )

@@ -1,0 +1,24 @@
+/*
+publish_progress: put on record how far a reader has come, and keep the rest for it.
+
+Takes   p_name; p_queues: names of the queues it reads. p_position: its position, null to leave it
+        as it is; p_seen: the snapshot in it. p_keep_s: for how long the rest is kept unless this is
+        called again.
+Returns how many queues hold something back for it.
+Locks   the skep.reader row, then as place_hold.
+Why     One call, so that progress and hold cannot contradict each other.
+*/
+create function skep.publish_progress(
+  p_name text, p_queues text[], p_position json, p_seen pg_snapshot, p_keep_s integer)
+returns bigint
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  update skep.reader r
+  set queues = p_queues, position = coalesce(p_position, r.position), updated_at = skep.now()
+  where r.name = p_name;
+  return (
+    select count(*) from (select distinct q from unnest(p_queues) q order by q) n
+    cross join lateral skep.place_hold(n.q, p_name, p_seen, p_keep_s) h
+  );
+end $$;

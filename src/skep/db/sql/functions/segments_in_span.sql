@@ -1,0 +1,33 @@
+/*
+segments_in_span: the segments that a reader gets between two positions.
+
+Takes   p_queue_id; p_partition_id: only these lanes, null for all. p_seen, p_upto: what p_upto
+        sees and p_seen does not. p_after, p_through: only addresses (xid, partition, first) behind
+        the one and up to the other; null for no bound. p_since, p_until: only what was created at
+        or after the one and before the other; null for no bound.
+Returns the segments, in no order.
+Locks   none.
+Why     The one place that says what belongs to a span: planning and reading must agree. It is
+        inlined, so every caller reads by the index (queue_id, xid), and only the columns it names.
+*/
+create function skep.segments_in_span(
+  p_queue_id integer[], p_partition_id bigint[], p_seen pg_snapshot, p_upto pg_snapshot,
+  p_after bigint[], p_through bigint[], p_since timestamptz, p_until timestamptz)
+returns setof skep.segment
+language sql stable as $$
+  select s.* from skep.segment s
+  where s.queue_id = any(p_queue_id)
+    and s.xid >= pg_snapshot_xmin(p_seen)
+    and s.xid < pg_snapshot_xmax(p_upto)
+    and (p_after is null or s.xid >= (p_after[1]::text)::xid8)
+    and (p_through is null or s.xid <= (p_through[1]::text)::xid8)
+    and not pg_visible_in_snapshot(s.xid, p_seen)
+    and pg_visible_in_snapshot(s.xid, p_upto)
+    and (p_after is null
+         or array[s.xid::text::bigint, s.partition_id, s.first] > p_after)
+    and (p_through is null
+         or array[s.xid::text::bigint, s.partition_id, s.first] <= p_through)
+    and (p_partition_id is null or s.partition_id = any(p_partition_id))
+    and (p_since is null or s.created_at >= p_since)
+    and (p_until is null or s.created_at < p_until);
+$$;

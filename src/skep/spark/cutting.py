@@ -1,0 +1,257 @@
+"""Cut segments into rows: Arrow in, Arrow out.
+
+A segment's body is a JSON array of envelopes (see `skep.broker.envelopes`). One decoder call takes
+a whole body apart; it decodes only the members that some column needs and leaves payloads as the
+bytes they are. What all messages of a segment share is repeated by Arrow, not by Python.
+
+Deleted messages are left out, and so are those that had expired when the position of the reader
+was taken. Sealed ones are opened with the keys of the reader, or fail the task: a row without its
+payload would be worse.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+from pyspark.sql.types import BinaryType, StringType
+
+from skep.model.errors import Refused
+from skep.model.ids import message_id_prefix, message_id_suffix
+from skep.spark.arrow import arrow_schema, pa
+from skep.spark.columns import HEADERS, PAYLOAD
+from skep.spark.options import Shape
+from skep.spark.payloads import payload_decoder
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+ROWS_PER_BATCH: Final = 8_192
+"""Rows of a record batch at which it is handed on; a segment is never torn."""
+
+_RAW_NULL: Final = msgspec.Raw(b"null")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Open = Callable[[bytes], bytes]
+Column = Callable[["Rows"], Any]
+
+
+class MalformedPayload(Refused):
+    """A payload does not fit the schema it is to be read by."""
+
+    code: ClassVar[str] = "malformed_payload"
+
+
+class Envelope(msgspec.Struct, rename="camel", gc=False):
+    """What a stored message says."""
+
+    transaction_id: str
+    data: msgspec.Raw
+    trace_id: str | None = None
+    producer_sub: str | None = None
+    headers: msgspec.Raw = _RAW_NULL
+    enc: str | None = None
+    expires_at: str | None = None
+
+
+@dataclass(slots=True)
+class Rows:
+    """Messages cut out of segments that are not handed on yet."""
+
+    segments: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    counts: list[int] = field(default_factory=list[int])
+    """How many messages each segment has here."""
+    offsets: list[int] = field(default_factory=list[int])
+    envelopes: list[Envelope] = field(default_factory=list[Envelope])
+
+    def shared(self, name: str) -> Any:
+        """Return a column that all messages of a segment share."""
+        values = pa.array([segment[name] for segment in self.segments])
+        return values.take(pa.array(np.repeat(np.arange(len(self.counts)), self.counts)))
+
+    def message_ids(self) -> list[str]:
+        """Return the wire ids of the messages."""
+        ids: list[str] = []
+        for segment, count in zip(self.segments, self.counts, strict=True):
+            prefix = message_id_prefix(segment["partition_id"])
+            offsets = self.offsets[len(ids) : len(ids) + count]
+            ids += [prefix + message_id_suffix(offset) for offset in offsets]
+        return ids
+
+
+class Cutter:
+    """Turns segments into record batches of a schema."""
+
+    def __init__(
+        self,
+        schema: "StructType",
+        shape: Shape,
+        *,
+        open_envelope: Open,
+        taken_us: int | None,
+        null_on_error: bool = False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            schema: The columns, as `check_schema` allows them.
+            shape: Whose columns they are.
+            open_envelope: Opens a sealed envelope.
+            taken_us: What had expired at this moment is left out; None leaves nothing out.
+            null_on_error: Payloads that do not fit their schema become null.
+
+        Raises:
+            InvalidSchema: The payload cannot be read as its column wants.
+        """
+        self._schema: Final = arrow_schema(schema)
+        self._open: Final = open_envelope
+        self._taken: Final = None if taken_us is None else _EPOCH + timedelta(microseconds=taken_us)
+        columns = _KAFKA_COLUMNS if shape.kind == "kafka" else _SKEP_COLUMNS
+        self._columns: Final[list[Column]] = [
+            _parsed_payload(payload_decoder(each.dataType), null_on_error=null_on_error)
+            if each.name == PAYLOAD and not isinstance(each.dataType, (StringType, BinaryType))
+            else columns[each.name]
+            for each in schema.fields
+        ]
+        self._decode: Final = msgspec.json.Decoder(list[Envelope | None]).decode
+        self._decode_raw: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+        self._decode_one: Final = msgspec.json.Decoder(Envelope).decode
+
+    def cut(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield record batches of messages for batches of segments."""
+        rows = Rows()
+        for batch in batches:
+            bodies = batch.column(batch.schema.get_field_index("body"))
+            names = [name for name in batch.schema.names if name != "body"]
+            for segment, body in zip(batch.select(names).to_pylist(), bodies, strict=True):
+                self._add(rows, segment, body.as_buffer())
+                if len(rows.offsets) >= ROWS_PER_BATCH:
+                    yield self._finished(rows)
+                    rows = Rows()
+        if rows.offsets:
+            yield self._finished(rows)
+
+    def _add(self, rows: Rows, segment: dict[str, Any], body: Any) -> None:
+        envelopes = self._decode(body)
+        first = segment["first"]
+        offsets: Iterable[int] = range(first, first + len(envelopes))
+        if any(each is None or each.enc or each.expires_at for each in envelopes):
+            envelopes, offsets = self._readable(envelopes, first, body)
+        rows.segments.append(segment)
+        rows.counts.append(len(envelopes))
+        rows.offsets.extend(offsets)
+        rows.envelopes.extend(envelopes)  # pyright: ignore[reportArgumentType] (no None is left)
+
+    def _readable(
+        self, envelopes: list[Envelope | None], first: int, body: Any
+    ) -> tuple[list[Envelope | None], list[int]]:
+        """Leave out what is deleted or expired, and open what is sealed."""
+        kept: list[Envelope | None] = []
+        offsets: list[int] = []
+        stored = self._decode_raw(body)
+        for index, envelope in enumerate(envelopes):
+            if envelope is None or self._has_expired(envelope):
+                continue
+            if envelope.enc is not None:
+                envelope = self._decode_one(self._open(bytes(stored[index])))  # noqa: PLW2901
+            kept.append(envelope)
+            offsets.append(first + index)
+        return kept, offsets
+
+    def _has_expired(self, envelope: Envelope) -> bool:
+        return (
+            self._taken is not None
+            and envelope.expires_at is not None
+            and datetime.fromisoformat(envelope.expires_at) <= self._taken
+        )
+
+    def _finished(self, rows: Rows) -> Any:
+        arrays = [
+            _as_type(column(rows), each.type)
+            for column, each in zip(self._columns, self._schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _as_type(values: Any, wanted: Any) -> Any:
+    if isinstance(values, list):
+        return pa.array(values, wanted)
+    if values.type == wanted:
+        return values
+    if pa.types.is_binary(values.type) and pa.types.is_string(wanted):
+        return values.view(wanted)  # JSON was checked to be UTF-8 when it was pushed
+    return values.cast(wanted)
+
+
+def _payload_text(rows: Rows) -> Any:
+    return pa.array([bytes(envelope.data) for envelope in rows.envelopes], pa.binary())
+
+
+def _parsed_payload(decode: Callable[[bytes], Any], *, null_on_error: bool) -> Column:
+    def parse(rows: Rows, number: int) -> Any:
+        try:
+            return decode(bytes(rows.envelopes[number].data))
+        except msgspec.MsgspecError as error:
+            if null_on_error:
+                return None
+            raise MalformedPayload(
+                f"message {rows.message_ids()[number]} (transaction id "
+                f"{rows.envelopes[number].transaction_id!r}) does not fit the schema of the "
+                f"payload: {error}. Mend the schema, or set payloadErrors to null"
+            ) from None
+
+    return lambda rows: [parse(rows, number) for number in range(len(rows.envelopes))]
+
+
+def _header_texts(rows: Rows) -> list[list[tuple[str, str | None]] | None]:
+    return [_pairs(envelope.headers) for envelope in rows.envelopes]
+
+
+def _header_structs(rows: Rows) -> list[list[dict[str, Any]] | None]:
+    return [
+        None
+        if pairs is None
+        else [{"key": key, "value": text and text.encode()} for key, text in pairs]
+        for pairs in _header_texts(rows)
+    ]
+
+
+def _pairs(headers: msgspec.Raw) -> list[tuple[str, str | None]] | None:
+    """Return headers as texts: strings as they are, numbers and booleans as JSON spells them."""
+    if headers is _RAW_NULL:
+        return None
+    members = msgspec.json.decode(headers, type=dict[str, str | int | float | bool | None] | None)
+    return members and [(name, _text(value)) for name, value in members.items()]
+
+
+def _text(value: str | float | bool | None) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+_SKEP_COLUMNS: Final[dict[str, Column]] = {
+    "queue": lambda rows: rows.shared("queue"),
+    "partition": lambda rows: rows.shared("partition"),
+    "offset": lambda rows: pa.array(rows.offsets, pa.int64()),
+    "message_id": Rows.message_ids,
+    "transaction_id": lambda rows: [each.transaction_id for each in rows.envelopes],
+    PAYLOAD: _payload_text,
+    HEADERS: _header_texts,
+    "producer": lambda rows: [each.producer_sub for each in rows.envelopes],
+    "trace_id": lambda rows: [each.trace_id for each in rows.envelopes],
+    "created_at": lambda rows: rows.shared("created_at"),
+    "xid": lambda rows: rows.shared("xid"),
+}
+_KAFKA_COLUMNS: Final[dict[str, Column]] = {
+    "key": lambda rows: rows.shared("partition"),
+    "value": _payload_text,
+    "topic": lambda rows: rows.shared("queue"),
+    "partition": lambda rows: rows.shared("partition_id"),
+    "offset": _SKEP_COLUMNS["offset"],
+    "timestamp": lambda rows: rows.shared("created_at"),
+    "timestampType": lambda rows: pa.array(np.zeros(len(rows.offsets), np.int32)),
+    HEADERS: _header_structs,
+}

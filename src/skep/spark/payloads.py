@@ -1,0 +1,98 @@
+"""Payloads by a schema: JSON to the types of Spark, checked while it is decoded.
+
+The type of the payload column becomes a type of msgspec's, which decodes and checks in one go.
+Members that the schema does not name are skipped, those that are missing become null, as Spark's
+own `from_json` does. A payload that does not fit is an error that names the member.
+"""
+
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+import msgspec
+from pyspark.sql import types as spark
+
+from skep.spark.columns import InvalidSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+Decode = Callable[[bytes], Any]
+Mend = Callable[[Any], Any]
+
+_typed_dict: Final[Any] = TypedDict  # made from a schema, not from a declaration
+
+_SCALARS: Final[dict[type, Any]] = {
+    spark.StringType: str,
+    spark.BooleanType: bool,
+    spark.ByteType: int,
+    spark.ShortType: int,
+    spark.IntegerType: int,
+    spark.LongType: int,
+    spark.FloatType: float,
+    spark.DoubleType: float,
+    spark.DecimalType: Decimal,
+    spark.DateType: date,
+    spark.TimestampType: datetime,
+    spark.TimestampNTZType: datetime,
+    spark.BinaryType: bytes,
+}
+
+
+def payload_decoder(data_type: "DataType") -> Decode:
+    """Return what turns the JSON of a payload into a value that Arrow takes for this type.
+
+    Raises:
+        InvalidSchema: The type cannot be read from JSON.
+    """
+    decode = msgspec.json.Decoder(_python_type(data_type)).decode
+    mend = _mender(data_type)
+    return decode if mend is None else lambda payload: mend(decode(payload))
+
+
+def _python_type(data_type: "DataType") -> Any:
+    """Return the type that msgspec decodes; all is optional, as columns of Spark are."""
+    if isinstance(data_type, spark.StructType):
+        members = {field.name: _python_type(field.dataType) for field in data_type.fields}
+        return _typed_dict("Payload", members, total=False) | None
+    if isinstance(data_type, spark.ArrayType):
+        return list[_python_type(data_type.elementType)] | None
+    if isinstance(data_type, spark.MapType) and isinstance(data_type.keyType, spark.StringType):
+        return dict[str, _python_type(data_type.valueType)] | None
+    if type(data_type) not in _SCALARS:
+        raise InvalidSchema(
+            f"payloads cannot be read as {data_type.simpleString()}; read them as string and use "
+            "the functions of Spark"
+        )
+    return _SCALARS[type(data_type)] | None
+
+
+def _mender(data_type: "DataType") -> Mend | None:
+    """Return what turns maps into the pairs that Arrow wants, or None where there are none."""
+    if isinstance(data_type, spark.StructType):
+        inner = {field.name: _mender(field.dataType) for field in data_type.fields}
+        menders = {name: mend for name, mend in inner.items() if mend is not None}
+        return _struct_mender(menders) if menders else None
+    if isinstance(data_type, spark.ArrayType):
+        mend = _mender(data_type.elementType)
+        return None if mend is None else lambda value: value and [mend(each) for each in value]
+    if isinstance(data_type, spark.MapType):
+        mend = _mender(data_type.valueType) or _as_it_is
+        return lambda value: value and [(key, mend(each)) for key, each in value.items()]
+    return None
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _struct_mender(menders: dict[str, Mend]) -> Mend:
+    def mend_struct(value: Any) -> Any:
+        if value is not None:
+            for name, mend in menders.items():
+                if name in value:
+                    value[name] = mend(value[name])
+        return value
+
+    return mend_struct

@@ -1,0 +1,182 @@
+"""PostgreSQL as Spark's processes see it: Arrow in, one-line causes out.
+
+The low-level driver manager of ADBC, because its other interface imports pandas, which takes
+seconds. A process keeps one connection per database: the workers of Spark are used again, and
+connecting would cost a third of a small micro-batch.
+
+What goes wrong is said in one line with advice. Spark prints the whole Python stack in front of
+it; the last line is what a person reads.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final
+
+import adbc_driver_manager
+import adbc_driver_postgresql
+
+from skep.model.errors import Refused, SkepError, Unavailable
+from skep.settings import redacted_url
+from skep.spark.arrow import pa
+
+BATCH_BYTES: Final = 4 << 20
+"""About how much of a result becomes one Arrow batch."""
+
+_UNDEFINED: Final = ("3F000", "42883", "42P01", "42703")
+_CANCELLED: Final = "57014"
+_DENIED: Final = "42501"
+_LOST: Final = ("08", "57P")
+
+
+class CannotRead(Refused):
+    """PostgreSQL refused a statement of the data source."""
+
+    code: ClassVar[str] = "cannot_read"
+
+
+class Database:
+    """One connection to PostgreSQL."""
+
+    def __init__(self, url: str, statement_timeout_s: float) -> None:
+        """Connect.
+
+        Raises:
+            Unavailable: It is not reachable, or does not let us in.
+        """
+        self._place: Final = redacted_url(url)
+        try:
+            self._database: Any = adbc_driver_postgresql.connect(url)
+            self._connection: Any = adbc_driver_manager.AdbcConnection(self._database)
+        except adbc_driver_manager.Error as error:
+            raise Unavailable(
+                f"cannot connect to {self._place}: {_first_line(error)}. Check the option url, and "
+                "that PostgreSQL accepts connections from this machine"
+            ) from None
+        milliseconds = round(statement_timeout_s * 1000)
+        self.rows("select set_config('statement_timeout', $1, false)", str(milliseconds))
+
+    def rows(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
+        """Run a small statement; its parameters are texts.
+
+        Raises:
+            SkepError: It failed; see `_cause`.
+        """
+        with self._statement(sql) as statement:
+            if arguments:
+                values = [pa.array([value], pa.string()) for value in arguments]
+                names = [str(number) for number in range(len(values))]
+                batch = pa.RecordBatch.from_arrays(values, names=names)
+                statement.bind(*_exported(batch))
+            else:
+                statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+            with self._result(statement) as reader:
+                return reader.read_all().to_pylist()
+
+    def stream(self, sql: str) -> Iterator[Any]:
+        """Run a statement without parameters; yield its rows as Arrow record batches.
+
+        Raises:
+            SkepError: It failed; see `_cause`.
+        """
+        with self._statement(sql) as statement:
+            statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
+            is_finished = False
+            try:
+                with self._result(statement) as reader:
+                    yield from reader
+                is_finished = True
+            finally:
+                if not is_finished:
+                    # A result that was not read to its end leaves the connection in the middle.
+                    forget_connections()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._connection.close()
+        self._database.close()
+
+    @contextmanager
+    def _statement(self, sql: str) -> Generator[Any]:
+        with self._explained():
+            statement: Any = adbc_driver_manager.AdbcStatement(self._connection)
+            try:
+                statement.set_sql_query(sql)
+                yield statement
+            finally:
+                statement.close()
+
+    @contextmanager
+    def _result(self, statement: Any) -> Generator[Any]:
+        handle, _ = statement.execute_query()
+        reader = pa.RecordBatchReader._import_from_c(handle.address)  # noqa: SLF001 (its name in the C interface)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
+            forget_connections()
+            raise self._cause(error) from None
+
+    def _cause(self, error: Exception) -> SkepError:
+        state = str(getattr(error, "sqlstate", None) or "")
+        line = _first_line(error)
+        if state in _UNDEFINED:
+            return CannotRead(
+                f"{self._place} has no schema of Skep's, or an older one: run `skep migrate "
+                f"--database-url ...` on it first ({line})"
+            )
+        if state == _CANCELLED or "statement timeout" in line:
+            return CannotRead(
+                f"PostgreSQL cancelled a statement ({line}). Raise the option statementTimeout, "
+                "or read less at a time: maxRecordsPerPartition, maxMessagesPerTrigger"
+            )
+        if state == _DENIED:
+            return CannotRead(
+                f"the role in the option url may not read the log ({line}): grant it usage on "
+                "schema skep, select on its tables and execute on its functions"
+            )
+        # A result that breaks off on its way tells no state, only what the server said.
+        if state.startswith(_LOST) or (not state and "ERROR:" not in str(error)):
+            return Unavailable(f"the connection to {self._place} was lost: {line}")
+        return CannotRead(f"PostgreSQL refused a statement: {line}")
+
+
+_open: dict[tuple[str, float], Database] = {}
+
+
+def database(url: str, statement_timeout_s: float) -> Database:
+    """Return this process's connection to a database; open one if there is none.
+
+    Raises:
+        Unavailable: It is not reachable.
+    """
+    key = (url, statement_timeout_s)
+    if key not in _open:
+        _open[key] = Database(url, statement_timeout_s)
+    return _open[key]
+
+
+def forget_connections() -> None:
+    """Close all connections of this process; the next use opens new ones."""
+    while _open:
+        _open.popitem()[1].close()
+
+
+def _exported(batch: Any) -> tuple[Any, Any]:
+    array = adbc_driver_manager.ArrowArrayHandle()
+    schema = adbc_driver_manager.ArrowSchemaHandle()
+    batch._export_to_c(array.address, schema.address)  # noqa: SLF001 (its name in the C interface)
+    return array, schema
+
+
+def _first_line(error: Exception) -> str:
+    """Return what the server said, without the words that driver and library put around it."""
+    line = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    for mark in ("ERROR:", "FATAL:", "failed:"):
+        line = line.partition(mark)[2] or line
+    return " ".join(line.split()).rstrip(".")

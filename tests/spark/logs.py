@@ -1,0 +1,58 @@
+"""Writers for tests: they store segments as the broker does, in transactions the test controls."""
+
+import json
+from itertools import count
+
+from skep.broker.envelopes import build_envelope
+
+_numbers = count(1)
+
+
+class Writer:
+    """One connection that pushes; synchronous, because Spark's tests are."""
+
+    def __init__(self, connection, run):
+        self.connection = connection
+        self._run = run
+
+    def value(self, query, *arguments):
+        return self._run(self.connection.fetchval(query, *arguments))
+
+    def rows(self, query, *arguments):
+        return [tuple(row) for row in self._run(self.connection.fetch(query, *arguments))]
+
+    def execute(self, command):
+        self._run(self.connection.execute(command))
+
+    def lane(self, queue="orders", partition="Default"):
+        """Return the id of a partition; it and its queue are made if they are new."""
+        query = "select partition_id from skep.provision_partitions($1, $2)"
+        return self.value(query, [queue], [partition])
+
+    def push(self, *payloads, queue="orders", partition="Default"):
+        """Store payloads as one segment; return its first offset."""
+        return self.push_envelopes(
+            *(envelope(json.dumps(payload)) for payload in payloads),
+            queue=queue,
+            partition=partition,
+        )
+
+    def push_envelopes(self, *envelopes, queue="orders", partition="Default"):
+        lane = self.lane(queue, partition)
+        keys = b"".join(next(_numbers).to_bytes(16) for _ in envelopes)
+        query = "select first from skep.push_segments($1, $2, $3, $4, $5, $6, false)"
+        return self.value(
+            query,
+            [lane],
+            [len(envelopes)],
+            [2**60],
+            [None],
+            [keys],
+            [b"[" + b",".join(envelopes) + b"]"],
+        )
+
+
+def envelope(payload, transaction_id=None, **members):
+    """Spell a message as it is stored; the payload is JSON."""
+    name = transaction_id or f"tx-{next(_numbers)}"
+    return build_envelope(name, payload.encode(), **members)
