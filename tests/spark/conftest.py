@@ -20,7 +20,7 @@ def spark():
         session = spark_session(
             "skep tests",
             master="local[2,2]",
-            config={"spark.log.level": "ERROR", "spark.driver.memory": "1g"},
+            config={"spark.log.level": "OFF", "spark.driver.memory": "1g"},
         )
         yield session
         session.stop()

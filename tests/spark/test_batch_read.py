@@ -96,9 +96,8 @@ def test_a_schema_picks_columns_and_says_how_to_read_the_payload(load, writer):
 
     assert frame.columns == ["payload", "offset"]
     first, second = frame.orderBy("offset").collect()
-    assert first.payload.asDict() == {
-        "id": 7, "at": datetime(2026, 1, 2, 3, 4, 5), "tags": {"a": 1},
-    }  # fmt: skip
+    assert (first.payload.id, first.payload.tags) == (7, {"a": 1})
+    assert first.payload["at"].isoformat() == "2026-01-02T03:04:05"
     assert second.payload.asDict() == {"id": None, "at": None, "tags": None}
 
 
@@ -135,7 +134,7 @@ def test_the_shape_of_kafka_is_what_programs_for_kafka_expect(load, writer):
 
 
 def test_a_payload_of_bytes_is_what_was_sent_byte_for_byte(load, writer):
-    sent = '{ "nul":"\\u0000", "e": 1e400,"é":"\\ud800" }'
+    sent = '{ "nul":"\\u0000", "e": 1e400,"é":"\\ud83d\\ude00" }'
     writer.push_envelopes(envelope(sent))
 
     (row,) = load(queue="orders", payload="binary").collect()

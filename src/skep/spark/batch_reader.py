@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from skep.spark.columns import check_schema
 from skep.spark.log import Lanes, Log, Present
 from skep.spark.options import InvalidOption, read_options, shape_options
 from skep.spark.portions import Portion, PortionReader
@@ -26,11 +25,9 @@ class SkepReader(DataSourceReader):
             InvalidSchema: There is no such column.
         """
         self._options: Final = read_options(options)
-        shape = shape_options(options)
-        check_schema(schema, shape)
         if self._options.start == "latest":
             raise InvalidOption("startingOffsets=latest is for streams: a DataFrame would be empty")
-        self._portions: Final = PortionReader(self._options, shape, schema)
+        self._portions: Final = PortionReader(self._options, shape_options(options), schema)
 
     def partitions(self) -> list[InputPartition]:
         """Plan the tasks.

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 import numpy as np
-from pyspark.sql.types import BinaryType, StringType
 
 from skep.model.errors import Refused
 from skep.model.ids import message_id_prefix, message_id_suffix
 from skep.spark.arrow import arrow_schema, pa
 from skep.spark.columns import HEADERS, PAYLOAD
 from skep.spark.options import Shape
-from skep.spark.payloads import payload_decoder
+from skep.spark.payloads import is_carried, payload_decoder
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -111,7 +110,7 @@ class Cutter:
         columns = _KAFKA_COLUMNS if shape.kind == "kafka" else _SKEP_COLUMNS
         self._columns: Final[list[Column]] = [
             _parsed_payload(payload_decoder(each.dataType), null_on_error=null_on_error)
-            if each.name == PAYLOAD and not isinstance(each.dataType, (StringType, BinaryType))
+            if each.name == PAYLOAD and not is_carried(each.dataType)
             else columns[each.name]
             for each in schema.fields
         ]

@@ -40,6 +40,11 @@ _SCALARS: Final[dict[type, Any]] = {
 }
 
 
+def is_carried(data_type: "DataType") -> bool:
+    """Tell whether payloads of this type are handed on as they are, and not decoded."""
+    return isinstance(data_type, (spark.StringType, spark.BinaryType))
+
+
 def payload_decoder(data_type: "DataType") -> Decode:
     """Return what turns the JSON of a payload into a value that Arrow takes for this type.
 

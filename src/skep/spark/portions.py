@@ -17,9 +17,11 @@ from pyspark.sql.datasource import InputPartition
 from skep.settings import load_settings
 from skep.settings.fields import usable_cores
 from skep.settings.keys import encryption_keys
+from skep.spark.columns import PAYLOAD, check_schema
 from skep.spark.cutting import Cutter
 from skep.spark.log import Lanes, Log, Size, span_arguments
 from skep.spark.options import ReadOptions, Shape
+from skep.spark.payloads import is_carried, payload_decoder
 from skep.spark.positions import Position, Span, spans_between
 from skep.spark.postgres import database
 
@@ -72,6 +74,15 @@ class PortionReader:
     """Plans portions in the driver, and reads them in executors. It can be pickled."""
 
     def __init__(self, options: ReadOptions, shape: Shape, schema: "StructType") -> None:
+        """Check the columns, before anything is read.
+
+        Raises:
+            InvalidSchema: There is no such column, or its type cannot be read.
+        """
+        check_schema(schema, shape)
+        for column in schema.fields:
+            if column.name == PAYLOAD and not is_carried(column.dataType):
+                payload_decoder(column.dataType)
         self._options: Final = options
         self._shape: Final = shape
         self._schema: Final = schema

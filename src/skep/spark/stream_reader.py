@@ -24,7 +24,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from skep.spark.columns import check_schema
 from skep.spark.log import Lanes, Log, Present, Size
 from skep.spark.options import InvalidOption, read_options, shape_options
 from skep.spark.portions import Portion, PortionReader
@@ -49,11 +48,9 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             InvalidSchema: There is no such column.
         """
         self._options: Final = read_options(options)
-        shape = shape_options(options)
-        check_schema(schema, shape)
         if self._options.end != "latest" or self._options.until_us is not None:
             raise InvalidOption("endingOffsets and endingTimestamp are not for streams")
-        self._portions: Final = PortionReader(self._options, shape, schema)
+        self._portions: Final = PortionReader(self._options, shape_options(options), schema)
         self._log: Final = Log(self._options)
         self._initial: Position | None = None
         self._available: Snapshot | None = None

@@ -1,0 +1,46 @@
+import sys
+
+import pytest
+
+from skep.settings.fields import usable_cores
+from skep.spark.session import cores_of, session_settings
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local", 1), ("local[3]", 3), ("local[3,4]", 3), ("local[*,4]", usable_cores())],
+)
+def test_a_local_master_has_as_many_shuffle_partitions_as_cores(master, cores):
+    settings = session_settings(master, ui=False, progress=False)
+
+    assert cores_of(master) == cores
+    assert settings["spark.sql.shuffle.partitions"] == str(cores)
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_a_cluster_keeps_its_own_addresses_and_shuffles_as_it_likes():
+    settings = session_settings("spark://master:7077", ui=True, progress=True)
+
+    assert "spark.driver.bindAddress" not in settings
+    assert "spark.sql.shuffle.partitions" not in settings
+    assert (settings["spark.ui.enabled"], settings["spark.ui.showConsoleProgress"]) == (
+        "true",
+        "true",
+    )
+
+
+def test_executors_find_our_modules_where_the_driver_does(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "somewhere")
+
+    settings = session_settings("local[1]", ui=False, progress=False)
+
+    assert settings["spark.executorEnv.PYTHONPATH"] == "somewhere"
+
+
+def test_a_session_runs_this_python_in_utc_and_without_pages(spark):
+    context = spark.sparkContext
+
+    assert context.pythonExec == sys.executable
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert context.uiWebUrl is None
+    assert spark.sql("select 1 + 1").collect()[0][0] == 2
