@@ -4,6 +4,7 @@ import json
 import logging
 import pickle
 from itertools import count
+from random import Random
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -459,3 +460,46 @@ def test_positions_stay_small_however_many_partitions_there_are(query, writer):
     stream.drain()
 
     assert len(json.dumps(stream.start)) < 300
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_writers_and_a_reader_restarted_at_random_agree_with_the_ledger(
+    query, writer, open_writer, seed
+):
+    dice = Random(seed)
+    writers = [open_writer() for _ in range(8)]
+    for number, each in enumerate(writers):
+        each.lane(partition=f"p{number}")
+    pending = [None] * len(writers)
+    numbers, ledger, delivered = count(), [], []
+    stream = query(maxMessagesPerTrigger="7", minPartitions="3")
+    for _ in range(150):
+        which = dice.randrange(len(writers))
+        action = dice.choice(["push", "push", "end", "read", "restart"])
+        if action == "push":
+            if pending[which] is None:
+                writers[which].execute("begin")
+                pending[which] = []
+            sent = [next(numbers) for _ in range(dice.randint(1, 5))]
+            writers[which].push(*sent, partition=f"p{which}")
+            pending[which] += sent
+        elif action == "end" and pending[which] is not None:
+            is_kept = dice.random() < 0.8
+            writers[which].execute("commit" if is_kept else "rollback")
+            ledger += pending[which] if is_kept else []
+            pending[which] = None
+        elif action == "read":
+            delivered += stream.step() or []
+        elif action == "restart":
+            stream.restart(maxMessagesPerTrigger=str(dice.randint(1, 20)))
+    for each, sent in zip(writers, pending, strict=True):
+        if sent is not None:
+            each.execute("commit")
+            ledger += sent
+
+    delivered += stream.drain()
+
+    assert sorted(delivered) == sorted(ledger)
+    assert [stream.read(start, end) for start, end, _ in stream.batches] == [
+        found for _, _, found in stream.batches
+    ]

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from skep.model.errors import Refused
-from skep.model.ids import message_id_prefix, message_id_suffix
+from skep.model.ids import OFFSET_LOW_BITS, message_id, message_id_head
 from skep.spark.arrow import arrow_schema, pa
 from skep.spark.columns import HEADERS, PAYLOAD
 from skep.spark.options import Shape
@@ -74,10 +74,17 @@ class Rows:
         """Return the wire ids of the messages."""
         ids: list[str] = []
         for segment, count in zip(self.segments, self.counts, strict=True):
-            prefix = message_id_prefix(segment["partition_id"])
             offsets = self.offsets[len(ids) : len(ids) + count]
-            ids += [prefix + message_id_suffix(offset) for offset in offsets]
+            ids += _message_ids(segment["partition_id"], offsets)
         return ids
+
+
+def _message_ids(partition_id: int, offsets: list[int]) -> list[str]:
+    if not offsets or offsets[0] | OFFSET_LOW_BITS != offsets[-1] | OFFSET_LOW_BITS:
+        return [message_id(partition_id, offset) for offset in offsets]
+    # Neighbours share the head of their ids, which is most of the work.
+    head = message_id_head(partition_id, offsets[0]).decode()
+    return [f"{head}{offset & OFFSET_LOW_BITS:012x}" for offset in offsets]
 
 
 class Cutter:
@@ -192,7 +199,7 @@ def _parsed_payload(decode: Callable[[bytes], Any], *, null_on_error: bool) -> C
     def parse(rows: Rows, number: int) -> Any:
         try:
             return decode(bytes(rows.envelopes[number].data))
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             if null_on_error:
                 return None
             raise MalformedPayload(

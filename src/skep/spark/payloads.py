@@ -2,15 +2,16 @@
 
 The type of the payload column becomes a type of msgspec's, which decodes and checks in one go.
 Members that the schema does not name are skipped, those that are missing become null, as Spark's
-own `from_json` does. A payload that does not fit is an error that names the member.
+own `from_json` does. A payload that does not fit raises a `ValueError`, which names the member.
 """
 
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 import msgspec
+from msgspec import Meta
 from pyspark.sql import types as spark
 
 from skep.spark.columns import InvalidSchema
@@ -21,15 +22,20 @@ if TYPE_CHECKING:
 Decode = Callable[[bytes], Any]
 Mend = Callable[[Any], Any]
 
+
+def _integer(bits: int) -> Any:
+    return Annotated[int, Meta(ge=-(1 << (bits - 1)), le=(1 << (bits - 1)) - 1)]
+
+
 _typed_dict: Final[Any] = TypedDict  # made from a schema, not from a declaration
 
 _SCALARS: Final[dict[type, Any]] = {
     spark.StringType: str,
     spark.BooleanType: bool,
-    spark.ByteType: int,
-    spark.ShortType: int,
-    spark.IntegerType: int,
-    spark.LongType: int,
+    spark.ByteType: _integer(8),
+    spark.ShortType: _integer(16),
+    spark.IntegerType: _integer(32),
+    spark.LongType: _integer(64),
     spark.FloatType: float,
     spark.DoubleType: float,
     spark.DecimalType: Decimal,
@@ -74,7 +80,10 @@ def _python_type(data_type: "DataType") -> Any:
 
 
 def _mender(data_type: "DataType") -> Mend | None:
-    """Return what turns maps into the pairs that Arrow wants, or None where there are none."""
+    """Return what makes decoded values fit for Arrow, or None for those that are.
+
+    It wants maps as pairs, and decimals with exactly the digits of their column.
+    """
     if isinstance(data_type, spark.StructType):
         inner = {field.name: _mender(field.dataType) for field in data_type.fields}
         menders = {name: mend for name, mend in inner.items() if mend is not None}
@@ -85,7 +94,21 @@ def _mender(data_type: "DataType") -> Mend | None:
     if isinstance(data_type, spark.MapType):
         mend = _mender(data_type.valueType) or _as_it_is
         return lambda value: value and [(key, mend(each)) for key, each in value.items()]
+    if isinstance(data_type, spark.DecimalType):
+        return _decimal_mender(data_type.precision, data_type.scale)
     return None
+
+
+def _decimal_mender(precision: int, scale: int) -> Mend:
+    digits, context = Decimal(1).scaleb(-scale), Context(precision)
+
+    def mend_decimal(value: Decimal | None) -> Decimal | None:
+        try:
+            return value if value is None else value.quantize(digits, context=context)
+        except ArithmeticError:
+            raise ValueError(f"{value} does not fit decimal({precision},{scale})") from None
+
+    return mend_decimal
 
 
 def _as_it_is(value: Any) -> Any:

@@ -78,17 +78,17 @@ class Database:
         Raises:
             SkepError: It failed; see `_cause`.
         """
-        with self._statement(sql) as statement:
-            statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
-            is_finished = False
-            try:
+        is_finished = False
+        try:
+            with self._statement(sql) as statement:
+                statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
                 with self._result(statement) as reader:
                     yield from reader
-                is_finished = True
-            finally:
-                if not is_finished:
-                    # A result that was not read to its end leaves the connection in the middle.
-                    forget_connections()
+            is_finished = True
+        finally:
+            if not is_finished:
+                # A result that was not read to its end leaves the connection in the middle.
+                forget_connections()
 
     def close(self) -> None:
         """Disconnect."""
