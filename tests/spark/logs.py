@@ -24,6 +24,9 @@ class Writer:
     def execute(self, command):
         self._run(self.connection.execute(command))
 
+    def close(self):
+        self._run(self.connection.close())
+
     def lane(self, queue="orders", partition="Default"):
         """Return the id of a partition; it and its queue are made if they are new."""
         query = "select partition_id from skep.provision_partitions($1, $2)"

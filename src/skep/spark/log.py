@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, NamedTuple
 
-from skep.model.errors import NotFound, Refused
+from skep.model.errors import NotFound, Refused, Unavailable
 from skep.spark.options import ReadOptions
 from skep.spark.positions import (
     NOTHING,
@@ -20,7 +20,7 @@ from skep.spark.positions import (
     Snapshot,
     Span,
 )
-from skep.spark.postgres import Database, database
+from skep.spark.postgres import database
 
 FIND_QUEUES: Final = "select * from skep.find_queues($1::text::text[], $2)"
 RESOLVE_LANES: Final = "select * from skep.resolve_lanes($1::text::integer, $2::text::text[])"
@@ -100,9 +100,13 @@ class Log:
     def __init__(self, options: ReadOptions) -> None:
         self._options: Final = options
 
-    @property
-    def _database(self) -> Database:
-        return database(self._options.url, self._options.statement_timeout_s)
+    def _ask(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
+        """Run a statement, and once more if the connection was lost: all of them bear repeating."""
+        url, timeout_s = self._options.url, self._options.statement_timeout_s
+        try:
+            return database(url, timeout_s).rows(sql, *arguments)
+        except Unavailable:
+            return database(url, timeout_s).rows(sql, *arguments)
 
     def lanes(self) -> Lanes:
         """Find what the reader subscribed to, as it is now.
@@ -112,7 +116,7 @@ class Log:
         """
         wanted = self._options.subscription
         names = array_of(wanted.names) if wanted.names else None
-        found = self._database.rows(FIND_QUEUES, names, wanted.pattern)
+        found = self._ask(FIND_QUEUES, names, wanted.pattern)
         missing = sorted(set(wanted.names) - {row["name"] for row in found})
         if missing:
             raise NotFound(
@@ -131,7 +135,7 @@ class Log:
             return None
         ids: list[int] = []
         for queue, names in assigned.items():
-            found = self._database.rows(RESOLVE_LANES, str(queue_ids[queue]), array_of(names))
+            found = self._ask(RESOLVE_LANES, str(queue_ids[queue]), array_of(names))
             if missing := sorted(set(names) - {row["partition_name"] for row in found}):
                 raise NotFound(f"queue {queue} has no partition {', '.join(missing)}")
             ids += [row["partition_id"] for row in found]
@@ -143,7 +147,7 @@ class Log:
         Raises:
             RestoredDatabase: The log is from another server.
         """
-        (row,) = self._database.rows(TAKE_POSITION, array_of(lanes.queue_ids))
+        (row,) = self._ask(TAKE_POSITION, array_of(lanes.queue_ids))
         snapshot = Snapshot.parse(row["snapshot"])
         newest = row["newest"] or 0
         if newest >= snapshot.xmax:
@@ -164,25 +168,35 @@ class Log:
         if position.system != present.system:
             raise InvalidPosition(
                 f"the position was taken in database {position.system}, this is {present.system}: "
-                "the option url names another one, or it was restored from a dump. Begin with a "
-                "new checkpoint, and with startingTimestamp where the old one had come to"
+                "the option url names another one, or it was restored from a dump. "
+                + self._way_out("startingTimestamp where the old one had come to")
             )
         if position.target.xmax > present.snapshot.xmax:
             raise InvalidPosition(
                 f"the position has seen transactions up to {position.target.xmax - 1}, but this "
                 f"database has only come to {present.snapshot.xmax - 1}: it was restored to an "
-                "earlier time, or is a replica that lags. Begin with a new checkpoint, or read "
-                "from the primary"
+                "earlier time, or is a replica that lags. Read from the primary. "
+                + self._way_out("startingOffsets=latest")
             )
+
+    def _way_out(self, start: str) -> str:
+        group = self._options.consumer_group
+        forget = f"; before that run `select skep.forget_reader('{group}')`" if group else ""
+        return f"Begin with a new checkpoint, and with {start}{forget}"
 
     def check_losses(self, position: Position, lanes: Lanes) -> None:
         """Complain if something was removed that the reader had not read.
 
+        Removals are on record by queue. A reader of single partitions is not told about them,
+        because most are none of its business; its tasks still notice what vanishes before them.
+
         Raises:
             DataLost: It was, and the reader is not to go on then.
         """
+        if lanes.partition_ids is not None:
+            return
         part = position.part
-        lost = self._database.rows(
+        lost = self._ask(
             FIND_LOST,
             array_of(lanes.queue_ids),
             str(position.checked),
@@ -219,7 +233,7 @@ class Log:
         share: int | None = None,
     ) -> list[Size]:
         """Cut a span into portions, as far as the limits allow."""
-        rows = self._database.rows(
+        rows = self._ask(
             DIVIDE,
             *span_arguments(span, lanes, since_us, self._options.until_us),
             *(None if limit is None else str(limit) for limit in (messages, size_bytes, share)),
@@ -232,14 +246,14 @@ class Log:
     def register(self, name: str, lanes: Lanes, position: Position) -> Position:
         """Begin under a name; return where the reader of that name is to go on."""
         queues = array_of(lanes.queue_names)
-        (row,) = self._database.rows(REGISTER, name, queues, str(position))
+        (row,) = self._ask(REGISTER, name, queues, str(position))
         known = Position.parse(row["position"])
         self.publish(name, lanes, None, known.seen)
         return known
 
     def publish(self, name: str, lanes: Lanes, position: Position | None, seen: Snapshot) -> None:
         """Put progress on record and keep the log from there on; None only renews the hold."""
-        self._database.rows(
+        self._ask(
             PUBLISH,
             name,
             array_of(lanes.queue_names),
@@ -250,7 +264,7 @@ class Log:
 
     def lag(self, name: str | None, limit: int = 1000) -> list[dict[str, Any]]:
         """Return how far readers are behind, by queue."""
-        return self._database.rows(LAG, name, str(limit))
+        return self._ask(LAG, name, str(limit))
 
 
 def span_arguments(

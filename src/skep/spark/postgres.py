@@ -8,6 +8,7 @@ What goes wrong is said in one line with advice. Spark prints the whole Python s
 it; the last line is what a person reads.
 """
 
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
@@ -21,6 +22,10 @@ from skep.spark.arrow import pa
 
 BATCH_BYTES: Final = 4 << 20
 """About how much of a result becomes one Arrow batch."""
+
+PATIENCE_S: Final = 20.0
+"""How long to wait for a server that was there before."""
+PAUSE_S: Final = 0.2
 
 _UNDEFINED: Final = ("3F000", "42883", "42P01", "42703")
 _CANCELLED: Final = "57014"
@@ -147,6 +152,7 @@ class Database:
 
 
 _open: dict[tuple[str, float], Database] = {}
+_known_urls: set[str] = set()
 
 
 def database(url: str, statement_timeout_s: float) -> Database:
@@ -157,8 +163,21 @@ def database(url: str, statement_timeout_s: float) -> Database:
     """
     key = (url, statement_timeout_s)
     if key not in _open:
-        _open[key] = Database(url, statement_timeout_s)
+        _open[key] = _connect(url, statement_timeout_s)
+        _known_urls.add(url)
     return _open[key]
+
+
+def _connect(url: str, statement_timeout_s: float) -> Database:
+    """Connect; where it worked before, be patient: a server that restarts is back in seconds."""
+    giving_up_at = time.monotonic() + (PATIENCE_S if url in _known_urls else 0)
+    while True:
+        try:
+            return Database(url, statement_timeout_s)
+        except Unavailable:
+            if time.monotonic() >= giving_up_at:
+                raise
+            time.sleep(PAUSE_S)
 
 
 def forget_connections() -> None:
