@@ -20,6 +20,7 @@ class SpanReader:
 
     async def call(self, function, seen, upto, *limits, **bounds):
         """Call one of the functions that take a span."""
+        ids = await self.queue_ids()
         names = ("partition_id", "after", "through", "since", "until")
         lanes, after, through, since, until = (bounds.get(name) for name in names)
         query = (
@@ -28,7 +29,7 @@ class SpanReader:
         )
         return await self.log.rows(
             query,
-            await self.queue_ids(),
+            ids[0] if function == "segments_in_span" else ids,
             lanes,
             seen,
             upto or await self.present(),

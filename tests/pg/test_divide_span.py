@@ -76,3 +76,52 @@ async def test_portions_follow_one_another_in_the_order_of_addresses(log, reader
 
     assert [row["last"] for row in portions] == sorted(row["last"] for row in portions)
     assert sizes(rest) == [(7, 2, 6)]
+
+
+async def test_several_queues_are_divided_as_one(log, reader, lane):
+    other, _ = await log.lane("other")
+    await log.push(other, "k", "l")
+    await log.push(lane, "m")
+    both = [
+        *await reader.queue_ids(),
+        await log.value("select id from skep.queue where name = 'other'"),
+    ]
+    reader.queue_ids = answer(both)
+
+    portions = await reader.divided(share=10)
+
+    assert [(row["last"][1], row["messages"]) for row in portions] == [(lane, 10), (lane, 3)]
+    (limited,) = await reader.divided(messages=12)
+    assert (limited["last"][1], limited["messages"]) == (other, 12)
+
+
+def answer(value):
+    async def answer():
+        return value
+
+    return answer
+
+
+async def test_a_limited_portion_does_not_depend_on_the_backlog(log, reader):
+    lane, _ = await log.lane()
+    [queue_id] = await reader.queue_ids()
+    for _ in range(20):
+        await log.execute(
+            f"""
+            insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)
+            select {lane}, o.first + n, o.first + n, {queue_id}, now(), '', '[]'
+            from generate_series(1, 500) n
+            cross join (select coalesce(max(first), 0) as first from skep.segment) o
+            """
+        )
+    await log.execute("analyze skep.segment")
+
+    async def fetched():
+        await log.value("select pg_stat_force_next_flush()")
+        query = "select idx_tup_fetch from pg_stat_user_tables where relname = 'segment'"
+        return await log.value(query)
+
+    before = await fetched()
+    await reader.divided(messages=10)
+
+    assert await fetched() - before < 2_000

@@ -93,13 +93,11 @@ async def test_it_reads_by_the_index_and_not_the_whole_log(log, reader):
     before = await reader.present()
     await log.push(lane, "new")
 
+    [queue_id] = await reader.queue_ids()
+
     plan = await log.rows(
-        "explain select first from skep.segments_in_span($1, null, $2::text::pg_snapshot,"
-        " $3::text::pg_snapshot, null, null, null, null)".replace(
-            "$1", f"'{{{(await reader.queue_ids())[0]}}}'"
-        )
-        .replace("$2::text", f"'{before}'")
-        .replace("$3::text", f"'{await reader.present()}'")
+        f"explain select first from skep.segments_in_span({queue_id}, null, '{before}',"
+        f" '{await reader.present()}', null, null, null, null)"
     )
 
     assert any("segment__queue_xid" in line for (line,) in plan), plan

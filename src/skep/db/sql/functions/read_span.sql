@@ -1,7 +1,7 @@
 /*
 read_span: the contents of a span, for a task of Spark.
 
-Takes   the span as segments_in_span.
+Takes   the span as segments_in_span, of any number of queues.
 Returns per segment, in no order, its address (xid, partition_id, first), the names of queue and
         partition, when it was created, and its body.
 Locks   none.
@@ -16,8 +16,9 @@ returns table (
   created_at timestamptz, body bytea)
 language sql stable as $$
   select s.xid, s.partition_id, s.first, q.name, p.name, s.created_at, s.body
-  from skep.segments_in_span(
-    p_queue_id, p_partition_id, p_seen, p_upto, p_after, p_through, p_since, p_until) s
+  from unnest(p_queue_id) i(id)
+  cross join lateral skep.segments_in_span(
+    i.id, p_partition_id, p_seen, p_upto, p_after, p_through, p_since, p_until) s
   left join skep.partition p on p.id = s.partition_id
   left join skep.queue q on q.id = s.queue_id;
 $$;

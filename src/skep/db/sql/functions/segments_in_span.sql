@@ -1,5 +1,5 @@
 /*
-segments_in_span: the segments that a reader gets between two positions.
+segments_in_span: the segments of a queue that a reader gets between two positions.
 
 Takes   p_queue_id; p_partition_id: only these lanes, null for all. p_seen, p_upto: what p_upto
         sees and p_seen does not. p_after, p_through: only addresses (xid, partition, first) behind
@@ -9,14 +9,15 @@ Returns the segments, in no order.
 Locks   none.
 Why     The one place that says what belongs to a span: planning and reading must agree. It is
         inlined, so every caller reads by the index (queue_id, xid), and only the columns it names.
+        One queue, because only then does the index give them in order.
 */
 create function skep.segments_in_span(
-  p_queue_id integer[], p_partition_id bigint[], p_seen pg_snapshot, p_upto pg_snapshot,
+  p_queue_id integer, p_partition_id bigint[], p_seen pg_snapshot, p_upto pg_snapshot,
   p_after bigint[], p_through bigint[], p_since timestamptz, p_until timestamptz)
 returns setof skep.segment
 language sql stable as $$
   select s.* from skep.segment s
-  where s.queue_id = any(p_queue_id)
+  where s.queue_id = p_queue_id
     and s.xid >= pg_snapshot_xmin(p_seen)
     and s.xid < pg_snapshot_xmax(p_upto)
     and (p_after is null or s.xid >= (p_after[1]::text)::xid8)
