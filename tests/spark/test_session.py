@@ -1,9 +1,12 @@
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
 from skep.settings.fields import usable_cores
-from skep.spark.session import cores_of, session_settings
+from skep.spark.java import SUITABLE, java_version
+from skep.spark.session import cores_of, prepare_environment, session_settings
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,21 @@ def test_executors_find_our_modules_where_the_driver_does(monkeypatch):
     settings = session_settings("local[1]", ui=False, progress=False)
 
     assert settings["spark.executorEnv.PYTHONPATH"] == "somewhere"
+
+
+def test_what_somebody_chose_is_left_alone_and_the_rest_is_set(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "their-python")
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
+
+    prepare_environment("spark://master:7077")
+    assert "SPARK_LOCAL_IP" not in os.environ
+    prepare_environment("local[2]")
+
+    assert os.environ["PYSPARK_PYTHON"] == "their-python"
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert java_version(Path(os.environ["JAVA_HOME"])) in SUITABLE
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # to be taken back after the test
 
 
 def test_a_session_runs_this_python_in_utc_and_without_pages(spark):

@@ -19,6 +19,8 @@ DEFAULT_MASTER: Final = "local[*,4]"
 """All cores, and four attempts for each task: plain `local[*]` gives up at the first failure,
 which would end a query when PostgreSQL is restarted."""
 
+LOOPBACK: Final = "127.0.0.1"
+
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.io.compression.codec": "zstd",
@@ -30,8 +32,8 @@ _ALWAYS: Final = {
 }
 _LOCAL: Final = {
     # Names of hosts need not resolve, and nobody outside has to reach this driver.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
 }
 
 
@@ -60,7 +62,7 @@ def spark_session(
         from pyspark.sql import SparkSession  # noqa: PLC0415 (heavy, and an extra)
     except ImportError as error:
         raise Refused("PySpark is not installed: `pip install skep[spark]`") from error
-    prepare_environment()
+    prepare_environment(master)
     builder = SparkSession.builder.appName(name).master(master)
     settings = session_settings(master, ui=ui, progress=progress) | dict(config or {})
     for key, value in settings.items():
@@ -83,18 +85,19 @@ def session_settings(master: str, *, ui: bool, progress: bool) -> dict[str, str]
     return settings
 
 
-def prepare_environment() -> None:
-    """Let Spark find this Python and a Java; whoever chose a Python has chosen.
+def prepare_environment(master: str) -> None:
+    """Let Spark find this Python, a Java and, locally, itself; whoever chose has chosen.
 
     Raises:
         NoJava: There is no Java to run Spark with.
     """
     environment = process_environment()
-    chosen = {"JAVA_HOME": str(find_java(environment).home)}
-    if "PYSPARK_PYTHON" not in environment:
-        # Else the workers take whatever `python3` is first on the path.
-        chosen["PYSPARK_PYTHON"] = sys.executable
-    set_process_variables(chosen)
+    # Without it the workers take whatever `python3` is first on the path.
+    defaults = {"PYSPARK_PYTHON": sys.executable}
+    if master.startswith("local"):
+        defaults["SPARK_LOCAL_IP"] = LOOPBACK
+    chosen = {name: text for name, text in defaults.items() if name not in environment}
+    set_process_variables({"JAVA_HOME": str(find_java(environment).home), **chosen})
 
 
 def cores_of(master: str) -> int:
