@@ -356,7 +356,7 @@ async def test_an_unknown_path_is_a_404_in_json(path):
         answer = await http.get(path)
 
         assert answer.status_code == 404
-        assert answer.json()["code"] == "not_found"
+        assert answer.json() == {"error": f"no such route: GET {path}", "code": "no_such_route"}
 
 
 async def test_another_method_on_a_cold_path_is_not_allowed():

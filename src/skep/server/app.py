@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from litestar import Litestar, Request, Response
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import HTTPException, NotFoundException, ValidationException
 from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Send
 
 from skep.server.asgi import HotGate
@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 _CODE_BY_STATUS = {
     400: "bad_request",
-    404: "not_found",
     405: "method_not_allowed",
     413: "payload_too_large",
 }
@@ -72,11 +71,15 @@ def _decode_path_parameters(app: ASGIApp) -> ASGIApp:
 
 
 def _answer_http_exception(
-    _request: Request[Any, Any, Any], exception: HTTPException
+    request: Request[Any, Any, Any], exception: HTTPException
 ) -> Response[bytes]:
     status = exception.status_code
     if status >= 500:
-        return _answer_exception(_request, exception)
+        return _answer_exception(request, exception)
+    if isinstance(exception, NotFoundException):
+        # Only the router raises it; a handler that misses something raises an error of our own.
+        text = f"no such route: {request.method} {request.url.path}"
+        return _response(problem(status, "no_such_route", text))
     code = _CODE_BY_STATUS.get(status, "refused")
     return _response(problem(status, code, _text_of(exception)), exception.headers)
 
