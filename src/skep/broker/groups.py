@@ -64,6 +64,8 @@ class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Where a subscription of mode `timestamp` or `new` starts."""
     subscription_created_at: str
     is_paused: bool
+    conflation: bool
+    """Only the newest message of each partition is delivered."""
     estimated: bool
     """The counts come from a sample, because the queue has very many partitions."""
 
@@ -134,6 +136,8 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     partitions_with_lag: int
     offset_lag: int
     time_lag_seconds: int
+    conflation: bool
+    """Only the newest message of each partition is delivered."""
     estimated: bool
     """The totals come from a sample."""
     limit: int
@@ -255,6 +259,7 @@ class Groups:
             partitions_with_lag=entry.partitions_with_lag,
             offset_lag=entry.total_lag,
             time_lag_seconds=entry.max_time_lag,
+            conflation=entry.conflation,
             estimated=entry.estimated,
             limit=page.limit,
             offset=page.offset,
@@ -295,6 +300,7 @@ def _entry(row: Any, measured: Any) -> GroupEntry:
         subscription_timestamp=spell_moment(subscribed_from) if subscribed_from else None,
         subscription_created_at=spell_moment(row["created_at"]),
         is_paused=row["is_paused"],
+        conflation=row["conflation"],
         estimated=measured["is_estimated"],
     )
 

@@ -1,7 +1,8 @@
 /*
 lagging_lanes: the lanes whose first unread message is oldest, worst first.
 
-Takes   p_group, p_queue: names to narrow the search, null for any. p_lag_s: the least age in
+Takes   p_group, p_queue: names to narrow the search, null for any; without p_group those that do
+        not count as readers are left out (see counts_as_reader). p_lag_s: the least age in
         seconds. p_look_max: how many lanes to look at, about. p_limit, p_offset: the page.
 Returns total (lanes found), is_partial (some group has more lanes not at rest than were looked
         at), and per lane: group_name, queue_name, partition_id, partition_name, lease_id (null
@@ -25,7 +26,8 @@ language sql stable as $$
     select g.id, g.name, q.name as queue_name,
            greatest(p_look_max / (2 * count(*) over ()), 10) as share
     from skep.consumer_group g join skep.queue q on q.id = g.queue_id
-    where (p_group is null or g.name = p_group) and (p_queue is null or q.name = p_queue)
+    where (g.name = p_group or p_group is null and skep.counts_as_reader(g))
+      and (p_queue is null or q.name = p_queue)
   ),
   seen as materialized (
     select a.name as group_name, a.queue_name, a.share, c.*
