@@ -272,6 +272,7 @@ async def look_through_dead_letters(queen, queue):
         "partition": await found(queen.queue(queue).partition("b").dlq("h")),
         "first": await found(queen.queue(queue).dlq("g").limit(3)),
         "rest": await found(queen.queue(queue).dlq("g").limit(3).offset(3)),
+        "more than a page": await found(queen.queue(queue).dlq("g").limit(5000)),
         "beyond": await found(queen.queue(queue).dlq("g").offset(100)),
         "before": await found(queen.queue(queue).dlq().to("2000-01-01T00:00:00Z")),
         "between": await found(queen.queue(queue).dlq().from_(times[0]).to(times[-1])),

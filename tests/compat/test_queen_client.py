@@ -156,6 +156,7 @@ def test_dead_letters_are_listed_by_filters_and_pages(play, queue):
         "partition": [["b1", "b2"], 2],
         "first": [["a2", "b1", "b2"], 4],
         "rest": [["a1"], 4],
+        "more than a page": [["a1", "a2", "b1", "b2"], 4],
         "beyond": [[], 4],
         "before": [[], 0],
         "between": [of_both, 8],

@@ -81,7 +81,7 @@ def _answer_http_exception(
         text = f"no such route: {request.method} {request.url.path}"
         return _response(problem(status, "no_such_route", text))
     code = _CODE_BY_STATUS.get(status, "refused")
-    return _response(problem(status, code, _text_of(exception)), exception.headers)
+    return _response(problem(status, code, _text_of(exception, request)), exception.headers)
 
 
 def _answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
@@ -91,10 +91,21 @@ def _answer_exception(request: Request[Any, Any, Any], exception: Exception) -> 
     return _response(answer)
 
 
-def _text_of(exception: HTTPException) -> str:
-    if isinstance(exception, ValidationException) and isinstance(exception.extra, list):
-        return "; ".join(str(each["message"]) for each in exception.extra)
-    return exception.detail
+def _text_of(exception: HTTPException, request: Request[Any, Any, Any]) -> str:
+    if not isinstance(exception, ValidationException) or not isinstance(exception.extra, list):
+        return exception.detail
+    return "; ".join(
+        f"{_name_on_the_wire(each['key'], request)}: {each['message']}"
+        if "key" in each
+        else str(each["message"])
+        for each in exception.extra
+    )
+
+
+def _name_on_the_wire(parameter: str, request: Request[Any, Any, Any]) -> str:
+    """Return what clients call a parameter; Litestar tells what it is called in the handler."""
+    declared = request.route_handler.parsed_fn_signature.parameters.get(parameter)
+    return getattr(declared and declared.kwarg_definition, "name", None) or parameter
 
 
 def _response(answer: Problem, further: dict[str, str] | None = None) -> Response[bytes]:

@@ -21,6 +21,7 @@ from skep.broker.redrive import Redrive, Redrives
 from skep.model.errors import BadRequest
 
 IDS_MAX: Final = 10_000
+PAGE_MAX: Final = 1_000
 
 Queue: TypeAlias = Annotated[str | None, Parameter(description="Only of this queue.")]
 Partition: TypeAlias = Annotated[
@@ -40,7 +41,11 @@ Until: TypeAlias = Annotated[
 ErrorText: TypeAlias = Annotated[
     str | None, Parameter(description="Only where the error message contains this.")
 ]
-Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=1_000, description="The most to return.")]
+Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=PAGE_MAX, description="The most to return.")]
+LetterLimit: TypeAlias = Annotated[
+    int, Parameter(ge=1, description=f"The most to return; more than {PAGE_MAX} means {PAGE_MAX}.")
+]
+"""Not refused when too large: Queen's clients take a refused list for an empty one."""
 Offset: TypeAlias = Annotated[int, Parameter(ge=0, le=2**62, description="How many to skip.")]
 LetterId: TypeAlias = Annotated[
     int, Parameter(ge=1, le=2**62, description="The `dlqId` of a dead letter.")
@@ -104,11 +109,11 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         since: Since = None,
         until: Until = None,
         error: ErrorText = None,
-        limit: Limit = 100,
+        limit: LetterLimit = 100,
         offset: Offset = 0,
     ) -> DeadLetterPage:
         chosen = _filter(queue, partition, consumer_group, since, until, error)
-        return await letters.list_letters(chosen, limit, offset)
+        return await letters.list_letters(chosen, min(limit, PAGE_MAX), offset)
 
     @delete(
         "/api/v1/dlq",
