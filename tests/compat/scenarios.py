@@ -407,5 +407,17 @@ async def ride_beyond_the_message_plane(queen, queue):
     return {"refused": refused, "pushed": await queen.queue(queue).wait(False).pop()}
 
 
+async def hold_back(queen, queue):
+    seen = {}
+    for option in ("delayed_processing", "window_buffer"):
+        name = f"{queue}-{option}"
+        await queen.queue(name).config({option: 1}).create()
+        await queen.queue(name).push([{"data": 1}, {"data": 2}])
+        at_once = await queen.queue(name).batch(10).wait(False).pop()
+        in_time = await queen.queue(name).batch(10).timeout_millis(10_000).pop()
+        seen[option] = [payloads(at_once), payloads(in_time)]
+    return seen
+
+
 if __name__ == "__main__":
     stage.play(globals())

@@ -223,3 +223,8 @@ def test_a_transaction_never_commits_without_its_state_and_timers(play):
 
     assert set(seen["refused"].values()) == {"this broker has no kv and timers; nothing was done"}
     assert seen["pushed"] == []
+
+
+def test_queues_hold_messages_back_as_configured(play):
+    held_back = [[], [1, 2]]
+    assert play("hold_back") == {"delayed_processing": held_back, "window_buffer": held_back}
