@@ -3,7 +3,8 @@ ack_lane: apply the acks of one call that concern one cursor.
 
 Takes   p_partition_id, p_group_id: the cursor. p_items: positions in the arrays p_lease_id,
         p_offset, p_key, p_status, p_error of ack_messages. p_now.
-Returns item, outcome, lease_released, has_more as ack_messages.
+Returns item, outcome, lease_released, has_more as ack_messages. No row when the group or the queue
+        was deleted while the caller waited for the cursor.
 Locks   the cursor is locked by the caller; then as move_cursor.
 Why     One cursor at a time keeps the rules readable: find each message, check the lease, walk in
         offset order, then write the cursor once. Where acks are cumulative a completed message
@@ -39,9 +40,12 @@ declare
   v_outcomes text[] := '{}';
   v_moved record;
 begin
-  select * into strict v_cursor from skep.cursor c
+  select * into v_cursor from skep.cursor c
   where c.partition_id = p_partition_id and c.group_id = p_group_id;
-  select q.* into strict v_queue from skep.queue q where q.id = v_cursor.queue_id;
+  select q.* into v_queue from skep.queue q where q.id = v_cursor.queue_id;
+  if not found then
+    return;
+  end if;
   v_is_individual := v_queue.ack_mode = 'individual' and not exists (
     select from skep.consumer_group g where g.id = p_group_id and g.conflation);
   v_acked := v_cursor.acked;
