@@ -56,7 +56,8 @@ begin
            p_lease_id[i.item] is null
              or (v_has_lease and p_lease_id[i.item] = v_cursor.lease_id) as is_fenced,
            p_lease_id[i.item] is null or o.at <= v_cursor.leased as is_covered,
-           o.at <= v_cursor.acked or coalesce(v_cursor.done @> o.at, false) as was_done,
+           o.at <= v_cursor.acked as was_acked,
+           coalesce(v_cursor.done @> o.at, false) as was_done_ahead,
            coalesce(v_cursor.nacked @> o.at, false) as was_nacked,
            1 + coalesce(f.failures, 0) as failures
     from unnest(p_items) i(item)
@@ -81,8 +82,12 @@ begin
   loop
     v_outcome := case
       when v_ack.at is null then 'not_found'
-      when v_ack.was_done then
-        case when v_ack.status in ('completed', 'expired') then 'noop' else 'already_done' end
+      when v_ack.was_acked
+           or v_ack.was_done_ahead and not (
+             -- It speaks for all before it as well, and of these some may be left to do.
+             v_ack.status = 'completed' and v_ack.at > v_acked and v_ack.is_fenced
+             and v_ack.is_covered and not v_is_individual and not v_is_stopped)
+        then case when v_ack.status in ('completed', 'expired') then 'noop' else 'already_done' end
       when not v_ack.is_fenced then 'lease_lost'
       when not v_ack.is_covered then 'beyond_lease'
       when v_ack.at <= v_acked
