@@ -250,7 +250,12 @@ class Settler:
         self._announcer: Final = announcer
 
     async def settle(
-        self, statement: str, leading: Sequence[object], operations: Operations
+        self,
+        statement: str,
+        leading: Sequence[object],
+        operations: Operations,
+        *,
+        is_repeated: bool,
     ) -> Settled:
         """Call a function that settles the operations.
 
@@ -259,6 +264,8 @@ class Settler:
                 without the first two of its arguments.
             leading: Its first arguments.
             operations: What to settle.
+            is_repeated: An earlier call may have settled them. So the queues took what is pushed,
+                and must not refuse it now, perhaps for being full of it.
 
         Raises:
             Refused: A queue is being deleted faster than it can be created.
@@ -268,7 +275,7 @@ class Settler:
         """
         for _ in range(LANE_TRIES_MAX):
             pushed = _Pushed(operations, await self._find_lanes(operations))
-            await self._enforce(pushed)
+            await self._enforce(pushed, is_repeated=is_repeated)
             row = await self._call(statement, leading, operations, pushed)
             if row[0] != "lane_gone":
                 return self._conclude(row, operations, pushed)
@@ -278,7 +285,7 @@ class Settler:
             self._cache.forget(lane.partition_id)
         raise Refused("a queue that is pushed to is being deleted")
 
-    async def _enforce(self, pushed: "_Pushed") -> None:
+    async def _enforce(self, pushed: "_Pushed", *, is_repeated: bool) -> None:
         """Let the rules of the queues decide about what is pushed; all of it is, or nothing."""
         if not pushed.sent:
             return
@@ -287,12 +294,12 @@ class Settler:
         for number, (lane_number, push) in enumerate(pushed.sent):
             lane = pushed.lanes[lane_number - 1]
             sizes[lane] += 1
-            if refusal := lane.rules.refusal_of(push.envelope):
+            if not is_repeated and (refusal := lane.rules.refusal_of(push.envelope)):
                 raise InvalidPayload(refusal)
             envelope = self._rule_book.seal(lane.rules, push.envelope)
             pushed.sent[number] = lane_number, msgspec.structs.replace(push, envelope=envelope)
         for lane, count in sizes.items():
-            if lane.rules.size_limit is not None:
+            if lane.rules.size_limit is not None and not is_repeated:
                 verdict = await self._gate.decide(lane.queue_id, count, lane.rules.size_limit)
                 if isinstance(verdict, Full):
                     raise verdict.error(lane.key[0])
