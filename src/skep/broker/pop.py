@@ -266,10 +266,15 @@ class Pop:
         self._engine.submit("undo", None, _WEIGHT, DoubtfulClaim(poll.group, poll.lease_id))
 
     def subscribe_anew(self, group: Group, polls: Sequence[Poll]) -> None:
-        """The group was deleted under its polls: let them start over."""
+        """The group was deleted under its polls: let them start over.
+
+        Not those whose queue was found and not named: if it was deleted, they must not create it.
+        """
         self._directory.forget_group(group)
         for poll in polls:
-            if not poll.is_settled:
+            if not poll.is_settled and poll.options.is_discovered:
+                poll.fail(GroupGone("the consumer group does not exist any more"))
+            elif not poll.is_settled:
                 self._parking.leave(poll)  # its place belongs to the group that is gone
                 self._resume(poll)(None)
 
