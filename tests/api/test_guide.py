@@ -16,6 +16,13 @@ def requests():
 
 
 @pytest.fixture(scope="module")
+def broker(start_broker):
+    """A broker of its own: the README uses the same names."""
+    with start_broker("--workers", "1") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
 def answers(broker):
     with httpx.Client(base_url=broker.url, timeout=10) as client:
         return {
