@@ -533,3 +533,43 @@ async def test_an_expired_message_that_was_done_is_left(log):
     await log.ack(Ack(partition, 2, lease))
 
     assert await log.outcomes(Ack(partition, 1, lease, "expired")) == ["noop"]
+
+
+async def exhausted(log, **options):
+    """Let a message fail once too often; return the outcome."""
+    await log.configure("hive", retry_limit=0, **options)
+    partition, group = await log.lane()
+    await log.push(partition, "a", "b")
+    poll = Poll()
+    await log.pop(group, poll)
+    [outcome] = await log.outcomes(Ack(partition, 1, poll.lease_id, "failed"))
+    return outcome, await log.cursor(partition, group)
+
+
+@pytest.mark.parametrize(("kept", "after_retries"), [(True, True), (True, False), (False, True)])
+async def test_a_message_that_is_given_up_is_kept_unless_both_options_say_no(
+    log, kept, after_retries
+):
+    options = {"dead_letter_queue": kept, "dlq_after_max_retries": after_retries}
+
+    outcome, cursor = await exhausted(log, **options)
+
+    assert (outcome, cursor["acked"]) == ("dead_lettered", 1)
+    assert len(await log.dead_letters()) == 1
+
+
+async def test_where_both_options_say_no_it_is_dropped_and_the_lane_goes_on(log):
+    outcome, cursor = await exhausted(log, dead_letter_queue=False, dlq_after_max_retries=False)
+
+    assert (outcome, cursor["acked"]) == ("dropped", 1)
+    assert await log.dead_letters() == []
+
+
+async def test_a_message_that_is_to_be_buried_is_buried_in_any_queue(log):
+    await log.configure("hive", dead_letter_queue=False, dlq_after_max_retries=False)
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    poll = Poll()
+    await log.pop(group, poll)
+
+    assert await log.outcomes(Ack(partition, 1, poll.lease_id, "dlq")) == ["dead_lettered"]

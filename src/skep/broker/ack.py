@@ -37,7 +37,11 @@ _log = logging.getLogger(__name__)
 
 ACK_CALL: Final = "select * from skep.ack_messages($1, $2, $3, $4, $5, $6, $7)"
 
-_EXTRA_BY_OUTCOME: Final = {"noop": b',"noop":true', "redelivered": b',"redelivered":true'}
+_EXTRA_BY_OUTCOME: Final = {
+    "noop": b',"noop":true',
+    "redelivered": b',"redelivered":true',
+    "dropped": b',"dropped":true',
+}
 
 _ITEM_WEIGHT: Final = 256
 

@@ -91,7 +91,7 @@ begin
       when not v_ack.is_fenced then 'lease_lost'
       when not v_ack.is_covered then 'beyond_lease'
       when v_ack.at <= v_acked
-           or (v_ack.at = v_last_at and v_last_outcome in ('acked', 'dead_lettered')) then
+           or (v_ack.at = v_last_at and v_last_outcome in ('acked', 'dead_lettered', 'dropped')) then
         case when v_ack.status in ('completed', 'expired') then 'acked' else 'already_done' end
       when v_ack.status = 'expired' then 'expired'
       when v_is_stopped or (v_ack.at = v_last_at and v_last_outcome = 'retried') then
@@ -99,7 +99,9 @@ begin
       when v_ack.status = 'completed' then 'acked'
       when v_ack.status = 'retry' or v_ack.was_nacked and v_ack.status = 'failed' then 'retried'
       when v_ack.status = 'failed' and v_ack.failures <= v_queue.retry_limit then 'retried'
-      else 'dead_lettered'
+      when v_ack.status = 'dlq' or v_queue.dead_letter_queue or v_queue.dlq_after_max_retries
+        then 'dead_lettered'
+      else 'dropped'
     end;
     v_item := v_item || v_ack.item;
     v_outcomes := v_outcomes || v_outcome;
@@ -107,7 +109,7 @@ begin
     if v_outcome = 'expired' then
       v_done := v_done || v_ack.at;
     elsif v_ack.at <= v_acked or v_is_stopped or v_ack.at = v_last_at
-          or v_outcome not in ('acked', 'dead_lettered', 'retried') then
+          or v_outcome not in ('acked', 'dead_lettered', 'dropped', 'retried') then
       continue;
     elsif v_outcome = 'retried' then
       v_is_stopped := not v_is_individual;
