@@ -104,6 +104,8 @@ class AckResult(msgspec.Struct, rename="camel", kw_only=True):
     dlq: bool
     noop: bool = False
     """The message was completed before; nothing changed."""
+    dropped: bool = False
+    """It was given up, and its queue keeps no dead letters."""
     redelivered: bool = False
     """Completed, but above a message that failed: it will come again."""
 

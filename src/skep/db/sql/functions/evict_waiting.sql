@@ -1,5 +1,6 @@
 /*
-evict_waiting: bury messages that a group let wait for too long. One step of a run.
+evict_waiting: bury messages that a group let wait for too long, or pass over them where the queue
+keeps no dead letters. One step of a run.
 
 Takes   p_service, p_holder, p_run_id, p_queue_id: as apply_retention. p_group_id, p_after_at,
         p_after_id: where the step before stopped (0, 'epoch', 0 at first). p_until: when the
@@ -27,13 +28,16 @@ declare
   v_lanes constant integer := 500;      -- lanes to look at
   v_segments constant integer := 100;   -- segments to look at in a lane
   v_cutoff timestamptz;
+  v_keeps boolean;                      -- the queue keeps dead letters
   v_group_id integer;
   v_lane record;
   v_seen integer := 0;
   v_to bigint;
 begin
   perform skep.assert_leadership(p_service, p_holder);
-  select v_started - make_interval(secs => nullif(q.max_wait_time_s, 0)) into v_cutoff
+  select v_started - make_interval(secs => nullif(q.max_wait_time_s, 0)),
+         q.dead_letter_queue or q.dlq_after_max_retries
+  into v_cutoff, v_keeps
   from skep.queue q where q.id = p_queue_id and not q.is_paused;
   if not found then
     return;
@@ -82,8 +86,12 @@ begin
     after_id := v_lane.id;
     continue when v_lane.last is null or v_lane.last <= v_lane.acked;
     v_to := least(v_lane.last, v_lane.acked + p_limit - messages);
-    messages := messages + skep.bury_range(
-      v_lane.id, v_group_id, v_lane.acked, v_to, 'Waited too long', v_started);
+    if v_keeps then
+      messages := messages + skep.bury_range(
+        v_lane.id, v_group_id, v_lane.acked, v_to, 'Waited too long', v_started);
+    else
+      messages := messages + v_to - v_lane.acked;
+    end if;
     perform skep.pass_cursor(v_lane.id, v_group_id, v_to);
     partitions := partitions + 1;
     if v_to < v_lane.last or messages >= p_limit then

@@ -43,9 +43,11 @@ begin
   if p_queue.max_deliveries > 0 and p_unanswered >= p_queue.max_deliveries
      and v_acked = p_acked and v_acked < p_head and not v_is_conflated then
     v_acked := v_acked + 1;
-    perform skep.bury_message(
-      p_partition_id, p_group.id, p_group.queue_id, v_acked,
-      format('%s deliveries without an answer', p_unanswered), p_unanswered, p_now);
+    if p_queue.dead_letter_queue or p_queue.dlq_after_max_retries then
+      perform skep.bury_message(
+        p_partition_id, p_group.id, p_group.queue_id, v_acked,
+        format('%s deliveries without an answer', p_unanswered), p_unanswered, p_now);
+    end if;
     select d.acked, d.done into v_acked, v_done from skep.pass_done(v_acked, v_done) d;
   end if;
   if v_acked >= p_head then
