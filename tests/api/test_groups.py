@@ -314,7 +314,6 @@ async def test_the_partitions_of_a_lag_page(client, queue):
 
 ROUTES = [
     ("GET", "/lag", None),
-    ("DELETE", "", None),
     ("POST", "/seek", {"toEnd": True}),
     ("GET", "/seek/preview?to=end", None),
     ("POST", "/partitions/Default/seek", None),
@@ -340,7 +339,6 @@ async def test_unknown_queues_and_groups_are_told_apart(client, queue, method, t
     ("method", "tail", "members"),
     [
         ("GET", "", None),
-        ("DELETE", "", None),
         ("POST", "/subscription", {"subscriptionTimestamp": "2026-01-01T00:00:00Z"}),
     ],
 )
@@ -348,6 +346,16 @@ async def test_a_group_that_no_queue_has_is_a_404(client, method, tail, members)
     answer = await ask(client, method, path_of("nobody") + tail, members, status=404)
 
     assert answer == {"error": "Consumer group not found", "code": "not_found"}
+
+
+async def test_deleting_a_group_that_is_gone_already_is_fine(client, queue):
+    await client.configure(queue)
+
+    nowhere = await ask(client, "DELETE", path_of("nobody"))
+    not_here = await ask(client, "DELETE", path_of("nobody", queue))
+    no_queue = await ask(client, "DELETE", path_of("nobody", f"no-{queue}"))
+
+    assert [each["deletedPartitions"] for each in (nowhere, not_here, no_queue)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("method", "tail"), [("POST", "/seek"), ("GET", "/seek/preview?to=end")])

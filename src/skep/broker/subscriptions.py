@@ -6,8 +6,8 @@ stored rule, a forgotten one by what the next poll asks for. Parked polls of a d
 woken and subscribe anew.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from contextlib import suppress
+from typing import Final
 
 import msgspec
 
@@ -80,13 +80,12 @@ class Subscriptions:
         self._announcer: Final = announcer
 
     async def delete_group(self, group: str, *, forget_subscription: bool) -> DeletedGroup:
-        """Delete a group from every queue it subscribes to.
-
-        Raises:
-            NotFound: There is no such group.
-        """
+        """Delete a group from every queue it subscribes to; one that is gone already is fine."""
+        check_name("consumerGroup", group)
         lanes = 0
-        for row in await self._subscriptions(group):
+        for row in await self._caller.call(LIST_CALL, group, None, _SUBSCRIPTIONS_MAX, 0):
+            if row["group_id"] is None:
+                continue  # the row that only tells how many there are
             key = GroupKey(row["queue_id"], row["group_id"])
             lanes += await self._forget(key, forget_subscription=forget_subscription)
         return DeletedGroup(
@@ -96,13 +95,11 @@ class Subscriptions:
     async def delete_from_queue(
         self, group: str, queue: str, *, forget_subscription: bool
     ) -> DeletedFromQueue:
-        """Delete a group from one queue.
-
-        Raises:
-            NotFound: There is no such queue, or it has no such group.
-        """
-        key = await find_group(self._caller, queue, group)
-        lanes = await self._forget(key, forget_subscription=forget_subscription)
+        """Delete a group from one queue; one that is gone already is fine."""
+        lanes = 0
+        with suppress(NotFound):
+            key = await find_group(self._caller, queue, group)
+            lanes = await self._forget(key, forget_subscription=forget_subscription)
         return DeletedFromQueue(
             consumer_group=group,
             queue_name=queue,
@@ -137,13 +134,6 @@ class Subscriptions:
         if not is_paused:
             self._announcer.announce(key.queue_id, ALL_POLLS)
         return PausedGroup(consumer_group=group, queue_name=queue, is_paused=is_paused)
-
-    async def _subscriptions(self, group: str) -> Sequence[Any]:
-        check_name("consumerGroup", group)
-        rows = await self._caller.call(LIST_CALL, group, None, _SUBSCRIPTIONS_MAX, 0)
-        if rows[0]["total"] == 0:
-            raise NotFound("Consumer group not found")
-        return rows
 
     async def _forget(self, key: GroupKey, *, forget_subscription: bool) -> int:
         """Forget a group's progress; return in how many lanes."""

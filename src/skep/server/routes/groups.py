@@ -95,7 +95,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
         response_headers=[_TOTAL],
     )
     async def list_groups(
-        limit: Limit = 100, offset: Offset = 0, only_queue: OnlyQueue = None
+        limit: Limit = 1000, offset: Offset = 0, only_queue: OnlyQueue = None
     ) -> Response[list[GroupEntry]]:
         found = await groups.list_groups(Page(limit, offset), queue=only_queue)
         return Response(found.entries, headers={"X-Total-Count": str(found.total)})

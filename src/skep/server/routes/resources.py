@@ -38,7 +38,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         description="Counts are of this moment; `estimated` ones come from a sample of partitions.",
     )
     async def list_queues(
-        limit: Limit = 100,
+        limit: Limit = 1000,
         offset: Offset = 0,
         namespace: str | None = None,
         task: str | None = None,
@@ -102,7 +102,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         operation_id="listNamespaces",
         summary="List the namespaces that queues have",
     )
-    async def list_namespaces(limit: Limit = 100, offset: Offset = 0) -> NamespacePage:
+    async def list_namespaces(limit: Limit = 1000, offset: Offset = 0) -> NamespacePage:
         return await catalog.namespaces(Pagination(limit, offset))
 
     @get(
@@ -111,7 +111,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         operation_id="listTasks",
         summary="List the tasks that queues have",
     )
-    async def list_tasks(limit: Limit = 100, offset: Offset = 0) -> TaskPage:
+    async def list_tasks(limit: Limit = 1000, offset: Offset = 0) -> TaskPage:
         return await catalog.tasks(Pagination(limit, offset))
 
     @get(
