@@ -44,6 +44,18 @@ def items(queue, *names, partition="Default"):
     ]
 
 
+class TestNamesInPaths:
+    @pytest.mark.parametrize("name", ["a%2Fb", "100%25", "b\N{HONEYBEE}"])
+    async def test_a_path_names_the_same_queue_however_often_it_is_asked_for(
+        self, client, queue, name
+    ):
+        await client.configure(f"{queue}-{name}")
+
+        names = [(await describe(client, f"{queue}-{name}"))["name"] for _ in range(3)]
+
+        assert names == [f"{queue}-{name}"] * 3
+
+
 class TestListingQueues:
     async def test_a_queue_shows_its_partitions_and_messages(self, client, queue):
         await client.configure(queue, {"namespace": "shop", "task": "bill"})
