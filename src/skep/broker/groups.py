@@ -1,6 +1,6 @@
 """Consumer groups as an operator sees them: which there are, and how far behind each one is.
 
-Nothing here changes anything. Counts are exact up to `EXACT_LANES_MAX` lanes per queue; beyond
+Nothing here changes anything. Counts are exact up to `EXACT_LANES_MAX` lanes in one answer; beyond
 that they come from a sample and say so, because a listing must not read a hundred thousand lanes.
 
 The broker does not know its consumers: whoever polls belongs to a group for that moment. `members`
@@ -26,7 +26,7 @@ LAGGING_CALL: Final = "select * from skep.lagging_lanes($1, $2, $3, $4, $5, $6)"
 FIND_CALL: Final = "select * from skep.find_group($1, $2)"
 
 EXACT_LANES_MAX: Final = 10_000
-"""Lanes of a queue that are counted one by one."""
+"""Lanes that are counted one by one in one answer, and lanes of a queue that are counted at all."""
 
 LAGGING_LOOK_MAX: Final = 10_000
 """Lanes the search for the worst ones looks at, over all groups."""
@@ -65,7 +65,7 @@ class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     subscription_created_at: str
     is_paused: bool
     estimated: bool
-    """The counts come from a sample, because the queue has very many partitions."""
+    """The counts come from a sample, because there are very many partitions to count."""
 
 
 class LaggingLane(msgspec.Struct, frozen=True, kw_only=True):
