@@ -426,6 +426,19 @@ class TestClearing:
 
         assert payloads(await client.pop(queue)) == [2]
 
+    async def test_what_a_hold_keeps_is_not_cleared(self, client, queue):
+        hold = f"/api/v1/retention/holds/{queue}/spark"
+        await client.push_payloads(queue, 1)
+        assert (await client.call("PUT", hold, b'{"position": "1:1:"}')).status == 200
+
+        refused = await refusal(client, "DELETE", f"queues/{queue}/clear")
+        await send(client, "DELETE", hold.removeprefix("/api/v1/"))
+
+        assert refused == (
+            409, "a hold keeps messages of the queue for a reader: release it first",
+        )  # fmt: skip
+        assert (await send(client, "DELETE", f"queues/{queue}/clear"))["messages"] == 1
+
     async def test_the_transaction_ids_of_what_was_cleared_may_be_used_again(self, client, queue):
         await client.push(*items(queue, "t1"))
         await send(client, "DELETE", f"queues/{queue}/clear")
