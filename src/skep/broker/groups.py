@@ -15,6 +15,7 @@ import msgspec
 
 from skep.broker.moments import spell_moment
 from skep.broker.names import check_name
+from skep.broker.paging import Page
 from skep.db.slots import Caller
 from skep.model.errors import NotFound
 from skep.model.ids import partition_uuid
@@ -140,13 +141,6 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     offset: int
     partitions: list[LaneLag]
     """In the order of their names."""
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Which part of a list is wanted."""
-
-    limit: int
-    offset: int
 
 
 class GroupPage(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from skep.broker.resources import MessageSummary, Pagination
+from skep.broker.paging import Page
+from skep.broker.resources import MessageSummary
 from skep.model.ids import message_id, partition_uuid
 
 _DATA: Final = b',"data":'
@@ -31,7 +32,7 @@ _heads = msgspec.json.Decoder(_Head)
 _envelopes = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def summarize_messages(queue: str, rows: Sequence[Any], page: Pagination) -> list[MessageSummary]:
+def summarize_messages(queue: str, rows: Sequence[Any], page: Page) -> list[MessageSummary]:
     """List the messages of a page out of the rows of `newest_segments`.
 
     Deleted messages have a place but are not shown, so a page may be shorter than its limit.

@@ -18,6 +18,7 @@ import xxhash
 
 from skep.broker.encryption import OpenEnvelope
 from skep.broker.names import check_name, refuse_transaction_id
+from skep.broker.paging import Page
 from skep.broker.pop import wire_time
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound, SkepError
@@ -51,13 +52,6 @@ class NewTrace(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """`info` if left out."""
     trace_names: list[str] | None = None
     worker_id: str | None = None
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Which part of a list is wanted."""
-
-    limit: int
-    offset: int
 
 
 class TraceRecorded(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
