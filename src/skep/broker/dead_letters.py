@@ -10,10 +10,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from skep.broker.encryption import OpenEnvelope
 from skep.broker.letter_moves import Letter, Moved, Mover, Target, lane_of, transaction_id_of
 from skep.broker.moments import in_utc
 from skep.broker.paging import Page
-from skep.broker.stored_message import OpenEnvelope, leave_as_it_is, read_envelope
+from skep.broker.stored_message import leave_as_it_is, read_envelope
 from skep.db.errors import NotExecuted
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound
