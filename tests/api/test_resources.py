@@ -273,6 +273,26 @@ class TestListingPartitions:
         (lane,) = page["partitions"]
         assert [lane["head"], lane["tail"], lane["stats"]["pending"]] == [3, 1, 2]
 
+    async def test_a_page_behind_a_partition_that_was_removed_is_not_taken_for_the_last(
+        self, client, broker, queue
+    ):
+        await client.push_payloads(queue, 1, partition="a")
+        await client.push_payloads(queue, 2, partition="b")
+        page = await fetch(client, "resources/partitions", queue=queue, limit=1)
+        last = await fetch(client, "resources/partitions", queue=queue, after=page["nextAfter"])
+        async with broker.sql() as sql:
+            await sql.execute(
+                "select skep.drop_lanes(array[p.id]) from skep.partition p"
+                " join skep.queue q on q.id = p.queue_id where q.name = $1 and p.name = 'a'",
+                queue,
+            )
+
+        path = f"resources/partitions?queue={queue}&after={page['nextAfter']}"
+        assert [each["name"] for each in last["partitions"]] == ["b"]
+        assert await refusal(client, "GET", path) == (
+            404, "the partition given as after is gone: begin anew",
+        )  # fmt: skip
+
     async def test_after_must_be_a_partition(self, client, queue):
         status, error = await refusal(client, "GET", "resources/partitions?after=7")
 

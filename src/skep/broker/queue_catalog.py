@@ -61,6 +61,7 @@ _LIST_LABELS: Final = "select * from skep.list_labels($1, $2, $3)"
 _MEASURE_LAG: Final = "select * from skep.measure_lag($1)"
 _MEASURE_INGEST: Final = "select skep.measure_ingest($1, $2, $3), skep.now()"
 _NEWEST_SEGMENTS: Final = "select * from skep.newest_segments($1, $2, $3)"
+_KNOWN_PARTITION: Final = "select from skep.partition where id = $1"
 _LIST_QUEUE_LABELS: Final = "select q.id, q.namespace, q.task from skep.queue q"
 
 
@@ -140,7 +141,8 @@ class QueueCatalog:
 
         Raises:
             BadRequest: `after` is not the id of a partition.
-            NotFound: There is no such queue.
+            NotFound: There is no such queue, or the partition `after` was removed: a page that
+                just ended there would be taken for the last one.
         """
         check_name("search", search or "")
         queue_id = None if queue is None else await self._queue_id(queue)
@@ -148,6 +150,8 @@ class QueueCatalog:
         rows = await self._caller.call(
             _LIST_PARTITIONS, queue_id, search, after_id, page.limit, page.offset
         )
+        if not rows and after_id is not None:
+            await self._check_partition(after_id)
         ((total,),) = await self._caller.call(_COUNT_PARTITIONS, queue_id, search)
         listed = [_partition_summary(row) for row in rows]
         is_full = bool(listed) and len(listed) == page.limit
@@ -227,6 +231,10 @@ class QueueCatalog:
         if not rows:
             raise NotFound("Queue not found")
         return rows[0]
+
+    async def _check_partition(self, partition_id: int) -> None:
+        if not await self._caller.call(_KNOWN_PARTITION, partition_id):
+            raise NotFound("the partition given as after is gone: begin anew")
 
     async def _queue_id(self, name: str) -> int:
         rows = await self._caller.call(
