@@ -139,3 +139,12 @@ async def test_the_broker_and_the_database_agree_on_what_a_snapshot_is(log, queu
         return True
 
     assert is_accepted() == await is_taken()
+
+
+async def test_a_queue_that_is_gone_has_no_row(log, queue_id):
+    [lane, _] = await lanes(log)
+    await log.push(lane, "1")
+    await log.value("select skep.remove_queue('hive')")
+
+    query = "select * from skep.plan_tail($1, $2, null, $3)"
+    assert await log.rows(query, queue_id, NOTHING_SEEN, EVER) == []

@@ -54,7 +54,7 @@ from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
-from skep.broker.subscriptions import Subscriptions
+from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
 from skep.broker.traces import TracePurge
 from skep.broker.transaction import TRANSACT_CALL, Transaction, TransactionExecutor
@@ -410,6 +410,7 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
             history_days=settings.history_retention_days,
         ),
         RemovedQueueSweep(caller),
+        RemovedGroupSweep(caller),
     ]
     if settings.trace_retention_days:
         duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))

@@ -10,9 +10,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from skep.broker.encryption import OpenEnvelope
 from skep.broker.letter_moves import Letter, Moved, Mover, Target, lane_of, transaction_id_of
 from skep.broker.moments import in_utc
-from skep.broker.stored_message import OpenEnvelope, leave_as_it_is, read_envelope
+from skep.broker.paging import Page
+from skep.broker.stored_message import leave_as_it_is, read_envelope
 from skep.db.errors import NotExecuted
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound
@@ -108,13 +110,6 @@ class DescribedLetter(DeadLetter, frozen=True, kw_only=True):
     """The id of the message that it became."""
 
 
-class Pagination(msgspec.Struct, frozen=True):
-    """Which part of the list this is."""
-
-    limit: int
-    offset: int
-
-
 class DeadLetterPage(msgspec.Struct, rename="camel", frozen=True):
     """Dead letters, the newest failure first."""
 
@@ -122,7 +117,7 @@ class DeadLetterPage(msgspec.Struct, rename="camel", frozen=True):
     total: int
     total_is_estimate: bool
     """There are more than `total`."""
-    pagination: Pagination
+    pagination: Page
 
 
 class Replayed(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -160,7 +155,7 @@ class DeadLetters:
             messages=[DeadLetter(**self._members(row)) for row in rows],
             total=total,
             total_is_estimate=is_estimate,
-            pagination=Pagination(limit, offset),
+            pagination=Page(limit, offset),
         )
 
     async def count(self, chosen: LetterFilter, bound: int) -> tuple[int, bool]:

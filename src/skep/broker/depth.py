@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from skep.broker.groups import Groups, Page
+from skep.broker.groups import Groups
+from skep.broker.paging import Page
 from skep.broker.queue_catalog import QueueCatalog
-from skep.broker.resources import Pagination
 
 
 class LaneDepth(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Depths:
         Raises:
             NotFound: There is no such queue.
         """
-        detail = await self._catalog.queue(queue, Pagination(page.limit, page.offset))
+        detail = await self._catalog.queue(queue, page)
         partitions = [LaneDepth(each.name, each.stats.pending) for each in detail.partitions]
         return QueueDepth(
             queue=queue,

@@ -1,6 +1,6 @@
 """Consumer groups as an operator sees them: which there are, and how far behind each one is.
 
-Nothing here changes anything. Counts are exact up to `EXACT_LANES_MAX` lanes per queue; beyond
+Nothing here changes anything. Counts are exact up to `EXACT_LANES_MAX` lanes in one answer; beyond
 that they come from a sample and say so, because a listing must not read a hundred thousand lanes.
 
 The broker does not know its consumers: whoever polls belongs to a group for that moment. `members`
@@ -15,6 +15,7 @@ import msgspec
 
 from skep.broker.moments import spell_moment
 from skep.broker.names import check_name
+from skep.broker.paging import Page
 from skep.db.slots import Caller
 from skep.model.errors import NotFound
 from skep.model.ids import partition_uuid
@@ -26,7 +27,7 @@ LAGGING_CALL: Final = "select * from skep.lagging_lanes($1, $2, $3, $4, $5, $6)"
 FIND_CALL: Final = "select * from skep.find_group($1, $2)"
 
 EXACT_LANES_MAX: Final = 10_000
-"""Lanes of a queue that are counted one by one."""
+"""Lanes that are counted one by one in one answer, and lanes of a queue that are counted at all."""
 
 LAGGING_LOOK_MAX: Final = 10_000
 """Lanes the search for the worst ones looks at, over all groups."""
@@ -67,7 +68,7 @@ class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     conflation: bool
     """Only the newest message of each partition is delivered."""
     estimated: bool
-    """The counts come from a sample, because the queue has very many partitions."""
+    """The counts come from a sample, because there are very many partitions to count."""
 
 
 class LaggingLane(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,13 +145,6 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     offset: int
     partitions: list[LaneLag]
     """In the order of their names."""
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Which part of a list is wanted."""
-
-    limit: int
-    offset: int
 
 
 class GroupPage(NamedTuple):

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 import xxhash
 
+from skep.broker.encryption import OpenEnvelope
 from skep.broker.names import check_name
 from skep.broker.stored_message import (
-    OpenEnvelope,
     SealEnvelope,
     is_encrypted,
     leave_as_it_is,

@@ -11,10 +11,10 @@ import msgspec
 import xxhash
 
 from skep.broker.dead_letters import DeadLetters
+from skep.broker.encryption import OpenEnvelope
 from skep.broker.letter_moves import Target
 from skep.broker.message_list import Mode, Status, mode_type
 from skep.broker.stored_message import (
-    OpenEnvelope,
     is_encrypted,
     leave_as_it_is,
     read_envelope,

@@ -14,9 +14,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from skep.broker.groups import EXACT_LANES_MAX, FIND_CALL, LANES_CALL, GroupKey, Page, find_group
+from skep.broker.groups import EXACT_LANES_MAX, FIND_CALL, LANES_CALL, GroupKey, find_group
 from skep.broker.moments import parse_moment, spell_moment
 from skep.broker.names import check_name
+from skep.broker.paging import Page
 from skep.broker.subscriptions import LANES_PER_STEP
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller

@@ -3,7 +3,8 @@
 A group comes into being by polling. Deleting one forgets its progress, lane by lane in small steps;
 whether its subscription goes as well decides where it starts the next time: a kept one by its
 stored rule, a forgotten one by what the next poll asks for. Parked polls of a deleted group are
-woken and subscribe anew.
+woken and subscribe anew. What a deletion that was interrupted leaves behind is swept by
+`RemovedGroupSweep`.
 """
 
 from contextlib import suppress
@@ -19,7 +20,8 @@ from skep.db.slots import Caller
 from skep.model.errors import NotFound
 
 FORGET_GROUP_CALL: Final = "select skep.forget_group($1)"
-FORGET_LANES_CALL: Final = "select * from skep.forget_lanes($1, $2, $3, $4, $5)"
+FORGET_LANES_CALL: Final = "select * from skep.forget_lanes($1, $2, true, $3, $4)"
+SWEEP_CALL: Final = "select * from skep.sweep_removed_group($1, $2)"
 CHANGE_CALL: Final = "select skep.change_subscription($1, $2)"
 PAUSE_CALL: Final = "select skep.pause_group($1, $2)"
 
@@ -137,20 +139,39 @@ class Subscriptions:
 
     async def _forget(self, key: GroupKey, *, forget_subscription: bool) -> int:
         """Forget a group's progress; return in how many lanes."""
-        if forget_subscription:
-            await self._caller.call(FORGET_GROUP_CALL, key.group_id)
+        lanes = await (self._remove(key) if forget_subscription else self._reset(key))
+        self._announcer.announce(key.queue_id, ALL_POLLS)
+        return lanes
+
+    async def _remove(self, key: GroupKey) -> int:
+        await self._caller.call(FORGET_GROUP_CALL, key.group_id)
+        lanes = 0
+        has_more = True
+        while has_more:
+            ((swept, has_more),) = await self._caller.call(SWEEP_CALL, key.group_id, LANES_PER_STEP)
+            lanes += swept
+        return lanes
+
+    async def _reset(self, key: GroupKey) -> int:
         lanes = 0
         next_name: str | None = ""
         while next_name is not None:
-            rows = await self._caller.call(
-                FORGET_LANES_CALL,
-                key.queue_id,
-                key.group_id,
-                not forget_subscription,
-                next_name,
-                LANES_PER_STEP,
+            ((reset, next_name),) = await self._caller.call(
+                FORGET_LANES_CALL, key.queue_id, key.group_id, next_name, LANES_PER_STEP
             )
-            lanes += rows[0]["lanes"]
-            next_name = rows[0]["next_name"]
-        self._announcer.announce(key.queue_id, ALL_POLLS)
+            lanes += reset
         return lanes
+
+
+class RemovedGroupSweep:
+    """A duty of the housekeeper: sweep what deleted groups have left behind."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.name: Final = "sweep removed groups"
+        self.interval_s: Final = 60.0
+        self._caller: Final = caller
+
+    async def run(self) -> bool:
+        """Sweep one portion; return whether there may be more."""
+        ((_, has_more),) = await self._caller.call(SWEEP_CALL, None, LANES_PER_STEP)
+        return has_more

@@ -58,13 +58,18 @@ def build_app(
 
 
 def _decode_path_parameters(app: ASGIApp) -> ASGIApp:
-    """Decode the parameters that the router cut out of the raw path."""
+    """Decode the parameters that the router cut out of the raw path.
+
+    They go into a dictionary of their own: the router remembers the one it gave, and would give it
+    to the next request of the same path, to be decoded once more.
+    """
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         parameters: dict[str, Any] = scope["path_params"]
-        for name, value in parameters.items():
-            if isinstance(value, str):
-                parameters[name] = decode_segment(value.encode("latin-1"))
+        scope["path_params"] = {
+            name: decode_segment(value.encode("latin-1")) if isinstance(value, str) else value
+            for name, value in parameters.items()
+        }
         await app(scope, receive, send)
 
     return run

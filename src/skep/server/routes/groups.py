@@ -13,7 +13,8 @@ from litestar.datastructures import ResponseHeader
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
-from skep.broker.groups import GroupEntry, GroupLag, Groups, LaggingLane, Page, QueueProgress
+from skep.broker.groups import GroupEntry, GroupLag, Groups, LaggingLane, QueueProgress
+from skep.broker.paging import Page
 from skep.broker.subscriptions import (
     ChangedSubscription,
     DeletedFromQueue,

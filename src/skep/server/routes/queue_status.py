@@ -11,11 +11,11 @@ from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
+from skep.broker.paging import Page
 from skep.broker.queue_catalog import QueueCatalog, QueueFilter
 from skep.broker.resources import (
     MessageCounts,
     MessageSummary,
-    Pagination,
     PartitionSummary,
     QueueDetail,
     QueuePage,
@@ -130,7 +130,7 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         task: str | None = None,
     ) -> QueuePage:
         wanted = QueueFilter(namespace=namespace, task=task)
-        return await catalog.queues(wanted, Pagination(limit, offset))
+        return await catalog.queues(wanted, Page(limit, offset))
 
     @get(
         "/api/v1/status/queues/{queue:str}",
@@ -147,9 +147,7 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
             int, QueryParameter(name="partitionOffset", ge=0, le=OFFSET_MAX)
         ] = 0,
     ) -> QueueStatus:
-        return _queue_status(
-            await catalog.queue(queue, Pagination(partition_limit, partition_offset))
-        )
+        return _queue_status(await catalog.queue(queue, Page(partition_limit, partition_offset)))
 
     @get(
         "/api/v1/status/queues/{queue:str}/messages",
@@ -163,7 +161,7 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         limit: Limit = 50,
         offset: Annotated[int, Parameter(ge=0, le=MESSAGE_OFFSET_MAX)] = 0,
     ) -> list[MessageSummary]:
-        return await catalog.newest_messages(queue, Pagination(limit, offset))
+        return await catalog.newest_messages(queue, Page(limit, offset))
 
     @post(
         "/api/v1/stats/refresh",

@@ -60,7 +60,8 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         summary="Drop all messages of a queue",
         description=(
             "Groups stand at the end afterwards and their leases are over; dead letters stay. The "
-            "transaction ids of dropped messages may be used again."
+            "transaction ids of dropped messages may be used again. Refused while a hold keeps "
+            "some of the messages for a reader outside."
         ),
     )
     async def clear_queue(

@@ -12,11 +12,11 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
 from skep.broker.configure import Configure, Configured
+from skep.broker.paging import Page
 from skep.broker.queue_catalog import QueueCatalog, QueueFilter, QueueOrder
 from skep.broker.resources import (
     NamespacePage,
     Overview,
-    Pagination,
     PartitionPage,
     QueueDetail,
     QueuePage,
@@ -48,7 +48,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         sort: QueueOrder = "newest",
     ) -> QueuePage:
         wanted = QueueFilter(namespace=namespace, task=task, search=search, order=sort)
-        return await catalog.queues(wanted, Pagination(limit, offset))
+        return await catalog.queues(wanted, Page(limit, offset))
 
     @get(
         "/api/v1/resources/queues/{queue:str}",
@@ -65,7 +65,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
             int, QueryParameter(name="partitionOffset", ge=0, le=OFFSET_MAX)
         ] = 0,
     ) -> QueueDetail:
-        return await catalog.queue(queue, Pagination(partition_limit, partition_offset))
+        return await catalog.queue(queue, Page(partition_limit, partition_offset))
 
     @get(
         "/api/v1/queues/{queue:str}/config",
@@ -94,7 +94,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
             str | None, Parameter(description="Begin behind the partition with this id.")
         ] = None,
     ) -> PartitionPage:
-        return await catalog.partitions(queue, search, after, Pagination(limit, offset))
+        return await catalog.partitions(queue, search, after, Page(limit, offset))
 
     @get(
         "/api/v1/resources/namespaces",
@@ -103,7 +103,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         summary="List the namespaces that queues have",
     )
     async def list_namespaces(limit: Limit = 1000, offset: Offset = 0) -> NamespacePage:
-        return await catalog.namespaces(Pagination(limit, offset))
+        return await catalog.namespaces(Page(limit, offset))
 
     @get(
         "/api/v1/resources/tasks",
@@ -112,7 +112,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         summary="List the tasks that queues have",
     )
     async def list_tasks(limit: Limit = 1000, offset: Offset = 0) -> TaskPage:
-        return await catalog.tasks(Pagination(limit, offset))
+        return await catalog.tasks(Page(limit, offset))
 
     @get(
         "/api/v1/resources/overview",

@@ -14,10 +14,10 @@ from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
 from litestar.params import Parameter
 
+from skep.broker.paging import Page
 from skep.broker.traces import (
     MessageTraces,
     NewTrace,
-    Page,
     TraceNames,
     TraceRecorded,
     Traces,

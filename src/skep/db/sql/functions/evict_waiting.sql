@@ -9,11 +9,12 @@ Returns one row: messages buried, partitions concerned, and where this step stop
         after_at, after_id; is_done, the run needs no further step. No row when the queue is gone.
 Raises  SK423 as assert_leadership.
 Locks   ready skep.cursor rows of one group, skipping locked ones; then the history row.
-Why     A message waits for each group by itself, from its push or from the group's first poll,
-        whichever is later: nothing is taken from a group that keeps up, and one that has just
-        subscribed to everything is not robbed of it. A message under lease or in a lane that
-        backs off does not wait. Only ready lanes are looked at; lanes with nothing to read cost
-        nothing.
+Why     A message waits for each group by itself, from the moment it may be delivered or from the
+        group's first poll, whichever is later: nothing is taken from a group that keeps up, and
+        one that has just subscribed to everything is not robbed of it. A message under lease or in
+        a lane that backs off does not wait, nor does one from before the start of a subscription,
+        nor any where a group gets only the newest of a lane: what waits there is replaced. Only
+        ready lanes are looked at; lanes with nothing to read cost nothing.
 */
 create function skep.evict_waiting(
   p_service text, p_holder uuid, p_run_id uuid, p_queue_id integer, p_group_id integer,
@@ -35,7 +36,9 @@ declare
   v_to bigint;
 begin
   perform skep.assert_leadership(p_service, p_holder);
-  select v_started - make_interval(secs => nullif(q.max_wait_time_s, 0)),
+  select v_started - make_interval(
+           secs => nullif(q.max_wait_time_s, 0)
+                   + greatest(q.delayed_processing_s, q.window_buffer_s)),
          q.dead_letter_queue or q.dlq_after_max_retries
   into v_cutoff, v_keeps
   from skep.queue q where q.id = p_queue_id and not q.is_paused;
@@ -45,7 +48,7 @@ begin
   messages := 0; partitions := 0; after_at := p_after_at; after_id := p_after_id;
   select g.id into v_group_id from skep.consumer_group g
   where g.queue_id = p_queue_id and g.id >= p_group_id
-    and g.first_polled_at < v_cutoff and not g.is_paused
+    and g.first_polled_at < v_cutoff and not g.is_paused and g.conflation is not true
   order by g.id limit 1;
   group_id := coalesce(v_group_id, p_group_id);
   is_done := v_group_id is null;
@@ -57,10 +60,13 @@ begin
   end if;
 
   for v_lane in
-    select c.partition_id as id, c.available_at, greatest(c.acked, p.tail - 1) as acked, w.last
+    select c.partition_id as id, c.available_at, p.acked, w.last
     from skep.cursor c
     cross join lateral (
-      select p.tail from skep.partition p where p.id = c.partition_id offset 0
+      select case when c.starts_at is null then greatest(c.acked, p.tail - 1)
+                  else skep.offset_before(p.id, c.starts_at, greatest(c.acked, p.tail - 1), p.head)
+             end as acked
+      from skep.partition p where p.id = c.partition_id offset 0
     ) p
     cross join lateral (
       select max(o.last) as last
@@ -69,7 +75,7 @@ begin
         where s.partition_id = c.partition_id
           and s.first >= coalesce(
             (select b.first from skep.segment b
-             where b.partition_id = c.partition_id and b.first <= greatest(c.acked, p.tail - 1) + 1
+             where b.partition_id = c.partition_id and b.first <= p.acked + 1
              order by b.first desc limit 1), 1)
         order by s.first limit v_segments
       ) o

@@ -11,7 +11,8 @@ Returns total (lanes found), is_partial (some group has more lanes not at rest t
 Locks   none.
 Why     The index of lanes that are not at rest is the place to look, and from both of its ends:
         lanes that nobody polls have been ready for longest, and lanes that a consumer or a
-        poison message blocks are the ones under lease or backing off.
+        poison message blocks are the ones under lease or backing off. stored_at is written out
+        as in measure_backlog.
 */
 create function skep.lagging_lanes(
   p_group text, p_queue text, p_lag_s integer, p_look_max integer, p_limit integer,
@@ -56,8 +57,10 @@ language sql stable as $$
       from skep.partition p where p.id = s.partition_id offset 0
     ) p
     cross join lateral (
-      select skep.stored_at(s.partition_id, greatest(s.acked + 1, p.tail)) as oldest_at
-      where p.backlog > 0 offset 0
+      select o.created_at as oldest_at from skep.segment o
+      where p.backlog > 0
+        and o.partition_id = s.partition_id and o.first <= greatest(s.acked + 1, p.tail)
+      order by o.first desc limit 1
     ) o
     where o.oldest_at <= k.now - make_interval(secs => p_lag_s)
   )
