@@ -12,7 +12,7 @@ from skep.model import wire
 from skep.model.errors import Defect, NotFound, Unavailable
 from skep.model.queue_options import QueueOptions
 from skep.server import shapes
-from skep.server.app import build_app
+from skep.server.app import build_cold_app
 from skep.server.asgi import HotGate
 from skep.server.exchange import HotRoutes
 from skep.server.openapi import HOT_OPERATIONS, merge_document, operations_served
@@ -67,14 +67,15 @@ def hot_routes(desk):
 
 @asynccontextmanager
 async def client(*, desk=None, probe=None, routes=None):
-    app = build_app(
-        routes or hot_routes(desk or Desk()),
+    routes = routes or hot_routes(desk or Desk())
+    cold = build_cold_app(
+        routes,
         probe=probe or FakeProbe(),
         configure=configure,
         body_bytes_max=BODY_BYTES_MAX,
         version="1.2.3",
     )
-    transport = httpx.ASGITransport(app)
+    transport = httpx.ASGITransport(HotGate(routes, cold, body_bytes_max=BODY_BYTES_MAX))
     async with httpx.AsyncClient(transport=transport, base_url="http://skep") as http:
         yield http
 

@@ -44,7 +44,7 @@ def test_the_version_is_printed(skep):
 def test_the_help_names_every_command(skep):
     shown = skep("--help").stdout
 
-    assert all(command in shown for command in ("serve", "migrate", "config", "version"))
+    assert all(command in shown for command in ("serve", "migrate", "config", "openapi", "version"))
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["serve", "--prot", "1"]])

@@ -4,15 +4,17 @@ A message is named by its partition's id and its transaction id or its own id.
 """
 
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from litestar import delete, get, post
+from litestar import Request, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
 from skep.broker.message_list import MessageFilter, MessageList, MessagePage, Status
 from skep.broker.messages import DescribedMessage, Intervention, Messages, PeekPage
+from skep.server.bodies import body_of
+from skep.server.decoding import decode_optional_body
 
 PartitionId: TypeAlias = Annotated[
     str, Parameter(description="The id of a partition, as delivered.")
@@ -36,6 +38,10 @@ class GiveUpRequest(msgspec.Struct, frozen=True, rename="camel"):
     consumer_group: str | None = None
     """None: for every group that is not done with it."""
     error: str | None = None
+
+
+_retry_decoder = msgspec.json.Decoder(RetryRequest)
+_give_up_decoder = msgspec.json.Decoder(GiveUpRequest)
 
 
 def message_routes(listing: MessageList, messages: Messages) -> list[HTTPRouteHandler]:
@@ -144,30 +150,33 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         f"{_PATH}/retry",
         status_code=200,
         operation_id="retryMessage",
+        operation_class=body_of(RetryRequest, is_required=False),
         summary="Deliver a message that failed again, now",
         description="One that waits after a failure is available at once. One that died is pushed "
         "again, for all groups of its queue.",
         tags=_TAGS,
     )
     async def retry_message(
-        partition_id: PartitionId, transaction_id: MessageName, data: RetryRequest | None = None
+        partition_id: PartitionId, transaction_id: MessageName, request: Request[Any, Any, Any]
     ) -> Intervention:
-        group = data.consumer_group if data else None
+        asked = decode_optional_body(_retry_decoder, await request.body(), {})
+        group = asked.consumer_group if asked else None
         return await messages.retry(partition_id, transaction_id, group or None)
 
     @post(
         f"{_PATH}/dlq",
         status_code=200,
         operation_id="giveUpMessage",
+        operation_class=body_of(GiveUpRequest, is_required=False),
         summary="Move a message to the dead letters",
         tags=_TAGS,
     )
     async def give_up_message(
-        partition_id: PartitionId, transaction_id: MessageName, data: GiveUpRequest | None = None
+        partition_id: PartitionId, transaction_id: MessageName, request: Request[Any, Any, Any]
     ) -> Intervention:
-        request = data or GiveUpRequest()
+        asked = decode_optional_body(_give_up_decoder, await request.body(), {}) or GiveUpRequest()
         return await messages.give_up(
-            partition_id, transaction_id, request.consumer_group or None, request.error
+            partition_id, transaction_id, asked.consumer_group or None, asked.error
         )
 
     return [delete_message, retry_message, give_up_message]

@@ -20,6 +20,7 @@ from skep.broker.resources import (
     QueueDetail,
     QueuePage,
 )
+from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
 from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
 
 MESSAGE_OFFSET_MAX: Final = 100_000
@@ -126,8 +127,8 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
     async def list_queue_status(
         limit: Limit = 100,
         offset: Offset = 0,
-        namespace: str | None = None,
-        task: str | None = None,
+        namespace: OnlyNamespace = None,
+        task: OnlyTask = None,
     ) -> QueuePage:
         wanted = QueueFilter(namespace=namespace, task=task)
         return await catalog.queues(wanted, Pagination(limit, offset))
@@ -139,7 +140,7 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         summary="Describe a queue for the dashboard",
     )
     async def show_queue_status(
-        queue: str,
+        queue: QueueName,
         partition_limit: Annotated[
             int, QueryParameter(name="partitionLimit", ge=0, le=LIMIT_MAX)
         ] = LIMIT_MAX,
@@ -159,7 +160,7 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         description="Deleted messages count for the offset but are not shown.",
     )
     async def list_newest_messages(
-        queue: str,
+        queue: QueueName,
         limit: Limit = 50,
         offset: Annotated[int, Parameter(ge=0, le=MESSAGE_OFFSET_MAX)] = 0,
     ) -> list[MessageSummary]:

@@ -22,6 +22,7 @@ from skep.broker.resources import (
     QueuePage,
     TaskPage,
 )
+from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
 from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
 
 _TAGS = ["Resources"]
@@ -40,12 +41,12 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
     async def list_queues(
         limit: Limit = 100,
         offset: Offset = 0,
-        namespace: str | None = None,
-        task: str | None = None,
+        namespace: OnlyNamespace = None,
+        task: OnlyTask = None,
         search: Annotated[
             str | None, Parameter(description="A part of the name, in any case.")
         ] = None,
-        sort: QueueOrder = "newest",
+        sort: Annotated[QueueOrder, QueryParameter(description="In which order.")] = "newest",
     ) -> QueuePage:
         wanted = QueueFilter(namespace=namespace, task=task, search=search, order=sort)
         return await catalog.queues(wanted, Pagination(limit, offset))
@@ -57,7 +58,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         summary="Describe a queue: options, groups, partitions and counts",
     )
     async def describe_queue(
-        queue: str,
+        queue: QueueName,
         partition_limit: Annotated[
             int, QueryParameter(name="partitionLimit", ge=0, le=LIMIT_MAX)
         ] = LIMIT_MAX,
@@ -73,7 +74,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         operation_id="showConfiguration",
         summary="Show the full configuration of a queue",
     )
-    async def show_configuration(queue: str) -> Configured:
+    async def show_configuration(queue: QueueName) -> Configured:
         return await configure.show(queue)
 
     @get(
@@ -86,7 +87,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
     async def list_partitions(
         limit: Limit = 100,
         offset: Offset = 0,
-        queue: str | None = None,
+        queue: Annotated[str | None, QueryParameter(description="Only of this queue.")] = None,
         search: Annotated[
             str | None, Parameter(description="A part of the name, in any case.")
         ] = None,

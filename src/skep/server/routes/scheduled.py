@@ -6,7 +6,7 @@ import msgspec
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import Parameter, PathParameter
 
 from skep.broker.pop import wire_time
 from skep.broker.scheduled import Scheduled, WaitingMessageDetail, WaitingPage
@@ -28,6 +28,9 @@ After = Annotated[
 ]
 QueueFilter = Annotated[str | None, Parameter(description="Only of this queue.")]
 PartitionFilter = Annotated[str | None, Parameter(description="Only of this partition.")]
+
+
+ScheduledId = Annotated[int, PathParameter(description="The `scheduledId` of a push result.")]
 
 
 class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +73,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         tags=_TAGS,
         responses=_NOT_WAITING,
     )
-    async def show_scheduled(scheduled_id: int) -> WaitingMessageDetail:
+    async def show_scheduled(scheduled_id: ScheduledId) -> WaitingMessageDetail:
         return await scheduled.show(scheduled_id)
 
     @delete(
@@ -81,7 +84,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         responses=_NOT_WAITING,
         status_code=200,
     )
-    async def cancel_scheduled(scheduled_id: int) -> Cancelled:
+    async def cancel_scheduled(scheduled_id: ScheduledId) -> Cancelled:
         await scheduled.cancel(scheduled_id)
         return Cancelled(id=str(scheduled_id))
 
@@ -93,7 +96,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         responses=_NOT_WAITING,
         status_code=200,
     )
-    async def deliver_scheduled(scheduled_id: int) -> BroughtForward:
+    async def deliver_scheduled(scheduled_id: ScheduledId) -> BroughtForward:
         deliver_at = await scheduled.deliver(scheduled_id)
         return BroughtForward(id=str(scheduled_id), deliver_at=wire_time(deliver_at).decode())
 

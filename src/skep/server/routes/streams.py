@@ -19,7 +19,7 @@ from litestar.openapi.spec import (
     RequestBody,
     Schema,
 )
-from litestar.params import Parameter
+from litestar.params import Parameter, PathParameter
 
 from skep.model.stream_wire import (
     CycleAnswer,
@@ -48,6 +48,9 @@ _BOOLEAN: Final = Schema(type=OpenAPIType.BOOLEAN)
 _NUMBER: Final = Schema(type=OpenAPIType.NUMBER)
 _OBJECTS: Final = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
 _STRINGS: Final = Schema(type=OpenAPIType.ARRAY, items=_STRING)
+
+
+QueryName = Annotated[str, PathParameter(description="The name it was registered by.")]
 
 
 class StreamsService(Protocol):
@@ -164,6 +167,9 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         summary="Read the state of a query for one partition",
         tags=_TAGS,
         status_code=200,
+        responses={
+            200: ResponseSpec(StateAnswer, description="The rows.", generate_examples=False)
+        },
     )
     async def read_state(request: Request[Any, Any, Any]) -> Response[bytes]:
         answer = await service.read_state(decode_body(_STATE, await request.body(), _WORDS))
@@ -176,8 +182,10 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         tags=_TAGS,
     )
     async def list_queries(
-        limit: Annotated[int, Parameter(ge=1, le=1000)] = 100,
-        offset: Annotated[int, Parameter(ge=0, le=2**31 - 1)] = 0,
+        limit: Annotated[int, Parameter(ge=1, le=1000, description="The most to return.")] = 100,
+        offset: Annotated[
+            int, Parameter(ge=0, le=2**31 - 1, description="How many to pass over.")
+        ] = 0,
     ) -> QueryPage:
         return await service.list_queries(limit=limit, offset=offset)
 
@@ -187,7 +195,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         summary="Look at a registered query",
         tags=_TAGS,
     )
-    async def get_query(name: str) -> QueryInfo:
+    async def get_query(name: QueryName) -> QueryInfo:
         return await service.get_query(name)
 
     @delete(
@@ -197,7 +205,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         tags=_TAGS,
         status_code=200,
     )
-    async def delete_query(name: str) -> Deleted:
+    async def delete_query(name: QueryName) -> Deleted:
         await service.delete_query(name)
         return Deleted(deleted=True, name=name)
 

@@ -25,6 +25,7 @@ from skep.broker.tail import Position, Tail, Tails
 from skep.model.errors import Overloaded, SkepError
 from skep.server.problems import problem_of
 from skep.server.routes.live import parse_moment
+from skep.server.routes.names import QueueName
 from skep.server.shapes import ErrorAnswer
 
 HEARTBEAT_S: Final = 15.0
@@ -65,7 +66,7 @@ def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
         },
     )
     async def tail_queue(
-        queue: str, start: From = "now", last_event_id: LastEventId = None
+        queue: QueueName, start: From = "now", last_event_id: LastEventId = None
     ) -> Stream:
         live.check_room()
         tail = await tails.open(

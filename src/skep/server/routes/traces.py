@@ -12,7 +12,7 @@ from litestar import Request, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
-from litestar.params import Parameter
+from litestar.params import Parameter, PathParameter
 
 from skep.broker.traces import (
     MessageTraces,
@@ -123,7 +123,9 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
     )
     async def list_traces_of_message(
         request: Request[Any, Any, Any],
-        partition_id: str,
+        partition_id: Annotated[
+            str, PathParameter(description="The id of a partition, as delivered.")
+        ],
         limit: Limit = PAGE_ROWS_MAX,
         offset: Offset = 0,
     ) -> MessageTraces:
