@@ -137,7 +137,7 @@ class TestServe:
         assert_refused(result, exit_code=1, saying=f"port {port} on 127.0.0.1 is in use")
         assert not (tmp_path / "data").exists()
 
-    def test_a_database_that_cannot_be_reached_is_the_servers_error(self, skep):
+    def test_defect_29_a_start_without_a_database_says_so_in_a_line(self, skep):
         result = skep("serve", "--port", 0, "--database-url", UNREACHABLE)
 
         assert_refused(result, exit_code=2, saying="cannot connect to PostgreSQL")
