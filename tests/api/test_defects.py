@@ -7,6 +7,7 @@ Here are those that no other file is about; the rest stand with their topics, an
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from urllib.parse import quote
 
 import pytest
 
@@ -275,3 +276,18 @@ async def test_defect_35_nothing_is_answered_as_kept_that_is_not_stored(
     assert set(statuses(results)) == {"failed", "queued"}
     kept = [result["transaction_id"] for result in results if result["status"] == "queued"]
     assert await stored(sql, queue) == ["before", *kept]
+
+
+# 11.4 The interface
+
+
+@pytest.mark.parametrize("name", ["100%25", "a%2Fb", "\U0001f41d"])
+async def test_defect_36_a_name_is_decoded_once_however_often_it_is_asked_for(client, queue, name):
+    name = f"{queue} {name}"
+    await client.configure(name)
+    path = f"/api/v1/resources/queues/{quote(name, safe='')}"
+
+    answers = [await client.call("GET", path) for _ in range(3)]
+
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    assert {json.loads(answer.body)["name"] for answer in answers} == {name}

@@ -12,7 +12,8 @@ import msgspec
 from skep.app.assignment import WorkerAssignment
 from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
-from skep.server.openapi import Json, merge_document, operations_served
+from skep.server.openapi import merge_document, operations_served
+from skep.server.operations import Json
 from skep.server.routes.health import Vitals
 from skep.settings import Settings
 

@@ -61,10 +61,12 @@ def _decode_path_parameters(app: ASGIApp) -> ASGIApp:
     """Decode the parameters that the router cut out of the raw path."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
-        parameters: dict[str, Any] = scope["path_params"]
-        for name, value in parameters.items():
-            if isinstance(value, str):
-                parameters[name] = decode_segment(value.encode("latin-1"))
+        # A new mapping: the router keeps its own, and gives it to the next request of this path.
+        sent: dict[str, Any] = scope["path_params"]
+        scope["path_params"] = {
+            name: decode_segment(value.encode("latin-1")) if isinstance(value, str) else value
+            for name, value in sent.items()
+        }
         await app(scope, receive, send)
 
     return run

@@ -14,7 +14,8 @@ class PushItem(msgspec.Struct, rename="camel"):
     """One message to store."""
 
     queue: str
-    partition: str = "Default"
+    partition: str | None = None
+    """`Default` when absent."""
     payload: Any = None
     """Any JSON; it is stored and delivered byte for byte."""
     transaction_id: str | None = None
@@ -73,6 +74,14 @@ class PoppedMessage(msgspec.Struct, rename="camel", kw_only=True):
     retry_count: int
 
 
+class AutopilotChoice(msgspec.Struct, rename="camel"):
+    """What the broker chose for a poll that left it to it."""
+
+    partitions: int
+    batch: int
+    wait_ms: int
+
+
 class PopAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """The messages of one pop. One lease covers all partitions they come from."""
 
@@ -88,6 +97,8 @@ class PopAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Only the newest message of each partition is delivered to this group."""
     conflation_conflict: bool = False
     """The group was set up to do otherwise than this poll asked."""
+    autopilot: AutopilotChoice | None = None
+    """Only for polls with `autopilot`."""
     messages: list[PoppedMessage]
 
 
@@ -127,6 +138,8 @@ class TransactionPush(msgspec.Struct, rename="camel", tag_field="type", tag="pus
     queue: str | None = None
     partition: str | None = None
     payload: Any = None
+    data: Any = None
+    """What older clients call the payload."""
     transaction_id: str | None = None
     trace_id: str | None = None
 
@@ -136,7 +149,8 @@ class TransactionAck(msgspec.Struct, rename="camel", tag_field="type", tag="ack"
 
     transaction_id: str
     partition_id: str
-    status: str = "completed"
+    status: str | None = None
+    """`completed` when absent; `failed`, `retry` and `dlq` are the others."""
     error: str | None = None
     lease_id: str | None = None
     consumer_group: str | None = None
@@ -146,7 +160,7 @@ class TransactionBody(msgspec.Struct, rename="camel"):
     """Operations that happen together, and the leases that must still be held."""
 
     operations: list[TransactionPush | TransactionAck]
-    required_leases: list[str] = []
+    required_leases: list[str] | None = None
 
 
 class TransactionResult(msgspec.Struct, rename="camel", kw_only=True):

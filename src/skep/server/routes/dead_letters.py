@@ -21,6 +21,7 @@ from skep.broker.redrive import Redrive, Redrives
 from skep.model.errors import BadRequest
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_optional_body
+from skep.server.routes.refusals import UNREADABLE, refusal
 
 IDS_MAX: Final = 10_000
 
@@ -100,6 +101,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/dlq",
         operation_id="listDeadLetters",
+        responses=UNREADABLE,
         summary="List dead letters, the newest failure first",
         tags=_TAGS,
     )
@@ -143,6 +145,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/dlq/{dlq_id:int}",
         operation_id="describeDeadLetter",
+        responses=UNREADABLE,
         summary="Show a dead letter, or what became of one that was redriven",
         tags=_TAGS,
     )
@@ -164,6 +167,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         "/api/v1/dlq/{dlq_id:int}/replay",
         status_code=200,
         operation_id="replayDeadLetter",
+        responses=UNREADABLE,
         operation_class=body_of(Target, is_required=False),
         summary="Push the message of a dead letter again",
         description="Back to where it was, or to the queue and partition of the body. All groups "
@@ -225,6 +229,7 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
         "/api/v1/dlq/redrive/{redrive_id:uuid}/cancel",
         status_code=200,
         operation_id="cancelRedrive",
+        responses={409: refusal("It has ended.")},
         summary="End a redrive; what was moved stays moved",
         tags=_TAGS,
     )

@@ -15,6 +15,7 @@ from skep.broker.message_list import MessageFilter, MessageList, MessagePage, St
 from skep.broker.messages import DescribedMessage, Intervention, Messages, PeekPage
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_optional_body
+from skep.server.routes.refusals import UNREADABLE, refusal
 
 PartitionId: TypeAlias = Annotated[
     str, Parameter(description="The id of a partition, as delivered.")
@@ -105,6 +106,7 @@ def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/messages/peek",
         operation_id="peekMessages",
+        responses={404: refusal("There is no such queue or group."), **UNREADABLE},
         summary="Show what a group would get next, claiming nothing",
         tags=_TAGS,
     )
@@ -122,6 +124,7 @@ def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
     @get(
         _PATH,
         operation_id="describeMessage",
+        responses=UNREADABLE,
         summary="Show a message with its payload",
         tags=_TAGS,
     )
@@ -150,6 +153,7 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         f"{_PATH}/retry",
         status_code=200,
         operation_id="retryMessage",
+        responses={409: refusal("It has not failed, or cannot be decrypted.")},
         operation_class=body_of(RetryRequest, is_required=False),
         summary="Deliver a message that failed again, now",
         description="One that waits after a failure is available at once. One that died is pushed "
@@ -167,6 +171,7 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         f"{_PATH}/dlq",
         status_code=200,
         operation_id="giveUpMessage",
+        responses={409: refusal("Every group in question is done with it.")},
         operation_class=body_of(GiveUpRequest, is_required=False),
         summary="Move a message to the dead letters",
         tags=_TAGS,

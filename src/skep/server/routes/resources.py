@@ -24,6 +24,7 @@ from skep.broker.resources import (
 )
 from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
 from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
+from skep.server.routes.refusals import refusal
 
 _TAGS = ["Resources"]
 
@@ -81,6 +82,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         "/api/v1/resources/partitions",
         tags=_TAGS,
         operation_id="listPartitions",
+        responses={404: refusal("There is no such queue.")},
         summary="List partitions, of one queue or of all",
         description="Ordered by queue and name. `after` pages in equal time through any number.",
     )

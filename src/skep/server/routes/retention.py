@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from litestar import Request, Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
 from litestar.params import Parameter, PathParameter, QueryParameter
 
 from skep.broker.holds import KEEP_S_DEFAULT, Hold, Holds
@@ -17,7 +16,7 @@ from skep.model.errors import BadRequest
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_optional_body
 from skep.server.routes.names import QueueName
-from skep.server.shapes import ErrorAnswer
+from skep.server.routes.refusals import refusal
 
 PAGE_MAX: Final = 1_000
 CHART_SPAN: Final = timedelta(hours=1)
@@ -134,10 +133,6 @@ class Released(msgspec.Struct, frozen=True):
 _hold_decoder = msgspec.json.Decoder(HoldRequest)
 
 
-def _refusal(text: str) -> ResponseSpec:
-    return ResponseSpec(ErrorAnswer, description=text, generate_examples=False)
-
-
 def retention_routes(
     on_request: RetentionOnRequest, removals: Removals, holds: Holds
 ) -> list[HTTPRouteHandler]:
@@ -149,7 +144,7 @@ def retention_routes(
         tags=["Retention"],
         operation_id="runRetention",
         summary="Delete now what retention would delete later.",
-        responses={409: _refusal("Another run that was asked for is under way.")},
+        responses={409: refusal("Another run that was asked for is under way.")},
     )
     async def run_retention() -> RunReport:
         run = await on_request.run()
@@ -230,7 +225,7 @@ def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
         operation_id="placeHold",
         operation_class=body_of(HoldRequest, is_required=False),
         summary="Keep what a reader has not seen yet, or say that it has come further.",
-        responses={404: _refusal("There is no such queue.")},
+        responses={404: refusal("There is no such queue.")},
     )
     async def place_hold(
         queue: QueueName, name: HoldName, request: Request[Any, Any, Any]
@@ -244,7 +239,7 @@ def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
         tags=["Retention"],
         operation_id="releaseHold",
         summary="Let retention delete what a reader was keeping.",
-        responses={404: _refusal("There is no such hold.")},
+        responses={404: refusal("There is no such hold.")},
     )
     async def release_hold(queue: QueueName, name: HoldName) -> Response[Released]:
         await holds.release(queue, name)

@@ -5,22 +5,15 @@ from typing import Annotated, Final
 import msgspec
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
 from litestar.params import Parameter, PathParameter
 
 from skep.broker.pop import wire_time
 from skep.broker.scheduled import Scheduled, WaitingMessageDetail, WaitingPage
-from skep.server.shapes import ErrorAnswer
+from skep.server.routes.refusals import UNREADABLE, refusal
 
 _TAGS: Final = ["Scheduled messages"]
 _PATH: Final = "/api/v1/scheduled"
-_NOT_WAITING: Final = {
-    404: ResponseSpec(
-        ErrorAnswer,
-        description="It does not wait: delivered, cancelled or never scheduled.",
-        generate_examples=False,
-    )
-}
+_NOT_WAITING: Final = {404: refusal("It does not wait: delivered, cancelled or never scheduled.")}
 
 Limit = Annotated[int, Parameter(ge=1, le=1000, description="The most messages to return.")]
 After = Annotated[
@@ -71,7 +64,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         operation_id="showScheduledMessage",
         summary="Show a message that waits for its time",
         tags=_TAGS,
-        responses=_NOT_WAITING,
+        responses={**_NOT_WAITING, **UNREADABLE},
     )
     async def show_scheduled(scheduled_id: ScheduledId) -> WaitingMessageDetail:
         return await scheduled.show(scheduled_id)

@@ -32,6 +32,7 @@ from skep.model.stream_wire import (
     StateBody,
 )
 from skep.server.decoding import decode_body
+from skep.server.routes.refusals import refusal
 
 _TAGS: Final = ["Streams"]
 _JSON: Final = "application/json"
@@ -152,6 +153,10 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     @post(
         "/streams/v1/cycle",
         operation_id="commitCycle",
+        responses={
+            409: refusal("A queue that is pushed to was deleted meanwhile."),
+            429: refusal("A queue that is pushed to is full."),
+        },
         operation_class=_CycleOperation,
         summary="Change state, push results and acknowledge the source, all or nothing",
         tags=_TAGS,
@@ -168,7 +173,8 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         tags=_TAGS,
         status_code=200,
         responses={
-            200: ResponseSpec(StateAnswer, description="The rows.", generate_examples=False)
+            200: ResponseSpec(StateAnswer, description="The rows.", generate_examples=False),
+            404: refusal("There is no such query."),
         },
     )
     async def read_state(request: Request[Any, Any, Any]) -> Response[bytes]:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 import msgspec
 from litestar import Request, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
 from litestar.params import Parameter, PathParameter
 
@@ -26,7 +25,7 @@ from skep.broker.traces import (
 from skep.model.limits import PAGE_ROWS_MAX
 from skep.server.decoding import decode_body
 from skep.server.exchange import decode_segment
-from skep.server.shapes import ErrorAnswer
+from skep.server.routes.refusals import refusal
 
 _TAGS: Final = ["Traces"]
 _BY_NAME: Final = "/api/v1/traces/by-name/"
@@ -35,12 +34,8 @@ Limit = Annotated[int, Parameter(ge=1, le=PAGE_ROWS_MAX, description="Most rows 
 Offset = Annotated[int, Parameter(ge=0, le=2**53, description="Rows to pass over first.")]
 
 
-def _refusal(text: str) -> ResponseSpec:
-    return ResponseSpec(ErrorAnswer, description=text, generate_examples=False)
-
-
-_MALFORMED: Final = {400: _refusal("The request is malformed.")}
-_UNAVAILABLE: Final = {503: _refusal("The database is away: repeat the request.")}
+_MALFORMED: Final = {400: refusal("The request is malformed.")}
+_UNAVAILABLE: Final = {503: refusal("The database is away: repeat the request.")}
 
 _decoder: Final = msgspec.json.Decoder(NewTrace)
 
@@ -83,7 +78,7 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         summary="Attach an event to a message",
         operation_class=_RecordOperation,
         response_description="The trace is stored.",
-        responses={**_MALFORMED, **_UNAVAILABLE, 404: _refusal("There is no such message.")},
+        responses={**_MALFORMED, **_UNAVAILABLE, 404: refusal("There is no such message.")},
     )
     async def record_trace(request: Request[Any, Any, Any]) -> TraceRecorded:
         return await traces.record(decode_body(_decoder, await request.body(), {}))
@@ -119,7 +114,7 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         operation_id="listTracesOfMessage",
         summary="List the events of a message, oldest first",
         response_description="A page of events.",
-        responses={**_MALFORMED, **_UNAVAILABLE, 404: _refusal("There is no such partition.")},
+        responses={**_MALFORMED, **_UNAVAILABLE, 404: refusal("There is no such partition.")},
     )
     async def list_traces_of_message(
         request: Request[Any, Any, Any],
