@@ -1,6 +1,7 @@
 """The API document and what is served agree: every route of the contract, called and compared."""
 
 import json
+import re
 
 import jsonschema_rs
 import pytest
@@ -62,3 +63,40 @@ def test_every_operation_has_a_name_of_its_own_a_tag_and_a_summary(document):
     assert all(each["tags"] and each["summary"] for each in operations)
     names = [each["operationId"] for each in operations]
     assert len(names) == len(set(names))
+
+
+def test_every_parameter_is_explained(document):
+    unexplained = [
+        f"{operation['operationId']}: {parameter['name']}"
+        for item in document["paths"].values()
+        for operation in item.values()
+        for parameter in operation.get("parameters", [])
+        if not parameter.get("description")
+    ]
+
+    assert unexplained == []
+
+
+def routes_with_bodies():
+    return [
+        f"{method.upper()} {path}"
+        for path, item in describe_api()["paths"].items()
+        for method, operation in item.items()
+        if "requestBody" in operation
+    ]
+
+
+@pytest.mark.parametrize("route", routes_with_bodies())
+@pytest.mark.parametrize(
+    "body",
+    [b'{"queue": "\xff"}', b"[" * 100_000, b"{", b"[]", b'{"queue": "\\ud800"}'],
+    ids=["not UTF-8", "too deep", "cut off", "an array", "half a character"],
+)
+async def test_a_body_that_cannot_be_read_is_a_400_everywhere(client, route, body):
+    method, _, path = route.partition(" ")
+    somewhere = re.sub(r"\{\w+\}", "1", path)
+
+    answer = await client.call(method, somewhere, body)
+
+    assert answer.status == 400, answer
+    assert json.loads(answer.body)["code"] == "bad_request"

@@ -22,6 +22,12 @@ from skep.server.operations import CONFIGURE_OPERATION, HOT_OPERATIONS, Json, Op
 from skep.server.shapes import ErrorAnswer
 
 _REF_TEMPLATE: Final = "#/components/schemas/{name}"
+_DESCRIPTION: Final = """\
+A partitioned message broker on PostgreSQL, with Queen MQ's HTTP API.
+
+Beside these operations there is a WebSocket at `/api/v1/stream/queue/{queue}`, which delivers the
+messages of a queue to a consumer group and takes its acknowledgments; OpenAPI has no words for it.
+"""
 _MALFORMED: Final = {400: "The request is malformed; repeating it will not help."}
 _TOO_LARGE: Final = {413: "The body is larger than this broker accepts."}
 _NOT_FOUND: Final = {404: "What the request names does not exist."}
@@ -149,7 +155,7 @@ def openapi_config(routes: HotRoutes, *, version: str) -> tuple[OpenAPIConfig, H
     config = OpenAPIConfig(
         title="Skep",
         version=version,
-        description="A partitioned message broker on PostgreSQL, with Queen MQ's HTTP API.",
+        description=_DESCRIPTION,
         path="/docs",
         render_plugins=[ReferencePage(), merged],
     )

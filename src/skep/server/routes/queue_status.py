@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import msgspec
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import Parameter, QueryParameter
+from litestar.params import Parameter
 
 from skep.broker.queue_catalog import QueueCatalog, QueueFilter
 from skep.broker.resources import (
@@ -21,7 +21,7 @@ from skep.broker.resources import (
     QueuePage,
 )
 from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
-from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
+from skep.server.routes.paging import LIMIT_MAX, Limit, Offset, PartitionLimit, PartitionOffset
 
 MESSAGE_OFFSET_MAX: Final = 100_000
 """Messages one can page over; what lies deeper is found by partition and time."""
@@ -141,12 +141,8 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
     )
     async def show_queue_status(
         queue: QueueName,
-        partition_limit: Annotated[
-            int, QueryParameter(name="partitionLimit", ge=0, le=LIMIT_MAX)
-        ] = LIMIT_MAX,
-        partition_offset: Annotated[
-            int, QueryParameter(name="partitionOffset", ge=0, le=OFFSET_MAX)
-        ] = 0,
+        partition_limit: PartitionLimit = LIMIT_MAX,
+        partition_offset: PartitionOffset = 0,
     ) -> QueueStatus:
         return _queue_status(
             await catalog.queue(queue, Pagination(partition_limit, partition_offset))
@@ -162,7 +158,9 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
     async def list_newest_messages(
         queue: QueueName,
         limit: Limit = 50,
-        offset: Annotated[int, Parameter(ge=0, le=MESSAGE_OFFSET_MAX)] = 0,
+        offset: Annotated[
+            int, Parameter(ge=0, le=MESSAGE_OFFSET_MAX, description="Messages to pass over.")
+        ] = 0,
     ) -> list[MessageSummary]:
         return await catalog.newest_messages(queue, Pagination(limit, offset))
 

@@ -23,7 +23,7 @@ from skep.broker.resources import (
     TaskPage,
 )
 from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
-from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
+from skep.server.routes.paging import LIMIT_MAX, Limit, Offset, PartitionLimit, PartitionOffset
 from skep.server.routes.refusals import refusal
 
 _TAGS = ["Resources"]
@@ -60,12 +60,8 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
     )
     async def describe_queue(
         queue: QueueName,
-        partition_limit: Annotated[
-            int, QueryParameter(name="partitionLimit", ge=0, le=LIMIT_MAX)
-        ] = LIMIT_MAX,
-        partition_offset: Annotated[
-            int, QueryParameter(name="partitionOffset", ge=0, le=OFFSET_MAX)
-        ] = 0,
+        partition_limit: PartitionLimit = LIMIT_MAX,
+        partition_offset: PartitionOffset = 0,
     ) -> QueueDetail:
         return await catalog.queue(queue, Pagination(partition_limit, partition_offset))
 

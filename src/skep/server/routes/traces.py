@@ -5,6 +5,7 @@ slashes unescaped, so both may span several segments.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -33,6 +34,11 @@ _BY_NAME: Final = "/api/v1/traces/by-name/"
 Limit = Annotated[int, Parameter(ge=1, le=PAGE_ROWS_MAX, description="Most rows to return.")]
 Offset = Annotated[int, Parameter(ge=0, le=2**53, description="Rows to pass over first.")]
 
+
+TraceName = Annotated[Path, PathParameter(description="The name; its slashes may stay.")]
+MessageName = Annotated[
+    Path, PathParameter(description="A transaction id or message id; its slashes may stay.")
+]
 
 _MALFORMED: Final = {400: refusal("The request is malformed.")}
 _UNAVAILABLE: Final = {503: refusal("The database is away: repeat the request.")}
@@ -103,8 +109,12 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         responses={**_MALFORMED, **_UNAVAILABLE},
     )
     async def list_traces_by_name(
-        request: Request[Any, Any, Any], limit: Limit = 100, offset: Offset = 0
+        request: Request[Any, Any, Any],
+        trace_name: TraceName,
+        limit: Limit = 100,
+        offset: Offset = 0,
     ) -> TracesByName:
+        del trace_name  # as Litestar cuts it; see `_sent_path`
         name = decode_segment(_sent_path(request)[len(_BY_NAME) :])
         return await traces.list_by_name(name, Page(limit, offset))
 
@@ -121,11 +131,13 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         partition_id: Annotated[
             str, PathParameter(description="The id of a partition, as delivered.")
         ],
+        transaction_id: MessageName,
         limit: Limit = PAGE_ROWS_MAX,
         offset: Offset = 0,
     ) -> MessageTraces:
-        transaction_id = decode_segment(_sent_path(request).split(b"/", 5)[5])
-        return await traces.list_of_message(partition_id, transaction_id, Page(limit, offset))
+        del transaction_id  # as Litestar cuts it; see `_sent_path`
+        message = decode_segment(_sent_path(request).split(b"/", 5)[5])
+        return await traces.list_of_message(partition_id, message, Page(limit, offset))
 
     return [record_trace, list_trace_names, list_traces_by_name, list_traces_of_message]
 
