@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from skep.broker.configure import Configured
-from skep.model import wire
+from skep.broker.traces import NewTrace
+from skep.model import stream_wire, wire
 from skep.model.errors import Defect, NotFound, Unavailable
 from skep.model.queue_options import QueueOptions
 from skep.server import shapes
@@ -467,10 +468,20 @@ async def test_bodies_are_described_by_their_wire_names():
     assert {"transaction_id", "queueName"} <= set(schemas["PushResult"]["properties"])
 
 
-@pytest.mark.parametrize("name", ["PushItem", "PushBody"])
-def test_a_push_is_documented_as_it_is_decoded(name):
-    documented, decoded = getattr(shapes, name), getattr(wire, name)
-
+@pytest.mark.parametrize(
+    ("documented", "decoded"),
+    [
+        (shapes.PushItem, wire.PushItem),
+        (shapes.PushBody, wire.PushBody),
+        (shapes.TransactionPush, wire.TransactionPush),
+        (shapes.TransactionAck, wire.TransactionAck),
+        (shapes.TraceBody, NewTrace),
+        (shapes.StateChange, stream_wire.StateOperation),
+        (shapes.CycleBody, stream_wire.CycleBody),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_a_request_is_documented_as_it_is_decoded(documented, decoded):
     assert documented.__struct_encode_fields__ == decoded.__struct_encode_fields__
 
 

@@ -1,13 +1,15 @@
 """Shapes of the wire that only the API document and tests need.
 
 The broker writes its hot answers as bytes and never builds such objects. Push results keep Queen's
-snake case, everything else is camel case. The push request is spelled again because the decoder's
-own type leaves the payload raw, which JSON Schema has no word for.
+snake case, everything else is camel case. Requests that carry payloads are spelled again because
+the decoders' own types leave these raw, and JSON Schema has no word for a raw default.
 """
 
 from typing import Any, Literal
 
 import msgspec
+
+from skep.model.stream_wire import CycleAck
 
 
 class PushItem(msgspec.Struct, rename="camel"):
@@ -189,6 +191,45 @@ class TransactionAnswer(msgspec.Struct, rename="camel", kw_only=True):
     success: bool
     error: str | None = None
     results: list[TransactionResult]
+
+
+class TraceBody(msgspec.Struct, rename="camel", kw_only=True):
+    """What happened to a message."""
+
+    transaction_id: str
+    """Transaction id or message id."""
+    partition_id: str
+    data: Any
+    """Any JSON; it is shown byte for byte."""
+    consumer_group: str | None = None
+    event_type: str | None = None
+    """`info` when absent."""
+    trace_names: list[str] | None = None
+    worker_id: str | None = None
+
+
+class StateChange(msgspec.Struct):
+    """A change of one state row of a stream."""
+
+    type: Literal["upsert", "delete"]
+    key: str
+    value: Any = None
+    version: int | None = None
+    """The version the row must have, as `state/get` told it; 0 if it must not exist."""
+
+
+class CycleBody(msgspec.Struct):
+    """One cycle of a stream: all of it happens, or nothing."""
+
+    query_id: str
+    partition_id: str
+    consumer_group: str | None = None
+    release_lease: bool = True
+    release_delay_ms: int = 0
+    """What is not acknowledged is served again after this time."""
+    state_ops: list[StateChange] | None = None
+    push_items: list[PushItem] | None = None
+    ack: CycleAck | None = None
 
 
 class ErrorAnswer(msgspec.Struct):

@@ -4,21 +4,12 @@ Bodies are decoded here and not by Litestar, because payloads and state values m
 were sent. The document describes them all the same.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.openapi.spec import (
-    OpenAPIMediaType,
-    OpenAPIType,
-    Operation,
-    RequestBody,
-    Schema,
-)
 from litestar.params import Parameter, PathParameter
 
 from skep.model.stream_wire import (
@@ -31,6 +22,8 @@ from skep.model.stream_wire import (
     StateAnswer,
     StateBody,
 )
+from skep.server import shapes
+from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 from skep.server.routes.refusals import refusal
 
@@ -43,13 +36,6 @@ _WORDS: Final = {
     f".{name}": f"{name} is required"
     for name in ("name", "source_queue", "config_hash", "query_id", "partition_id")
 }
-
-_STRING: Final = Schema(type=OpenAPIType.STRING)
-_BOOLEAN: Final = Schema(type=OpenAPIType.BOOLEAN)
-_NUMBER: Final = Schema(type=OpenAPIType.NUMBER)
-_OBJECTS: Final = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
-_STRINGS: Final = Schema(type=OpenAPIType.ARRAY, items=_STRING)
-
 
 QueryName = Annotated[str, PathParameter(description="The name it was registered by.")]
 
@@ -89,56 +75,13 @@ class Deleted(msgspec.Struct, frozen=True):
     name: str
 
 
-def _body(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> RequestBody:
-    schema = Schema(
-        type=OpenAPIType.OBJECT,
-        properties={**required, **optional},
-        required=sorted(required),
-    )
-    return RequestBody(required=True, content={_JSON: OpenAPIMediaType(schema=schema)})
-
-
-@dataclass
-class _RegisterOperation(Operation):
-    def __post_init__(self) -> None:
-        self.request_body = _body(
-            {"name": _STRING, "source_queue": _STRING, "config_hash": _STRING},
-            {"sink_queue": _STRING, "reset": _BOOLEAN},
-        )
-
-
-@dataclass
-class _CycleOperation(Operation):
-    def __post_init__(self) -> None:
-        self.request_body = _body(
-            {"query_id": _STRING, "partition_id": _STRING},
-            {
-                "consumer_group": _STRING,
-                "release_lease": _BOOLEAN,
-                "release_delay_ms": _NUMBER,
-                "state_ops": _OBJECTS,
-                "push_items": _OBJECTS,
-                "ack": Schema(type=OpenAPIType.OBJECT),
-            },
-        )
-
-
-@dataclass
-class _StateOperation(Operation):
-    def __post_init__(self) -> None:
-        self.request_body = _body(
-            {"query_id": _STRING, "partition_id": _STRING},
-            {"keys": _STRINGS, "key_prefix": _STRING, "ripe_at_or_before": _NUMBER},
-        )
-
-
 def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     """Make the routes around what the broker does."""
 
     @post(
         "/streams/v1/queries",
         operation_id="registerQuery",
-        operation_class=_RegisterOperation,
+        operation_class=body_of(RegisterBody),
         summary="Register a stream's query",
         tags=_TAGS,
         status_code=200,
@@ -157,7 +100,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
             409: refusal("A queue that is pushed to was deleted meanwhile."),
             429: refusal("A queue that is pushed to is full."),
         },
-        operation_class=_CycleOperation,
+        operation_class=body_of(shapes.CycleBody),
         summary="Change state, push results and acknowledge the source, all or nothing",
         tags=_TAGS,
         status_code=200,
@@ -168,7 +111,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     @post(
         "/streams/v1/state/get",
         operation_id="readState",
-        operation_class=_StateOperation,
+        operation_class=body_of(StateBody),
         summary="Read the state of a query for one partition",
         tags=_TAGS,
         status_code=200,

@@ -4,14 +4,12 @@ Snake case, as the wire has it. The clients put names and transaction ids into t
 slashes unescaped, so both may span several segments.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Request, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
 from litestar.params import Parameter, PathParameter
 
 from skep.broker.traces import (
@@ -24,17 +22,17 @@ from skep.broker.traces import (
     TracesByName,
 )
 from skep.model.limits import PAGE_ROWS_MAX
+from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 from skep.server.exchange import decode_segment
 from skep.server.routes.refusals import refusal
+from skep.server.shapes import TraceBody
 
 _TAGS: Final = ["Traces"]
 _BY_NAME: Final = "/api/v1/traces/by-name/"
 
 Limit = Annotated[int, Parameter(ge=1, le=PAGE_ROWS_MAX, description="Most rows to return.")]
 Offset = Annotated[int, Parameter(ge=0, le=2**53, description="Rows to pass over first.")]
-
-
 TraceName = Annotated[Path, PathParameter(description="The name; its slashes may stay.")]
 MessageName = Annotated[
     Path, PathParameter(description="A transaction id or message id; its slashes may stay.")
@@ -46,34 +44,6 @@ _UNAVAILABLE: Final = {503: refusal("The database is away: repeat the request.")
 _decoder: Final = msgspec.json.Decoder(NewTrace)
 
 
-@dataclass
-class _RecordOperation(Operation):
-    """Documents a body that is decoded by our own rules: its data stays raw."""
-
-    def __post_init__(self) -> None:
-        text = Schema(type=OpenAPIType.STRING)
-        schema = Schema(
-            title="NewTrace",
-            description="What happened to a message.",
-            type=OpenAPIType.OBJECT,
-            required=["transactionId", "partitionId", "data"],
-            properties={
-                "transactionId": Schema(
-                    type=OpenAPIType.STRING, description="Transaction id or message id."
-                ),
-                "partitionId": text,
-                "data": Schema(description="Any JSON; it is shown byte for byte."),
-                "eventType": Schema(type=OpenAPIType.STRING, default="info"),
-                "consumerGroup": text,
-                "workerId": text,
-                "traceNames": Schema(type=OpenAPIType.ARRAY, items=text),
-            },
-        )
-        self.request_body = RequestBody(
-            {"application/json": OpenAPIMediaType(schema)}, required=True
-        )
-
-
 def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
     """Make the routes around what the broker does."""
 
@@ -82,7 +52,7 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         tags=_TAGS,
         operation_id="recordTrace",
         summary="Attach an event to a message",
-        operation_class=_RecordOperation,
+        operation_class=body_of(TraceBody),
         response_description="The trace is stored.",
         responses={**_MALFORMED, **_UNAVAILABLE, 404: refusal("There is no such message.")},
     )
