@@ -36,6 +36,12 @@ def assert_fits(document, operation, answer):
     assert errors == [], "\n".join(map(str, errors))
 
 
+def claims_success(body):
+    """Many answers say it in a member, because Queen's statuses do not."""
+    results = body if isinstance(body, list) else [body]
+    return all(result.get("success", True) for result in results)
+
+
 @pytest.mark.parametrize("route", CALLS)
 async def test_a_route_of_the_contract_answers_as_documented(route, client, queue, document):
     method, _, path = route.partition(" ")
@@ -48,7 +54,7 @@ async def test_a_route_of_the_contract_answers_as_documented(route, client, queu
     assert 200 <= answer.status < 300, answer
     operation = find_operation(document, method, path.partition("?")[0])
     assert_fits(document, operation, answer)
-    assert json.loads(answer.body) != {"success": False}
+    assert claims_success(json.loads(answer.body))
 
 
 async def test_what_is_printed_is_what_is_served(client, document):
