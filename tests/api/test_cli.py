@@ -118,16 +118,30 @@ class TestMigrate:
         assert "hidden" not in result.stderr
 
 
+@pytest.mark.parametrize("command", ["serve", "openapi"])
+def test_a_bare_installation_is_told_what_to_install(skep, command):
+    bare = "import sys; sys.modules['uvicorn'] = None; from skep.cli import main; sys.exit(main())"
+
+    result = skep(command, program=("-c", bare))
+
+    assert_refused(result, exit_code=1, saying='pip install "skep[server]"')
+
+
+class TestOpenapi:
+    def test_the_document_is_printed_without_a_database(self, skep):
+        document = json.loads(skep("openapi", SKEP_DATABASE_URL=UNREACHABLE).stdout)
+
+        assert document["openapi"].startswith("3.1")
+        assert "/api/v1/push" in document["paths"]
+
+    def test_the_reference_is_a_page_in_markdown(self, skep):
+        page = skep("openapi", "--reference").stdout
+
+        assert page.startswith("# HTTP API\n")
+        assert "| `POST /api/v1/push` | Store messages |" in page
+
+
 class TestServe:
-    def test_a_bare_installation_is_told_what_to_install(self, skep):
-        bare = (
-            "import sys; sys.modules['uvicorn'] = None; from skep.cli import main; sys.exit(main())"
-        )
-
-        result = skep("serve", program=("-c", bare))
-
-        assert_refused(result, exit_code=1, saying='pip install "skep[server]"')
-
     def test_a_taken_port_is_noticed_before_anything_is_started(self, skep, tmp_path):
         with bind_listener("127.0.0.1", 0) as taken:
             port = taken.getsockname()[1]

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from skep.cli.server_extra import require_server_extra
+
 
 def openapi(
     *,
@@ -12,6 +14,7 @@ def openapi(
     ] = False,
 ) -> None:
     """Print the OpenAPI document of the HTTP API. No database is needed."""
+    require_server_extra()
     from skep.app.document import describe_api
 
     document = describe_api()
