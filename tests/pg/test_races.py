@@ -87,9 +87,7 @@ async def leased_message(log):
     return partition, group, poll.lease_id
 
 
-async def test_a_push_waits_for_the_one_before_it_so_that_a_late_commit_is_still_delivered(
-    log, other, observer
-):
+async def test_defect_01_a_push_that_commits_late_is_not_passed_over(log, other, observer):
     partition, group = await log.lane()
 
     async with waiting_push(log, other, observer, partition):
@@ -330,7 +328,7 @@ async def test_a_queue_that_two_calls_create_is_the_same_for_both(log, other, ob
 
 
 @pytest.mark.parametrize("queues_exist", [False, True])
-async def test_calls_that_create_the_same_lanes_in_different_order_neither_deadlock_nor_differ(
+async def test_defect_23_calls_that_create_the_same_lanes_neither_deadlock_nor_differ(
     log, other, observer, queues_exist
 ):
     sessions, dice = [log, other, observer], random.Random(7)

@@ -247,7 +247,15 @@ class Broker:
         await self.query_slots.open()
         await self.housekeeping_slots.open()
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
-        hash_seed: int = row[0]
+        self.wire(hash_seed=row[0])
+        await self._wakeups.start()
+        self.lounge.start(self.pop)
+        self.housekeeper.start()
+        self.redrives.start()
+        self._sequencer.start()
+
+    def wire(self, *, hash_seed: int) -> None:
+        """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
         self.hash_seed = hash_seed
         self.push = Push(
             self.engine, self._directory, self.schedule, hash_seed=hash_seed, now=utc_now
@@ -258,11 +266,6 @@ class Broker:
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
         self._serve_operations()
         self._serve_dead_letters(hash_seed)
-        await self._wakeups.start()
-        self.lounge.start(self.pop)
-        self.housekeeper.start()
-        self.redrives.start()
-        self._sequencer.start()
 
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""

@@ -1,8 +1,9 @@
-"""The ASGI application: every route that is not hot, and the hot ones for other ASGI servers.
+"""The application of every route that is not hot.
 
-`build_app` wires Litestar: health, configure, the API document and whatever routes the caller adds.
-All errors leave as `{"error", "code"}` by the problems table. There is no CORS: a broker is not
-called from other people's web pages.
+`build_cold_app` wires Litestar: health, configure, the API document and whatever routes the caller
+adds. `HotGate` puts the hot routes before it, for other ASGI servers. All errors leave as
+`{"error", "code"}` by the problems table. There is no CORS: a broker is not called from other
+people's web pages.
 
 Litestar gets the path as it was sent and matches that, so that a name may hold an encoded slash;
 its path parameters are decoded after the match.
@@ -16,7 +17,6 @@ from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException, NotFoundException, ValidationException
 from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Send
 
-from skep.server.asgi import HotGate
 from skep.server.exchange import HotRoutes, decode_segment
 from skep.server.openapi import openapi_config
 from skep.server.problems import Problem, problem, problem_of
@@ -32,7 +32,7 @@ _CODE_BY_STATUS = {
 }
 
 
-def build_app(
+def build_cold_app(
     routes: HotRoutes,
     *,
     probe: Probe,
@@ -40,13 +40,13 @@ def build_app(
     body_bytes_max: int,
     version: str,
     further_routes: Sequence[ControllerRouterHandler] = (),
-) -> ASGIApp:
-    """Build the application to give to `uvicorn.Config`, or to any other ASGI server.
+) -> Litestar:
+    """Build the application of every route that is not hot.
 
     Fill `routes` first: the API document describes what is in the table at this moment.
     """
     config, document_route = openapi_config(routes, version=version)
-    app = Litestar(
+    return Litestar(
         [*health_routes(probe), configure_route(configure), document_route, *further_routes],
         openapi_config=config,
         exception_handlers={HTTPException: _answer_http_exception, Exception: _answer_exception},
@@ -54,7 +54,6 @@ def build_app(
         request_max_body_size=body_bytes_max,
         logging_config=None,
     )
-    return HotGate(routes, app, body_bytes_max=body_bytes_max)
 
 
 def _decode_path_parameters(app: ASGIApp) -> ASGIApp:

@@ -4,10 +4,11 @@ from typing import Annotated
 
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from skep.broker.depth import Depths, QueueDepth
-from skep.broker.groups import Page
+from skep.broker.paging import Page
+from skep.server.routes.names import QueueName
 from skep.server.routes.paging import LIMIT_MAX, Limit, Offset
 
 
@@ -21,9 +22,9 @@ def depth_route(depths: Depths) -> HTTPRouteHandler:
         summary="Count what waits in a queue, by partition",
     )
     async def measure_depth(
-        queue: str,
+        queue: QueueName,
         group: Annotated[
-            str | None, Parameter(description="Only what this consumer group has yet to finish.")
+            str | None, QueryParameter(description="Only what this group has yet to finish.")
         ] = None,
         limit: Limit = LIMIT_MAX,
         offset: Offset = 0,

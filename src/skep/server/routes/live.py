@@ -41,6 +41,7 @@ from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_M
 from skep.model.wire import QUEUE_MODE, AckItem
 from skep.server.decoding import decode_body
 from skep.server.problems import problem_of
+from skep.server.routes.names import QueueName
 from skep.server.subscribing import read_subscription
 
 REPLIES_MAX: Final = 256
@@ -118,7 +119,7 @@ def live_route(parts: LiveParts) -> WebsocketRouteHandler:
     """Make the route around what the broker does."""
 
     @websocket("/api/v1/stream/queue/{queue:str}")
-    async def stream_queue(socket: WebSocket[Any, Any, Any], queue: str) -> None:
+    async def stream_queue(socket: WebSocket[Any, Any, Any], queue: QueueName) -> None:
         await socket.accept()
         try:
             check_name("queue", queue)

@@ -8,6 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter
 
 from skep.broker.queue_lifecycle import QueueLifecycle
+from skep.server.routes.names import QueueName
 
 _TAGS = ["Queues"]
 
@@ -49,7 +50,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         summary="Delete a queue with its messages, groups and dead letters",
         description="What is pushed or polled under its name afterwards is a new queue.",
     )
-    async def delete_queue(queue: str) -> QueueDeleted:
+    async def delete_queue(queue: QueueName) -> QueueDeleted:
         return QueueDeleted(queue, existed=await lifecycle.delete(queue))
 
     @delete(
@@ -65,7 +66,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         ),
     )
     async def clear_queue(
-        queue: str,
+        queue: QueueName,
         partition: Annotated[
             str | None, Parameter(description="Only the messages of this partition.")
         ] = None,
@@ -86,7 +87,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         summary="Deliver nothing of a queue until it is resumed",
         description="Pushes go on. What is under lease can be acknowledged.",
     )
-    async def pause_queue(queue: str) -> QueuePaused:
+    async def pause_queue(queue: QueueName) -> QueuePaused:
         await lifecycle.pause(queue)
         return QueuePaused(queue, is_paused=True)
 
@@ -97,7 +98,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         operation_id="resumeQueue",
         summary="Deliver a paused queue again",
     )
-    async def resume_queue(queue: str) -> QueuePaused:
+    async def resume_queue(queue: QueueName) -> QueuePaused:
         await lifecycle.resume(queue)
         return QueuePaused(queue, is_paused=False)
 

@@ -22,7 +22,9 @@ from skep.broker.resources import (
     QueuePage,
     TaskPage,
 )
-from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
+from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
+from skep.server.routes.paging import LIMIT_MAX, Limit, Offset, PartitionLimit, PartitionOffset
+from skep.server.routes.refusals import refusal
 
 _TAGS = ["Resources"]
 
@@ -40,12 +42,12 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
     async def list_queues(
         limit: Limit = 1000,
         offset: Offset = 0,
-        namespace: str | None = None,
-        task: str | None = None,
+        namespace: OnlyNamespace = None,
+        task: OnlyTask = None,
         search: Annotated[
             str | None, Parameter(description="A part of the name, in any case.")
         ] = None,
-        sort: QueueOrder = "newest",
+        sort: Annotated[QueueOrder, QueryParameter(description="In which order.")] = "newest",
     ) -> QueuePage:
         wanted = QueueFilter(namespace=namespace, task=task, search=search, order=sort)
         return await catalog.queues(wanted, Page(limit, offset))
@@ -57,13 +59,9 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         summary="Describe a queue: options, groups, partitions and counts",
     )
     async def describe_queue(
-        queue: str,
-        partition_limit: Annotated[
-            int, QueryParameter(name="partitionLimit", ge=0, le=LIMIT_MAX)
-        ] = LIMIT_MAX,
-        partition_offset: Annotated[
-            int, QueryParameter(name="partitionOffset", ge=0, le=OFFSET_MAX)
-        ] = 0,
+        queue: QueueName,
+        partition_limit: PartitionLimit = LIMIT_MAX,
+        partition_offset: PartitionOffset = 0,
     ) -> QueueDetail:
         return await catalog.queue(queue, Page(partition_limit, partition_offset))
 
@@ -73,20 +71,21 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         operation_id="showConfiguration",
         summary="Show the full configuration of a queue",
     )
-    async def show_configuration(queue: str) -> Configured:
+    async def show_configuration(queue: QueueName) -> Configured:
         return await configure.show(queue)
 
     @get(
         "/api/v1/resources/partitions",
         tags=_TAGS,
         operation_id="listPartitions",
+        responses={404: refusal("There is no such queue.")},
         summary="List partitions, of one queue or of all",
         description="Ordered by queue and name. `after` pages in equal time through any number.",
     )
     async def list_partitions(
         limit: Limit = 100,
         offset: Offset = 0,
-        queue: str | None = None,
+        queue: Annotated[str | None, QueryParameter(description="Only of this queue.")] = None,
         search: Annotated[
             str | None, Parameter(description="A part of the name, in any case.")
         ] = None,
