@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.fixtures.broker import payloads
+from tests.fixtures.broker import ack_item, payloads
 from tests.pg.waiting import eventually
 
 KEY = "ab" * 32
@@ -315,3 +315,25 @@ async def test_a_transaction_has_no_messages_for_later(client, queue):
 
     assert answer.status == 400
     assert "on their own" in json.loads(answer.body)["error"]
+
+
+async def test_a_letter_that_cannot_be_opened_does_not_hide_the_others(broker, client, queue):
+    await client.configure(queue, encryptionEnabled=True, retryLimit=0)
+    await client.push_payloads(queue, "readable", "unreadable")
+    messages = await client.pop(queue, batch=2)
+    await client.ack_batch(*(ack_item(message, "dlq") for message in messages))
+    async with broker.sql() as sql:
+        await sql.execute(
+            """
+            update skep.dead_letter d
+            set envelope = replace(d.envelope::text, '"enc":"first"', '"enc":"lost"')::json
+            from skep.queue q where q.id = d.queue_id and q.name = $1 and d.message_offset = 2
+            """,
+            queue,
+        )
+
+    answer = await client.call("GET", f"/api/v1/dlq?queue={queue}")
+
+    letters = {letter["data"]: letter for letter in json.loads(answer.body)["messages"]}
+    assert set(letters) == {"readable", None}
+    assert "lost" in letters[None]["payloadError"]
