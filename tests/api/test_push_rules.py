@@ -179,6 +179,37 @@ async def test_an_encrypted_queue_stores_no_payload_in_clear(broker, open_client
     assert b"secret" not in stored
 
 
+async def configure_elsewhere(broker, queue, **columns):
+    """Change options as another instance would, of which this one hears only when it pushes."""
+    async with broker.sql() as sql:
+        await sql.execute(
+            "select skep.configure_queue($1, null, null, $2)", queue, json.dumps(columns)
+        )
+
+
+async def test_a_sealed_payload_is_judged_by_its_content_when_the_rules_change(
+    broker, client, queue
+):
+    await client.configure(queue, encryptionEnabled=True, jsonSchema=SCHEMA)
+    await client.push_payloads(queue, {"n": 1})
+    await configure_elsewhere(broker, queue, lease_time_s=7)
+
+    [result] = await client.push_payloads(queue, {"n": 2})
+
+    assert result["status"] == "queued"
+    assert payloads(await client.pop(queue, batch=2)) == [{"n": 1}, {"n": 2}]
+
+
+async def test_a_payload_is_not_sealed_once_the_queue_wants_it_in_clear(broker, client, queue):
+    await client.configure(queue, encryptionEnabled=True)
+    await client.push_payloads(queue, "secret")
+    await configure_elsewhere(broker, queue, encryption_enabled=False)
+
+    await client.push_payloads(queue, "for all to see")
+
+    assert b"for all to see" in await stored_bodies(broker, queue)
+
+
 async def test_a_scheduled_message_of_an_encrypted_queue_waits_encrypted(broker, client, queue):
     await client.configure(queue, encryptionEnabled=True)
 

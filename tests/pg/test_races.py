@@ -54,6 +54,30 @@ async def consume(log, group, **options):
     return [message.transaction_id for message in taken.messages]
 
 
+async def test_an_ack_that_waited_for_a_group_that_is_forgotten_fails_nobody(log, other, observer):
+    forgotten, kept = await log.provision("hive", "a", "b")
+    groups = [await log.subscribe("hive", name) for name in ("bees", "drones")]
+    await log.push_lots({forgotten: "x", kept: "y"})
+    leases = [Poll(lanes=2), Poll(lanes=2)]
+    for group, poll in zip(groups, leases, strict=True):
+        await log.pop(group, poll)
+    acks = [
+        Ack(forgotten, 1, leases[0].lease_id, "failed", group="bees"),
+        Ack(kept, 1, leases[1].lease_id, group="drones"),
+    ]
+    queue_id = await log.value("select id from skep.queue")
+
+    async with log.connection.transaction():
+        await log.value("select skep.forget_group($1)", groups[0])
+        await log.rows(
+            "select * from skep.forget_lanes($1, $2, false, '', 10)", queue_id, groups[0]
+        )
+        task = asyncio.get_running_loop().create_task(other.ack(*acks))
+        await until_it_waits(observer, task, other)
+
+    assert [(answer.item, answer.outcome) for answer in await task] == [(2, "acked")]
+
+
 async def leased_message(log):
     """Push a message and lease it; return the partition, the group and the lease."""
     partition, group = await log.lane()

@@ -107,6 +107,7 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         "push": BatchPolicy(
             preferred_weight=256 * _KIB,
             hold_s_max=0.02,
+            gather_share=0.25,
             weight_max=4 * _MIB,
             lots_max=4096,
             concurrency_max=connections,

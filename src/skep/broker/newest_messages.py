@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from skep.broker.envelopes import cut_envelope
 from skep.broker.resources import MessageSummary, Pagination
 from skep.model.ids import message_id, partition_uuid
 
-_DATA: Final = b',"data":'
 _DELETED: Final = b"null"
 
 
@@ -55,7 +55,7 @@ def _newest_first(row: Any) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _summary(queue: str, row: Any, offset: int, envelope: bytes) -> MessageSummary:
-    head = _heads.decode(envelope.partition(_DATA)[0] + b"}")
+    head = _heads.decode(cut_envelope(envelope)[0] + b"}")
     partition = row["partition_name"]
     return MessageSummary(
         id=message_id(row["partition_id"], offset),

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from skep.broker.envelopes import cut_envelope
 from skep.broker.pop import wire_time
 from skep.broker.scheduling import DueListener
 from skep.db.slots import Caller
@@ -106,10 +107,10 @@ class Scheduled:
         rows = await self._caller.call(LIST_CALL, scheduled_id, None, None, 0, 1)
         if not rows:
             raise _not_waiting(scheduled_id)
-        head, _, rest = self._open_envelope(rows[0][4]).partition(b',"data":')
+        head, payload = cut_envelope(self._open_envelope(rows[0][4]))
         members = msgspec.json.decode(head + b"}", type=_Head)
         return WaitingMessageDetail(
-            **_members(rows[0]), **msgspec.structs.asdict(members), data=msgspec.Raw(rest[:-1])
+            **_members(rows[0]), **msgspec.structs.asdict(members), data=msgspec.Raw(payload)
         )
 
     async def cancel(self, scheduled_id: int) -> None:

@@ -130,7 +130,10 @@ class CycleExecutor:
         """Settle each cycle; one that an earlier try settled is found by its id."""
         for cycle in cargos:
             settled = await self._settler.settle(
-                CYCLE_CALL, (cycle.id, is_repeated, *cycle.leading), cycle.operations
+                CYCLE_CALL,
+                (cycle.id, is_repeated, *cycle.leading),
+                cycle.operations,
+                is_repeated=is_repeated,
             )
             if settled.refusal in {"state_gone", "state_changed"}:
                 _, queue_id, _ = settled.further

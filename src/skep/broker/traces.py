@@ -17,6 +17,7 @@ import msgspec
 import xxhash
 
 from skep.broker.encryption import OpenEnvelope
+from skep.broker.envelopes import cut_envelope
 from skep.broker.names import check_name, refuse_transaction_id
 from skep.broker.pop import wire_time
 from skep.db.slots import Caller
@@ -33,8 +34,6 @@ KNOWN_PARTITION: Final = "select 1 from skep.partition where id = $1"
 
 PURGE_STEP: Final = 1_000
 """Traces removed in one call."""
-
-_DATA_MARK: Final = b',"data":'
 
 
 class NewTrace(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -232,7 +231,7 @@ class Traces:
             opened = self._open_envelope(envelope.encode())
         except SkepError as error:
             return msgspec.Raw(b"null"), error.message
-        return msgspec.Raw(opened.partition(_DATA_MARK)[2][:-1]), None
+        return msgspec.Raw(cut_envelope(opened)[1]), None
 
 
 class TracePurge:

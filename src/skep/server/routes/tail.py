@@ -20,11 +20,11 @@ from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
 from skep.broker.live import Live
+from skep.broker.moments import parse_moment
 from skep.broker.names import check_name
 from skep.broker.tail import Position, Tail, Tails
 from skep.model.errors import Overloaded, SkepError
 from skep.server.problems import problem_of
-from skep.server.routes.live import parse_moment
 from skep.server.shapes import ErrorAnswer
 
 HEARTBEAT_S: Final = 15.0
@@ -116,7 +116,7 @@ def _message_event(position: Position, message: bytes) -> bytes:
 
 
 def _moment(start: str) -> datetime | None:
-    return None if start in {"now", "start"} else parse_moment("from", start)
+    return None if start in {"now", "start"} else parse_moment("from", start, alternative="now")
 
 
 def _error_event(error: SkepError) -> bytes:
