@@ -361,7 +361,7 @@ class Scene(RuleBasedStateMachine):
         can_be_served = plane.can_be_served(partition, group, now)
         offer = plane.offer(partition, group, now)
         # A pause after a failure is not told from a wait for a window that is shorter now.
-        is_put_off = bool(reader.failures) and row["available_at"] > now
+        is_put_off = bool(reader.failures) and (row["available_at"] or now) > now
         if must_be_served and can_be_served and reader.free_at <= now and not is_put_off:
             assert not offer.offsets, "a ready lane was left out"
         gone = set(range(position + 1, row["acked"] + 1)) - reader.finished
