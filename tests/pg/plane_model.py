@@ -67,9 +67,9 @@ class Lane:
 
     id: int
     head: int = 0
-    segments: list[Segment] = field(default_factory=list)
-    messages: dict[int, Message] = field(default_factory=dict)
-    deleted: set[int] = field(default_factory=set)
+    segments: list[Segment] = field(default_factory=list[Segment])
+    messages: dict[int, Message] = field(default_factory=dict[int, Message])
+    deleted: set[int] = field(default_factory=set[int])
 
     @property
     def tail(self) -> int:
@@ -137,10 +137,10 @@ class Reader:
     """The position before the last claim, which can be given back until somebody acks."""
     deliveries: int = 0
     unanswered: int = 0
-    failures: dict[int, int] = field(default_factory=dict)
-    rests_until: dict[int, datetime] = field(default_factory=dict)
+    failures: dict[int, int] = field(default_factory=dict[int, int])
+    rests_until: dict[int, datetime] = field(default_factory=dict[int, datetime])
     """When messages that failed may come again."""
-    nacked: set[int] = field(default_factory=set)
+    nacked: set[int] = field(default_factory=set[int])
     """Messages under the lease whose consumer wants them again, where acks are individual."""
     retry_at: datetime | None = None
 
@@ -390,6 +390,11 @@ class Group:
     first_polled_at: datetime | None
     is_paused: bool = False
 
+    def change_start(self, moment: datetime, now: datetime) -> None:
+        """Start at another time; what is unread stays so unless that is still to come."""
+        self.mode, self.start = "timestamp", moment
+        self.created_at = max(self.created_at, min(moment, now))
+
     def first_target(self, lane: Lane) -> int:
         """Return the last offset it does not want, when it starts in this lane."""
         if self.mode == "all":
@@ -412,12 +417,12 @@ class Plane:
 
     options: Options = field(default_factory=Options)
     is_paused: bool = False
-    lanes: dict[str, Lane] = field(default_factory=dict)
-    groups: dict[str, Group] = field(default_factory=dict)
-    readers: dict[tuple[str, str], Reader] = field(default_factory=dict)
-    letters: set[tuple[str, str, int]] = field(default_factory=set)
+    lanes: dict[str, Lane] = field(default_factory=dict[str, Lane])
+    groups: dict[str, Group] = field(default_factory=dict[str, Group])
+    readers: dict[tuple[str, str], Reader] = field(default_factory=dict[tuple[str, str], Reader])
+    letters: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
     """Dead letters: group, partition, offset."""
-    waiting: list[Waiting] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list[Waiting])
 
     def of_group(self, group: str) -> dict[str, Reader]:
         return {lane: reader for (lane, name), reader in self.readers.items() if name == group}

@@ -562,6 +562,7 @@ class Scene(RuleBasedStateMachine):
                 mode=st.sampled_from(["all", "new", "timestamp"]),
                 offset_s=st.sampled_from([-20, 20]),
             ),
+            action("change_subscription", group=groups, offset_s=st.sampled_from([-20, 20])),
             action("pause_group", group=groups, is_paused=st.booleans()),
             action(
                 "seek_queue",
@@ -618,6 +619,16 @@ class Scene(RuleBasedStateMachine):
     def pause_queue(self, is_paused):
         self.arun(self.log.value("select skep.pause_queue($1, $2)", self.queue, is_paused))
         self.plane.is_paused = is_paused
+
+    def change_subscription(self, group, offset_s):
+        """Let a group start elsewhere when it starts again."""
+        known = self.plane.groups.get(group)
+        if known is None or group == QUEUE_MODE:
+            return
+        moment = self.log.now + timedelta(seconds=offset_s)
+        query = "select skep.change_subscription($1, $2)"
+        assert self.arun(self.log.value(query, group, moment)) == 1
+        known.change_start(moment, self.log.now)
 
     def pause_group(self, group, is_paused):
         if group in self.plane.groups:

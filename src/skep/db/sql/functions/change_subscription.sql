@@ -5,7 +5,9 @@ Takes   p_group: its name, on whatever queues. p_moment.
 Returns how many subscriptions were changed.
 Locks   skep.consumer_group rows in id order.
 Why     It changes where the group starts when its progress is forgotten (forget_lanes). Cursors
-        stay where they are: to move them is a seek.
+        stay where they are: to move them is a seek. So the subscription counts as made at that
+        time, for one that starts after it was made passes over what is older (see plan_lane); only
+        a start in the future does that.
 */
 create function skep.change_subscription(p_group text, p_moment timestamptz) returns bigint
 language plpgsql as $$
@@ -14,7 +16,8 @@ declare
 begin
   perform 1 from skep.consumer_group g where g.name = p_group order by g.id for no key update;
   update skep.consumer_group g
-  set subscription_mode = 'timestamp', subscribed_from = p_moment
+  set subscription_mode = 'timestamp', subscribed_from = p_moment,
+      created_at = greatest(g.created_at, least(p_moment, skep.now()))
   where g.name = p_group;
   get diagnostics v_count = row_count;
   return v_count;
