@@ -49,8 +49,11 @@ begin
         leased = case when i.is_done then null else i.upto end,
         lease_id = case when i.poll is null and c.leased is null and i.upto = c.acked
                         then c.lease_id else p_lease_id[i.poll] end,
-        deliveries = case when i.is_done then 0 else i.delivery end,
-        unanswered = case when i.is_done then 0
+        -- A look at a lane that is held back is no delivery, and no answer either.
+        deliveries = case when i.poll is null and i.beyond = c.acked then c.deliveries
+                          when i.is_done then 0 else i.delivery end,
+        unanswered = case when i.poll is null and i.beyond = c.acked then c.unanswered
+                          when i.is_done then 0
                           when i.delivery = 1 then 1 else c.unanswered + 1 end,
         nacked = null,
         retry_at = null,
