@@ -110,7 +110,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
     )
     async def list_lagging(
         min_lag: MinLag = 3600,
-        limit: Limit = 100,
+        limit: Limit = 1000,
         offset: Offset = 0,
         only_group: OnlyGroup = None,
         only_queue: OnlyQueue = None,
