@@ -12,9 +12,9 @@ import msgspec
 from skep.app.assignment import WorkerAssignment
 from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
+from skep.app.process import BrokerProbe
 from skep.server.openapi import merge_document, operations_served
 from skep.server.operations import Json
-from skep.server.routes.health import Vitals
 from skep.settings import Settings
 
 
@@ -40,17 +40,7 @@ async def _describe() -> Json:
         )
         broker.wire(hash_seed=0)
         routes = hot_routes(broker, settings)
-        app = cold_app(broker, routes, _NobodyAsks(), settings)
+        app = cold_app(broker, routes, BrokerProbe(broker, index=0), settings)
         document = merge_document(app.openapi_schema.to_schema(), operations_served(routes))
         # Defaults of fields are objects until they are spelled.
         return msgspec.to_builtins(document)
-
-
-class _NobodyAsks:
-    """Stands where a worker has its probe; an application that is only described has no health."""
-
-    async def vitals(self) -> Vitals:
-        raise NotImplementedError
-
-    async def why_not_ready(self) -> str | None:
-        raise NotImplementedError
