@@ -42,6 +42,7 @@ bench: $(INSTALLED) ## Measure throughput, latency and cost per message (ARGS="-
 docs: $(INSTALLED) ## Write the reference pages that come from the code
 	mkdir -p docs/reference
 	$(BIN)/skep config --reference > docs/reference/settings.md
+	$(BIN)/skep openapi --reference > docs/reference/http.md
 
 constraints: ## Pin the newest versions that pyproject.toml allows, in constraints.txt
 	rm -rf build/constraints

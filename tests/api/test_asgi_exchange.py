@@ -8,14 +8,16 @@ import httpx
 import pytest
 
 from skep.broker.configure import Configured
-from skep.model import wire
+from skep.broker.traces import NewTrace
+from skep.model import stream_wire, wire
 from skep.model.errors import Defect, NotFound, Unavailable
 from skep.model.queue_options import QueueOptions
 from skep.server import shapes
-from skep.server.app import build_app
+from skep.server.app import build_cold_app
 from skep.server.asgi import HotGate
 from skep.server.exchange import HotRoutes
-from skep.server.openapi import HOT_OPERATIONS, merge_document, operations_served
+from skep.server.openapi import merge_document, operations_served
+from skep.server.operations import HOT_OPERATIONS
 from skep.server.routes.health import Vitals
 from tests.api.edge import Desk, echo
 
@@ -67,14 +69,15 @@ def hot_routes(desk):
 
 @asynccontextmanager
 async def client(*, desk=None, probe=None, routes=None):
-    app = build_app(
-        routes or hot_routes(desk or Desk()),
+    routes = routes or hot_routes(desk or Desk())
+    cold = build_cold_app(
+        routes,
         probe=probe or FakeProbe(),
         configure=configure,
         body_bytes_max=BODY_BYTES_MAX,
         version="1.2.3",
     )
-    transport = httpx.ASGITransport(app)
+    transport = httpx.ASGITransport(HotGate(routes, cold, body_bytes_max=BODY_BYTES_MAX))
     async with httpx.AsyncClient(transport=transport, base_url="http://skep") as http:
         yield http
 
@@ -356,7 +359,7 @@ async def test_an_unknown_path_is_a_404_in_json(path):
         answer = await http.get(path)
 
         assert answer.status_code == 404
-        assert answer.json()["code"] == "not_found"
+        assert answer.json() == {"error": f"no such route: GET {path}", "code": "no_such_route"}
 
 
 async def test_another_method_on_a_cold_path_is_not_allowed():
@@ -450,7 +453,8 @@ def test_every_hot_operation_documents_its_errors(operation):
     document = merge_document({"paths": {}, "components": {}}, [operation])
     responses = document["paths"][operation.path][operation.method]["responses"]
 
-    assert {"400", "413", "500", "503"} <= set(responses)
+    assert {"400", "500", "503"} <= set(responses)
+    assert ("413" in responses) == (operation.request is not None)
     for status in ("400", "503"):
         schema = responses[status]["content"]["application/json"]["schema"]
         assert schema == {"$ref": "#/components/schemas/ErrorAnswer"}
@@ -464,10 +468,20 @@ async def test_bodies_are_described_by_their_wire_names():
     assert {"transaction_id", "queueName"} <= set(schemas["PushResult"]["properties"])
 
 
-@pytest.mark.parametrize("name", ["PushItem", "PushBody"])
-def test_a_push_is_documented_as_it_is_decoded(name):
-    documented, decoded = getattr(shapes, name), getattr(wire, name)
-
+@pytest.mark.parametrize(
+    ("documented", "decoded"),
+    [
+        (shapes.PushItem, wire.PushItem),
+        (shapes.PushBody, wire.PushBody),
+        (shapes.TransactionPush, wire.TransactionPush),
+        (shapes.TransactionAck, wire.TransactionAck),
+        (shapes.TraceBody, NewTrace),
+        (shapes.StateChange, stream_wire.StateOperation),
+        (shapes.CycleBody, stream_wire.CycleBody),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_a_request_is_documented_as_it_is_decoded(documented, decoded):
     assert documented.__struct_encode_fields__ == decoded.__struct_encode_fields__
 
 

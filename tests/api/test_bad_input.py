@@ -414,7 +414,7 @@ BAD_PUSHES = [
 ]
 
 
-async def test_good_pushes_sent_beside_every_kind_of_bad_one_are_all_stored(open_client, queue):
+async def test_defect_22_a_bad_push_does_not_fail_those_beside_it(open_client, queue):
     async def send(number, body):
         client = await open_client()
         good = push_body(queue, b"%d" % number)
@@ -437,7 +437,7 @@ def spelled(body):
     )
 
 
-async def test_good_pops_sent_beside_bad_ones_are_all_served(open_client, queue):
+async def test_defect_22_a_bad_pop_does_not_fail_those_beside_it(open_client, queue):
     first = await open_client()
     for number in range(10):
         await first.push_payloads(queue, number, partition=f"p{number}")
@@ -453,7 +453,7 @@ async def test_good_pops_sent_beside_bad_ones_are_all_served(open_client, queue)
     assert [answer.status for answer in answers] == [200, 400] * 10
 
 
-async def test_good_acks_sent_beside_bad_ones_are_all_recorded(open_client, queue):
+async def test_defect_22_a_bad_ack_does_not_fail_those_beside_it(open_client, queue):
     first = await open_client()
     for number in range(10):
         payload = rb'"\u0000"' if number % 2 else b"0"

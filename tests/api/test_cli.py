@@ -44,7 +44,7 @@ def test_the_version_is_printed(skep):
 def test_the_help_names_every_command(skep):
     shown = skep("--help").stdout
 
-    assert all(command in shown for command in ("serve", "migrate", "config", "version"))
+    assert all(command in shown for command in ("serve", "migrate", "config", "openapi", "version"))
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["serve", "--prot", "1"]])
@@ -118,16 +118,30 @@ class TestMigrate:
         assert "hidden" not in result.stderr
 
 
+@pytest.mark.parametrize("command", ["serve", "openapi"])
+def test_a_bare_installation_is_told_what_to_install(skep, command):
+    bare = "import sys; sys.modules['uvicorn'] = None; from skep.cli import main; sys.exit(main())"
+
+    result = skep(command, program=("-c", bare))
+
+    assert_refused(result, exit_code=1, saying='pip install "skep[server]"')
+
+
+class TestOpenapi:
+    def test_the_document_is_printed_without_a_database(self, skep):
+        document = json.loads(skep("openapi", SKEP_DATABASE_URL=UNREACHABLE).stdout)
+
+        assert document["openapi"].startswith("3.1")
+        assert "/api/v1/push" in document["paths"]
+
+    def test_the_reference_is_a_page_in_markdown(self, skep):
+        page = skep("openapi", "--reference").stdout
+
+        assert page.startswith("# HTTP API\n")
+        assert "| `POST /api/v1/push` | Store messages |" in page
+
+
 class TestServe:
-    def test_a_bare_installation_is_told_what_to_install(self, skep):
-        bare = (
-            "import sys; sys.modules['uvicorn'] = None; from skep.cli import main; sys.exit(main())"
-        )
-
-        result = skep("serve", program=("-c", bare))
-
-        assert_refused(result, exit_code=1, saying='pip install "skep[server]"')
-
     def test_a_taken_port_is_noticed_before_anything_is_started(self, skep, tmp_path):
         with bind_listener("127.0.0.1", 0) as taken:
             port = taken.getsockname()[1]
@@ -137,7 +151,7 @@ class TestServe:
         assert_refused(result, exit_code=1, saying=f"port {port} on 127.0.0.1 is in use")
         assert not (tmp_path / "data").exists()
 
-    def test_a_database_that_cannot_be_reached_is_the_servers_error(self, skep):
+    def test_defect_29_a_start_without_a_database_says_so_in_a_line(self, skep):
         result = skep("serve", "--port", 0, "--database-url", UNREACHABLE)
 
         assert_refused(result, exit_code=2, saying="cannot connect to PostgreSQL")

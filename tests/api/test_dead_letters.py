@@ -328,7 +328,6 @@ async def test_what_does_not_exist_is_a_404(client, method, path):
     [
         "limit=-1",
         "limit=0",
-        "limit=1001",
         "offset=-1",
         "limit=many",
         "from=yesterday",
@@ -338,6 +337,20 @@ async def test_what_does_not_exist_is_a_404(client, method, path):
 )
 async def test_a_bad_question_is_a_400(client, query):
     assert (await client.call("GET", f"/api/v1/dlq?{query}")).status == 400
+
+
+@pytest.mark.parametrize("query", ["limit=0", "offset=-1", "from=yesterday"])
+async def test_a_refusal_names_the_parameter_as_it_was_sent(client, query):
+    answer = await client.call("GET", f"/api/v1/dlq?{query}")
+
+    assert json.loads(answer.body)["error"].startswith(f"{query.partition('=')[0]}: ")
+
+
+async def test_a_page_larger_than_there_are_is_the_largest(client, queue):
+    # Queen's clients take a refused list for an empty one.
+    page = await listed(client, queue=queue, limit=100_000)
+
+    assert page["pagination"] == {"limit": 1000, "offset": 0}
 
 
 @pytest.mark.parametrize(

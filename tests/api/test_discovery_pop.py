@@ -1,11 +1,12 @@
 """Polls by namespace and task over HTTP: which queues serve them, and what they wait for."""
 
 import json
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 
 from tests.fixtures.broker import ack_item, elapsed, payloads
+from tests.pg.waiting import eventually
 
 WAIT = {"wait": "true", "timeout": 20_000}
 
@@ -148,6 +149,31 @@ async def test_a_queue_that_appears_while_a_poll_waits_is_noticed(
 
     assert payloads(messages) == ["here"]
     assert since_creation.seconds < 5
+
+
+async def test_a_queue_that_is_deleted_while_a_poll_waits_is_not_created_again(
+    broker, client, open_client, create, namespace
+):
+    doomed, other = await create("doomed"), await create("other")
+    consumer = await open_client()
+    consumer.request("GET", discover_path(namespace=namespace, **WAIT))
+    async with broker.sql() as sql:
+
+        async def is_awaited():
+            query = """
+                select count(*) = 2
+                from skep.consumer_group g join skep.queue q on q.id = g.queue_id
+                where q.name = any($1::text[]) and g.first_polled_at is not null"""
+            return await sql.fetchval(query, [doomed, other])
+
+        await eventually(is_awaited)
+        assert (
+            await client.call("DELETE", f"/api/v1/resources/queues/{quote(doomed)}")
+        ).status == 200
+        await client.push_payloads(other, 1)
+
+        assert payloads(await consumer.popped()) == [1]
+        assert await sql.fetchval("select count(*) from skep.queue where name = $1", doomed) == 0
 
 
 async def test_a_waiting_poll_gives_up_in_time(client, create, namespace):

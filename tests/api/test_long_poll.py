@@ -40,7 +40,9 @@ def park(open_client):
 
 
 @pytest.mark.parametrize("partition", [None, "p"])
-async def test_a_push_answers_a_parked_poll(client, park, queue, partition):
+async def test_defect_24_a_push_does_not_leave_a_parked_poll_waiting(
+    client, park, queue, partition
+):
     parked = await park(queue, partition)
 
     with elapsed() as since_push:
@@ -102,7 +104,9 @@ async def test_a_push_elsewhere_leaves_a_poll_of_a_partition_waiting(client, par
 
 
 @pytest.mark.parametrize("status", ["failed", "retry"])
-async def test_a_message_given_back_answers_a_parked_poll(client, park, queue, status):
+async def test_defect_24_a_message_given_back_does_not_leave_a_parked_poll_waiting(
+    client, park, queue, status
+):
     await client.configure(queue, retryDelay=0)
     await client.push_payloads(queue, 1)
     (message,) = await client.pop(queue)
@@ -192,7 +196,7 @@ async def test_a_poll_that_left_takes_no_message_with_it(client, park, queue):
 
 @pytest.mark.parametrize("partition", [None, "p"])
 @pytest.mark.parametrize("auto_ack", [False, True])
-async def test_what_was_claimed_for_a_client_that_left_is_given_back_at_once(
+async def test_defect_20_what_was_claimed_for_a_client_that_left_is_not_lost(
     broker, client, open_client, queue, partition, auto_ack
 ):
     await client.push_payloads(queue, 1, 2, partition="p")

@@ -257,7 +257,7 @@ async def test_a_deleted_message_is_gone_for_all_and_deleting_again_is_harmless(
     assert payloads(await client.pop(queue, consumerGroup="g", batch=10)) == ["a", "c"]
 
 
-async def test_defect_9_a_deleted_head_does_not_starve_other_partitions(client, queue):
+async def test_defect_09_a_deleted_head_does_not_starve_other_partitions(client, queue):
     partition = await push_named(client, queue, "head", partition="p1")
     await send(client, "DELETE", path_of(partition, "head"))
     await push_named(client, queue, "other", partition="p2")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.fixtures.broker import payloads
+from tests.fixtures.broker import ack_item, payloads
 from tests.pg.waiting import eventually
 
 KEY = "ab" * 32
@@ -179,6 +179,37 @@ async def test_an_encrypted_queue_stores_no_payload_in_clear(broker, open_client
     assert b"secret" not in stored
 
 
+async def configure_elsewhere(broker, queue, **columns):
+    """Change options as another instance would, of which this one hears only when it pushes."""
+    async with broker.sql() as sql:
+        await sql.execute(
+            "select skep.configure_queue($1, null, null, $2)", queue, json.dumps(columns)
+        )
+
+
+async def test_a_sealed_payload_is_judged_by_its_content_when_the_rules_change(
+    broker, client, queue
+):
+    await client.configure(queue, encryptionEnabled=True, jsonSchema=SCHEMA)
+    await client.push_payloads(queue, {"n": 1})
+    await configure_elsewhere(broker, queue, lease_time_s=7)
+
+    [result] = await client.push_payloads(queue, {"n": 2})
+
+    assert result["status"] == "queued"
+    assert payloads(await client.pop(queue, batch=2)) == [{"n": 1}, {"n": 2}]
+
+
+async def test_a_payload_is_not_sealed_once_the_queue_wants_it_in_clear(broker, client, queue):
+    await client.configure(queue, encryptionEnabled=True)
+    await client.push_payloads(queue, "secret")
+    await configure_elsewhere(broker, queue, encryption_enabled=False)
+
+    await client.push_payloads(queue, "for all to see")
+
+    assert b"for all to see" in await stored_bodies(broker, queue)
+
+
 async def test_a_scheduled_message_of_an_encrypted_queue_waits_encrypted(broker, client, queue):
     await client.configure(queue, encryptionEnabled=True)
 
@@ -242,10 +273,12 @@ async def test_a_queue_may_drop_its_oldest_messages_instead(client, queue):
     for number in range(6):
         await client.push_payloads(queue, number)
 
-    left = payloads(await client.pop(queue, batch=10, autoAck=True))
+    async def has_dropped_some():
+        answer = await client.call("GET", f"/api/v1/resources/queues/{queue}")
+        return json.loads(answer.body)["totals"]["total"] < 6
 
-    assert left[-1] == 5
-    assert len(left) < 6
+    assert await eventually(has_dropped_some)
+    assert payloads(await client.pop(queue, batch=10, autoAck=True))[-1] == 5
 
 
 async def commit(client, *items):
@@ -282,3 +315,25 @@ async def test_a_transaction_has_no_messages_for_later(client, queue):
 
     assert answer.status == 400
     assert "on their own" in json.loads(answer.body)["error"]
+
+
+async def test_a_letter_that_cannot_be_opened_does_not_hide_the_others(broker, client, queue):
+    await client.configure(queue, encryptionEnabled=True, retryLimit=0)
+    await client.push_payloads(queue, "readable", "unreadable")
+    messages = await client.pop(queue, batch=2)
+    await client.ack_batch(*(ack_item(message, "dlq") for message in messages))
+    async with broker.sql() as sql:
+        await sql.execute(
+            """
+            update skep.dead_letter d
+            set envelope = replace(d.envelope::text, '"enc":"first"', '"enc":"lost"')::json
+            from skep.queue q where q.id = d.queue_id and q.name = $1 and d.message_offset = 2
+            """,
+            queue,
+        )
+
+    answer = await client.call("GET", f"/api/v1/dlq?queue={queue}")
+
+    letters = {letter["data"]: letter for letter in json.loads(answer.body)["messages"]}
+    assert set(letters) == {"readable", None}
+    assert "lost" in letters[None]["payloadError"]

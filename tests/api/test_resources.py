@@ -44,6 +44,18 @@ def items(queue, *names, partition="Default"):
     ]
 
 
+class TestNamesInPaths:
+    @pytest.mark.parametrize("name", ["a%2Fb", "100%25", "b\N{HONEYBEE}"])
+    async def test_a_path_names_the_same_queue_however_often_it_is_asked_for(
+        self, client, queue, name
+    ):
+        await client.configure(f"{queue}-{name}")
+
+        names = [(await describe(client, f"{queue}-{name}"))["name"] for _ in range(3)]
+
+        assert names == [f"{queue}-{name}"] * 3
+
+
 class TestListingQueues:
     async def test_a_queue_shows_its_partitions_and_messages(self, client, queue):
         await client.configure(queue, {"namespace": "shop", "task": "bill"})
@@ -261,6 +273,26 @@ class TestListingPartitions:
         (lane,) = page["partitions"]
         assert [lane["head"], lane["tail"], lane["stats"]["pending"]] == [3, 1, 2]
 
+    async def test_a_page_behind_a_partition_that_was_removed_is_not_taken_for_the_last(
+        self, client, broker, queue
+    ):
+        await client.push_payloads(queue, 1, partition="a")
+        await client.push_payloads(queue, 2, partition="b")
+        page = await fetch(client, "resources/partitions", queue=queue, limit=1)
+        last = await fetch(client, "resources/partitions", queue=queue, after=page["nextAfter"])
+        async with broker.sql() as sql:
+            await sql.execute(
+                "select skep.drop_lanes(array[p.id]) from skep.partition p"
+                " join skep.queue q on q.id = p.queue_id where q.name = $1 and p.name = 'a'",
+                queue,
+            )
+
+        path = f"resources/partitions?queue={queue}&after={page['nextAfter']}"
+        assert [each["name"] for each in last["partitions"]] == ["b"]
+        assert await refusal(client, "GET", path) == (
+            404, "the partition given as after is gone: begin anew",
+        )  # fmt: skip
+
     async def test_after_must_be_a_partition(self, client, queue):
         status, error = await refusal(client, "GET", "resources/partitions?after=7")
 
@@ -413,6 +445,19 @@ class TestClearing:
         await client.push_payloads(queue, 2)
 
         assert payloads(await client.pop(queue)) == [2]
+
+    async def test_what_a_hold_keeps_is_not_cleared(self, client, queue):
+        hold = f"/api/v1/retention/holds/{queue}/spark"
+        await client.push_payloads(queue, 1)
+        assert (await client.call("PUT", hold, b'{"position": "1:1:"}')).status == 200
+
+        refused = await refusal(client, "DELETE", f"queues/{queue}/clear")
+        await send(client, "DELETE", hold.removeprefix("/api/v1/"))
+
+        assert refused == (
+            409, "a hold keeps messages of the queue for a reader: release it first",
+        )  # fmt: skip
+        assert (await send(client, "DELETE", f"queues/{queue}/clear"))["messages"] == 1
 
     async def test_the_transaction_ids_of_what_was_cleared_may_be_used_again(self, client, queue):
         await client.push(*items(queue, "t1"))

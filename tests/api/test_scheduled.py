@@ -148,13 +148,19 @@ async def test_a_cancelled_message_is_gone(client, queue, waiting):
     assert (await get(client, f"{SCHEDULED}?queue={queue}"))["total"] == 0
 
 
-@pytest.mark.parametrize("scheduled_id", ["999999999999", "0", "-1", f"{2**63}", f"{2**70}", "bee"])
+@pytest.mark.parametrize("scheduled_id", ["999999999999", "0", "-1", f"{2**63}", f"{2**70}"])
 @pytest.mark.parametrize(("method", "suffix"), [("GET", ""), ("DELETE", ""), ("POST", "/deliver")])
 async def test_what_does_not_wait_is_a_404(client, method, suffix, scheduled_id):
     answer = await client.call(method, f"{SCHEDULED}/{scheduled_id}{suffix}")
 
     assert answer.status == 404
     assert json.loads(answer.body)["code"] == "not_found"
+
+
+async def test_what_is_no_id_leads_nowhere(client):
+    answer = await client.call("GET", f"{SCHEDULED}/bee")
+
+    assert (answer.status, json.loads(answer.body)["code"]) == (404, "no_such_route")
 
 
 async def test_the_routes_are_in_the_document(client):

@@ -104,7 +104,7 @@ def test_a_worker_that_dies_is_started_again_on_the_same_sockets():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stop_signal_drains_the_workers_and_ends_well(number):
-    with running("serve", workers=2) as instance:
+    with running("serve", workers=2, grace_s=20) as instance:  # a busy machine may stall for long
         instance.wait_for("ready")
 
         instance.process.send_signal(number)
@@ -162,7 +162,7 @@ def test_new_connections_are_refused_while_workers_drain():
 
 
 def test_workers_end_with_a_supervisor_that_was_killed():
-    with running("serve", workers=2) as instance:
+    with running("serve", workers=2, grace_s=20) as instance:
         instance.wait_for("ready")
 
         instance.process.kill()

@@ -222,6 +222,19 @@ async def test_a_queue_that_does_not_exist_is_a_404(broker, http, queue):
     assert answer.json() == {"error": "Queue not found", "code": "not_found"}
 
 
+async def test_the_stream_of_a_queue_that_is_deleted_ends_and_says_so(client, queue, watch):
+    await client.push_payloads(queue, "gone")
+    events = await watch(queue)
+    await events.started()
+
+    assert (await client.call("DELETE", f"/api/v1/resources/queues/{queue}")).status == 200
+
+    event = await events.next()
+    assert (event.type, event.message["error"]) == ("error", "Queue not found")
+    with pytest.raises(EOFError):
+        await events.next()
+
+
 async def test_a_name_that_cannot_be_is_a_400(broker, http):
     assert (await http.get(events_url(broker, "q" * 256))).status_code == 400
 

@@ -147,6 +147,21 @@ async def test_a_message_may_be_named_by_its_own_id(client, queue):
     assert (await client.ack(message))["noop"] is True
 
 
+async def test_a_message_beyond_the_leased_batch_fails_the_transaction(client, queue):
+    sink = f"{queue}-sink"
+    results = await client.push_payloads(queue, 1, 2)
+    (message,) = await client.pop(queue, batch=1)
+    beyond = {**message, "transactionId": results[1]["message_id"]}
+
+    answer = await commit(
+        client, push_op(sink, 1), ack_op(beyond), requiredLeases=[message["leaseId"]]
+    )
+
+    assert not answer["success"]
+    assert answer["error"].endswith("the message is beyond the leased batch")
+    assert await client.pop(sink) == []
+
+
 async def test_an_id_of_a_message_that_does_not_exist_yet_completes_nothing(client, queue):
     (message,) = await leased(client, queue, 1)
     later = message["id"][:-1] + "9"

@@ -66,6 +66,20 @@ async def test_defect_19_a_transaction_whose_answer_is_lost_happens_once(
     assert await stored(sql, sink) == [answer["results"][0]["transactionId"]]
 
 
+async def test_a_transaction_that_filled_its_queue_is_not_told_afterwards_that_it_is_full(
+    proxy, sql, queue
+):
+    async with running(proxy.url) as broker:
+        await broker.configure(queue, maxSize=1)
+        fault = proxy.at_next(TRANSACT, "after")
+
+        answer = await commit(broker, {"type": "push", "queue": queue, "transactionId": "out"})
+
+    assert fault.struck.is_set()
+    assert answer["success"], answer
+    assert await stored(sql, queue) == ["out"]
+
+
 async def test_defect_19_a_failure_is_counted_once(proxy, sql, queue):
     async with running(proxy.url) as broker:
         await broker.push(item(queue, "a"))

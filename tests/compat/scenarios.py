@@ -1,20 +1,13 @@
 """What users of Queen's Python client do, written against its public interface.
 
-Run as `python scenarios.py <scenario> <broker url> <queue>` with a client to import as `queen`; the
-last line of the output is what the scenario saw, as JSON. The file knows nothing of Skep.
+Played as `stage` says. Consumers, the admin interface and streams have files of their own.
 """
 
-import asyncio
-import json
-import sys
+from datetime import timedelta
 
+import stage
 from queen import Queen
-
-POLL_MS = 200
-
-
-def payloads(messages):
-    return [message["data"] for message in messages]
+from stage import error_of, payloads
 
 
 async def push_and_pop(queen, queue):
@@ -69,80 +62,6 @@ async def subscribe(queen, queue):
     }
 
 
-async def consume_each(queen, queue):
-    await queen.queue(queue).push([{"data": number} for number in range(5)])
-    seen = []
-
-    async def handle(message):
-        seen.append(message["data"])
-
-    await queen.queue(queue).batch(2).limit(5).each().consume(handle)
-    return {"seen": seen, "left": await queen.queue(queue).wait(False).pop()}
-
-
-async def consume_batches_until_idle(queen, queue):
-    for partition in ("a", "b"):
-        items = [{"data": number} for number in range(10)]
-        await queen.queue(queue).partition(partition).push(items)
-    batches = []
-
-    async def handle(messages):
-        batches.append(payloads(messages))
-
-    consumer = queen.queue(queue).group("g").batch(5).timeout_millis(POLL_MS).idle_millis(POLL_MS)
-    await consumer.concurrency(2).consume(handle)
-    return {
-        "batches": sorted(batches),
-        "left": await queen.queue(queue).group("g").wait(False).pop(),
-    }
-
-
-async def consume_what_arrives_later(queen, queue):
-    seen = []
-
-    async def handle(message):
-        seen.append(message["data"])
-
-    consumer = queen.queue(queue).batch(1).partitions(1).limit(3).consume(handle)
-
-    async def produce():
-        for number in range(3):
-            await queen.queue(queue).push({"data": number})
-
-    await asyncio.gather(consumer, produce())
-    return {"seen": seen}
-
-
-async def consume_with_failures(queen, queue):
-    await queen.queue(queue).config({"retry_delay": 0, "retry_limit": 2}).create()
-    await queen.queue(queue).push([{"data": "bad"}, {"data": "good"}])
-    seen = []
-
-    async def handle(message):
-        seen.append(message["data"])
-        if message["data"] == "bad":
-            raise RuntimeError("cannot do that")
-
-    consumer = queen.queue(queue).batch(1).partitions(1).limit(4).each()
-    await consumer.consume(handle)
-    return {"seen": seen, "left": await queen.queue(queue).wait(False).pop()}
-
-
-async def consume_with_renewal(queen, queue):
-    await queen.queue(queue).config({"lease_time": 1}).create()
-    await queen.queue(queue).push({"data": 1})
-    seen = []
-
-    async def handle(message):
-        # Longer than the lease. A poll that waits so long would get the message if it expired.
-        meanwhile = await queen.queue(queue).batch(1).timeout_millis(1500).pop()
-        seen.append([message["data"], meanwhile])
-
-    consumer = queen.queue(queue).batch(1).limit(1).renew_lease(True, 300)
-    await consumer.consume(handle)
-    return {"seen": seen, "left": await queen.queue(queue).wait(False).pop()}
-
-
 async def acknowledge(queen, queue):
     await queen.queue(queue).config({"retry_delay": 0}).create()
     await queen.queue(queue).push([{"data": number} for number in range(4)])
@@ -190,11 +109,7 @@ async def commit_transactions(queen, queue):
 
     committed = await transaction(messages[0], {"data": "a"}, {"data": "b"}).commit()
     whole = await transaction(messages[1], {"data": "c"}).commit()
-    try:
-        await transaction(messages[1], {"data": "never"}).commit()
-        refused = None
-    except Exception as error:  # noqa: BLE001 -- the client raises nothing more specific
-        refused = str(error)
+    refused = await error_of(transaction(messages[1], {"data": "never"}).commit())
     return {
         "committed": [committed["success"], len(committed["results"]), whole["success"]],
         "refused": refused,
@@ -226,10 +141,6 @@ async def configure(queen, queue):
     return {"plain": plain, "chosen": await builder.config({"lease_time": 7}).create()}
 
 
-async def look_at_health(queen, _queue):
-    return await queen.admin.health()
-
-
 async def leave_sizes_to_the_broker(queen, queue):
     await queen.queue(queue).push([{"data": number} for number in range(30)])
     result = await queen.queue(queue).group("g").wait(False).pop_result()
@@ -256,31 +167,257 @@ async def pop_by_namespace(queen, queue):
     return {"seen": payloads(await found.pop())}
 
 
-async def trace(queen, queue):
-    await queen.queue(queue).push({"data": {"n": 1}})
-    seen = {}
+async def push_what_clients_may_push(queen, queue):
+    trace_id = "11111111-1111-4111-8111-111111111111"
+    items = [
+        {"payload": {"n": 1}, "traceId": trace_id},
+        {"data": None},
+        {"just": "members"},
+        {"data": [0, "", False]},
+    ]
+    await queen.queue(queue).push(items)
+    messages = await queen.queue(queue).batch(10).wait(False).pop()
+    return {"payloads": payloads(messages), "trace": messages[0]["traceId"] == trace_id}
 
-    async def handle(message):
-        seen["recorded"] = await message["trace"](
-            {"traceName": [f"{queue}/steps", "all"], "eventType": "step", "data": {"at": 1}}
-        )
-        seen["address"] = message["partitionId"], message["transactionId"]
 
-    await queen.queue(queue).each().limit(1).consume(handle)
+async def push_with_callbacks(queen, queue):
+    seen = []
+
+    def remember(outcome):
+        async def callback(items, _error=None):
+            seen.append([outcome, [item["transactionId"] for item in items]])
+
+        return callback
+
+    for transaction_id in ("t1", 7):
+        push = queen.queue(queue).push({"data": 1, "transactionId": transaction_id})
+        await push.on_success(remember("stored")).on_error(remember("refused"))
+    refused = await error_of(queen.queue(queue).push({"data": 1, "transactionId": 7}))
+    return {"seen": seen, "refused": refused}
+
+
+async def name_things_freely(queen, queue):
+    name, partition = f"{queue} ü", "part 1 & 2"
+    await queen.queue(name).partition(partition).push({"data": 1})
+    found = queen.queue(name).partition(partition).group("g: 100%")
+    messages = await found.wait(False).pop()
+    acked = await queen.ack(messages, True, {"group": "g: 100%"})
+    return {"messages": payloads(messages), "acked": acked["results"][0]["success"]}
+
+
+async def subscribe_from_a_time(queen, queue):
+    await queen.queue(queue).push({"data": "old"})
+    (old,) = await queen.queue(queue).wait(False).pop()
+
+    async def pop(group, mode=None, start=None):
+        builder = queen.queue(queue).group(group).batch(10).wait(False)
+        if mode:
+            builder.subscription_mode(mode)
+        if start:
+            builder.subscription_from(start)
+        return payloads(await builder.pop())
+
+    started = {
+        "now": await pop("now", start="now"),
+        "new-only": await pop("new-only", mode="new-only"),
+        "all": await pop("all", mode="all"),
+        "then": await pop("then", start=old["createdAt"]),
+        "1970": await pop("1970", start="1970-01-01T00:00:00Z"),
+        "2999": await pop("2999", start="2999-01-01T00:00:00Z"),
+    }
+    await queen.queue(queue).partition("later").push({"data": "new"})
+    return {"started": started, "new": [await pop("now"), await pop("new-only")]}
+
+
+async def acknowledge_by_words(queen, queue):
+    await queen.queue(queue).push([{"data": number} for number in range(4)])
+
+    async def pop(count):
+        return await queen.queue(queue).batch(count).wait(False).pop()
+
+    (first,) = await pop(1)
+    by_id = {"id": first["id"], "partitionId": first["partitionId"], "leaseId": first["leaseId"]}
+    outcomes = [await queen.ack(by_id, "completed")]
+    (second,) = await pop(1)
+    outcomes.append(await queen.ack(second, "retry"))
+    (again,) = await pop(1)
+    outcomes.append(await queen.ack(again, "dlq", {"error": "no use"}))
+    outcomes.append(await queen.ack(await pop(2), "success"))
     return {
-        "recorded": seen["recorded"],
-        "of_message": await queen.admin.get_traces_for_message(*seen["address"]),
-        "by_name": await queen.admin.get_traces_by_name(f"{queue}/steps", limit=10),
-        "names": await queen.admin.get_trace_names(limit=10),
+        "succeeded": [outcome["success"] for outcome in outcomes],
+        "again": [second["data"], again["data"]],
+        "dead": payloads((await queen.queue(queue).dlq().get())["messages"]),
+        "nothing": await queen.ack([]),
+        "left": await pop(10),
     }
 
 
-async def main(scenario, url, queue):
-    queen = Queen(url)
-    seen = await globals()[scenario](queen, queue)
-    await queen.close()
-    sys.stdout.write(json.dumps(seen) + "\n")
+async def look_through_dead_letters(queen, queue):
+    for partition in ("a", "b"):
+        await queen.queue(queue).partition(partition).push([{"data": partition + n} for n in "12"])
+        for group in ("g", "h"):
+            of_group = queen.queue(queue).partition(partition).group(group).batch(10).wait(False)
+            await queen.ack(await of_group.pop(), "dlq", {"group": group, "error": "no use"})
+
+    async def found(letters):
+        page = await letters.get()
+        return [sorted(payloads(page["messages"])), page["total"]]
+
+    every = await queen.queue(queue).dlq().get()
+    times = sorted(letter["failedAt"] for letter in every["messages"])
+    return {
+        "letter": every["messages"][-1],
+        "every": await found(queen.queue(queue).dlq()),
+        "group": await found(queen.queue(queue).dlq("g")),
+        "partition": await found(queen.queue(queue).partition("b").dlq("h")),
+        "first": await found(queen.queue(queue).dlq("g").limit(3)),
+        "rest": await found(queen.queue(queue).dlq("g").limit(3).offset(3)),
+        "more than a page": await found(queen.queue(queue).dlq("g").limit(5000)),
+        "beyond": await found(queen.queue(queue).dlq("g").offset(100)),
+        "before": await found(queen.queue(queue).dlq().to("2000-01-01T00:00:00Z")),
+        "between": await found(queen.queue(queue).dlq().from_(times[0]).to(times[-1])),
+        "of no queue": await found(queen.queue(f"{queue}-unknown").dlq()),
+    }
+
+
+async def acknowledge_in_transactions(queen, queue):
+    await queen.queue(queue).push([{"data": number} for number in range(3)])
+    messages = await queen.queue(queue).group("g").batch(2).wait(False).pop()
+    of_group = {"consumer_group": "g"}
+    both = await queen.transaction().ack(messages, "completed", of_group).commit()
+    (last,) = await queen.queue(queue).group("g").wait(False).batch(1).pop()
+    dead = await queen.transaction().ack(last, "dlq", of_group).commit()
+    return {
+        "succeeded": [result["success"] for result in both["results"] + dead["results"]],
+        "dead": payloads((await queen.queue(queue).dlq("g").get())["messages"]),
+        "empty": await error_of(queen.transaction().commit()),
+        "left": await queen.queue(queue).group("g").wait(False).pop(),
+    }
+
+
+async def create_and_delete(queen, queue):
+    seen = []
+
+    async def remember(result):
+        seen.append(result if isinstance(result, dict) else str(result))
+
+    create = queen.queue(queue).config({"retry_limit": 5, "ack_mode": "individual"}).create()
+    created = await create.on_success(remember)
+    deleted = await queen.queue(queue).delete().on_success(remember)
+    again = await queen.queue(queue).delete()
+    refuse = queen.queue(queue).config({"lease_time": -1}).create()
+    refused = await refuse.on_error(remember)
+    return {"created": created, "deleted": [deleted, again], "refused": refused, "seen": seen}
+
+
+async def survive_a_dead_server(queen, queue):
+    dead = "http://127.0.0.1:9"
+    seen = []
+    for strategy in ("round-robin", "session", "affinity"):
+        urls = [dead, stage.broker_url()]
+        async with Queen({"urls": urls, "load_balancing_strategy": strategy}) as several:
+            for number in range(3):
+                await several.queue(queue).push({"data": [strategy, number]})
+            # The client marks the dead server after its first failure and tries the other then.
+            messages = await several.queue(queue).batch(10).wait(False).pop()
+            acked = await several.ack(messages, True)
+            seen.append([payloads(messages), acked["success"]])
+    return {"seen": seen, "left": await queen.queue(queue).wait(False).pop()}
+
+
+async def ask_for_sizes_by_hand(queen, queue):
+    await queen.queue(queue).push([{"data": number} for number in range(5)])
+    small = await queen.queue(queue).group("g").autopilot(False).wait(False).pop_result()
+    return {"count": len(small.messages), "chosen": small.autopilot}
+
+
+async def turn_to_conflation(queen, queue):
+    await queen.queue(queue).push([{"data": number} for number in range(4)])
+
+    def group():
+        return queen.queue(queue).group("g").batch(1).wait(False)
+
+    first = await group().pop()
+    await queen.ack(first, True, {"group": "g"})
+    newest = await group().conflation().pop()
+    await queen.ack(newest, True, {"group": "g"})
+    return {"first": payloads(first), "newest": payloads(newest), "left": await group().pop()}
+
+
+async def go_beyond_the_message_plane(queen, queue):
+    kv, timers, ephemeral = queen.kv, queen.timers, queen.ephemeral
+    timer = queen.timer(queue).key("k").payload(1).partition("p").txn("t")
+    calls = {
+        "kv.batch": kv.batch([kv.op.get("ns", "k")]),
+        "kv.get": kv.get("ns", "k"),
+        "kv.get_many": kv.get_many("ns", ["k"]),
+        "kv.get_prefix": kv.get_prefix("ns", "k"),
+        "kv.list_all": kv.list_all("ns", "k"),
+        "kv.put": kv.put("ns", "k", 1, ttl_seconds=9),
+        "kv.put_if_absent": kv.put_if_absent("ns", "k", 1, ttl_seconds=9),
+        "kv.delete": kv.delete("ns", "k"),
+        "kv.incr": kv.incr("ns", "k", ttl_seconds=9),
+        "kv.once": kv.once("ns", "k", ttl_seconds=9),
+        "timers.batch": timers.batch([{"op": "cancel", "queue": queue, "timerKey": "k"}]),
+        "timers.schedule": timers.schedule(queue, "k", 1, delay_ms=1),
+        "timers.reschedule": timers.reschedule(queue, "k", 1, delay_ms=1),
+        "timers.cancel": timers.cancel(queue, "k"),
+        "timers.peek": timers.peek(queue, "k"),
+        "timers.list": timers.list(queue),
+        "timers.list_all": timers.list_all(queue),
+        "timer.schedule": timer.after_ms(1).schedule(),
+        "timer.reschedule": timers.timer(queue)
+        .key("k")
+        .payload(1)
+        .after(timedelta(seconds=1))
+        .reschedule(),
+        "timer.cancel": timers.timer(queue).key("k").cancel(),
+        "ephemeral.configure": ephemeral.configure(queue),
+        "ephemeral.reset": ephemeral.reset(queue),
+        "ephemeral.delete": ephemeral.delete(queue),
+        "ephemeral.push": ephemeral.push(queue, [1]),
+        "ephemeral.pop": ephemeral.pop(queue),
+        "ephemeral.ack": ephemeral.ack(queue, [{"id": "1"}]),
+        "ephemeral.queues": ephemeral.queues(),
+        "ephemeral.depth": ephemeral.depth(queue),
+    }
+    return {name: await error_of(call) for name, call in calls.items()}
+
+
+async def ride_beyond_the_message_plane(queen, queue):
+    def transaction():
+        return queen.transaction().queue(queue).push({"data": "never"})
+
+    def timer():
+        return transaction().timer(queue).key("k").payload(1).partition("p").txn("t")
+
+    bundles = {
+        "once": transaction().once("ns", "k", ttl_seconds=9),
+        "kv.get": transaction().kv.get("ns", "k"),
+        "kv.get_many": transaction().kv.get_many("ns", ["k"]),
+        "kv.put": transaction().kv.put("ns", "k", 1, ttl_seconds=9),
+        "kv.put_if_absent": transaction().kv.put_if_absent("ns", "k", 1, ttl_seconds=9),
+        "kv.delete": transaction().kv.delete("ns", "k"),
+        "kv.incr": transaction().kv.incr("ns", "k", ttl_seconds=9),
+        "timer.schedule": timer().after_ms(1).schedule(),
+        "timer.reschedule": timer().after(timedelta(seconds=1)).reschedule(),
+        "timer.cancel": timer().cancel(),
+    }
+    refused = {name: await error_of(bundle.commit()) for name, bundle in bundles.items()}
+    return {"refused": refused, "pushed": await queen.queue(queue).wait(False).pop()}
+
+
+async def hold_back(queen, queue):
+    seen = {}
+    for option in ("delayed_processing", "window_buffer"):
+        name = f"{queue}-{option}"
+        await queen.queue(name).config({option: 1}).create()
+        await queen.queue(name).push([{"data": 1}, {"data": 2}])
+        at_once = await queen.queue(name).batch(10).wait(False).pop()
+        in_time = await queen.queue(name).batch(10).timeout_millis(10_000).pop()
+        seen[option] = [payloads(at_once), payloads(in_time)]
+    return seen
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    stage.play(globals())

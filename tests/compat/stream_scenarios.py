@@ -1,16 +1,14 @@
 """What users of Queen's streams SDK do, written against its public interface.
 
-Run like `scenarios.py`, with which it shares its entrance. The file knows nothing of Skep.
+Played as `stage` says.
 """
 
 import asyncio
-import sys
 from contextlib import asynccontextmanager
 
-import scenarios
-from queen.streams import Stream, token_bucket_gate
+import stage
+from queen.streams import Stream, sliding_window_gate, token_bucket_gate
 
-URL = sys.argv[2]
 PATIENCE_S = 40
 
 
@@ -19,7 +17,9 @@ async def running(stream, queue, **options):
     """Run a stream; it must not have met any error when the block is left."""
     errors = []
     settings = {"max_wait_millis": 200, "on_error": lambda error, _: errors.append(str(error))}
-    runner = await stream.run(query_id=f"{queue}-query", url=URL, **settings, **options)
+    runner = await stream.run(
+        query_id=f"{queue}-query", url=stage.broker_url(), **settings, **options
+    )
     try:
         yield runner
     finally:
@@ -128,8 +128,84 @@ async def change_the_pipeline(queen, queue):
         return {"refused": refused}
 
 
-if __name__ == "__main__":
-    vars(scenarios).update(
-        {name: each for name, each in globals().items() if asyncio.iscoroutinefunction(each)}
+async def count_words(queen, queue, window, expected):
+    """Count words by key in windows of event time; return the windows that closed."""
+    sink = f"{queue}-sink"
+    messages = Stream.from_queue(queen.queue(queue)).filter(
+        lambda each: "noise" not in each["data"]
     )
-    asyncio.run(scenarios.main(*sys.argv[1:]))
+    words = messages.flat_map(lambda each: each["data"]["words"])
+    stream = (
+        window(words.key_by(lambda each: each["data"]["key"]))
+        .reduce(lambda total, _word: total + 1, 0)
+        .map(lambda total, ctx: {"key": ctx["key"], "start": ctx["windowStart"], "words": total})
+        .to(queen.queue(sink), partition=lambda value: value["key"])
+    )
+    items = [
+        {"at": 11_000, "key": "a", "words": ["x", "y"]},
+        {"at": 11_000, "key": "b", "words": ["x"]},
+        {"noise": True},
+        {"at": 13_000, "key": "a", "words": ["z"]},
+        # Far behind everything: it closes the windows before it and stays open itself.
+        {"at": 1_000_000, "key": "end", "words": ["x"]},
+    ]
+    await queen.queue(queue).partition("p").push([{"data": item} for item in items])
+    async with running(stream, queue):
+        found = await collect(queen, sink, lambda found: len(found) >= expected)
+    return {"windows": sorted([each["key"], each["start"], each["words"]] for each in found)}
+
+
+def event_time(message):
+    return message["data"]["at"]
+
+
+async def slide_a_window(queen, queue):
+    def window(words):
+        return words.window_sliding(size=4, slide=2, event_time=event_time)
+
+    return await count_words(queen, queue, window, expected=5)
+
+
+async def align_a_window_to_the_clock(queen, queue):
+    def window(words):
+        return words.window_cron(every="minute", event_time=event_time)
+
+    return await count_words(queen, queue, window, expected=2)
+
+
+async def close_sessions(queen, queue):
+    def window(words):
+        return words.window_session(gap=10, event_time=event_time)
+
+    return await count_words(queen, queue, window, expected=2)
+
+
+async def call_for_each(queen, queue):
+    await queen.queue(queue).push([{"data": {"n": number}} for number in range(5)])
+    seen, is_done = [], asyncio.Event()
+
+    async def remember(value):
+        seen.append(value["n"])
+        if len(seen) == 5:
+            is_done.set()
+
+    async with running(Stream.from_(queen.queue(queue)).foreach(remember), queue):
+        async with asyncio.timeout(PATIENCE_S):
+            await is_done.wait()
+    return {"seen": seen}
+
+
+async def limit_by_a_sliding_window(queen, queue):
+    await queen.queue(queue).config({"lease_time": 1}).create()
+    await queen.queue(queue).partition("p").push([{"data": {"n": number}} for number in range(4)])
+    sink = f"{queue}-sink"
+    gate = sliding_window_gate(limit=2, window_sec=1)
+    stream = Stream.from_(queen.queue(queue)).gate(gate).to(queen.queue(sink))
+    async with running(stream, queue) as runner:
+        found = await collect(queen, sink, lambda found: len(found) >= 4)
+        denials = runner.metrics()["gateDenialsTotal"]
+    return {"numbers": [each["n"] for each in found], "was_denied": denials > 0}
+
+
+if __name__ == "__main__":
+    stage.play(globals())

@@ -181,6 +181,7 @@ class Log:
             "redriven_letter",
             "redrive",
             "dead_letter",
+            "removed_group",
             "removed_queue",
             "cursor",
             "segment",

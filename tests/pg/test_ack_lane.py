@@ -428,13 +428,52 @@ async def test_a_completed_message_leaves_what_is_done_further_ahead(log):
     assert await log.done(partition, group) == "{[4,5)}"
 
 
-async def test_a_message_done_ahead_cannot_be_acked_again(log):
+async def test_completing_a_message_done_ahead_completes_those_before_it(log):
+    """It may have been deleted after its delivery, and speaks for the whole batch."""
+    partition, group, lease = await leased_lane(log, "abcde")
+    await log.set_done(partition, group, "{[5,6)}")
+
+    [answer] = await log.ack(Ack(partition, 5, lease))
+
+    assert (answer.outcome, answer.lease_released) == ("acked", True)
+    assert (await log.cursor(partition, group))["acked"] == 5
+
+
+async def test_a_message_done_ahead_is_not_completed_past_a_failure(log):
+    partition, group, lease = await leased_lane(log, "abcde")
+    await log.set_done(partition, group, "{[5,6)}")
+
+    outcomes = await log.outcomes(Ack(partition, 2, lease, "failed"), Ack(partition, 5, lease))
+
+    assert outcomes == ["retried", "noop"]
+    assert (await log.cursor(partition, group))["acked"] == 0
+    assert await log.done(partition, group) == "{[5,6)}"
+
+
+async def test_completing_a_message_done_ahead_needs_the_lease(log):
+    partition, group, _ = await leased_lane(log, "abcde")
+    await log.set_done(partition, group, "{[5,6)}")
+
+    assert await log.outcomes(Ack(partition, 5, uuid4())) == ["noop"]
+    assert (await log.cursor(partition, group))["acked"] == 0
+
+
+@pytest.mark.parametrize("status", ["failed", "retry", "dlq"])
+async def test_a_message_done_ahead_cannot_fail_any_more(log, status):
     partition, group, lease = await leased_lane(log, "abcde")
     await log.set_done(partition, group, "{[3,4)}")
 
-    outcomes = await log.outcomes(Ack(partition, 3, lease), Ack(partition, 3, lease, "failed"))
+    assert await log.outcomes(Ack(partition, 3, lease, status)) == ["already_done"]
+    assert (await log.cursor(partition, group))["acked"] == 0
 
-    assert outcomes == ["noop", "already_done"]
+
+async def test_where_acks_are_individual_a_message_done_ahead_completes_nothing(log):
+    partition, group, lease = await leased_lane(log, "abcde")
+    await log.set_options("hive", ack_mode="individual")
+    await log.set_done(partition, group, "{[3,4)}")
+
+    assert await log.outcomes(Ack(partition, 3, lease)) == ["noop"]
+    assert (await log.cursor(partition, group))["acked"] == 0
 
 
 # Expired messages, as the broker reports them
@@ -494,3 +533,43 @@ async def test_an_expired_message_that_was_done_is_left(log):
     await log.ack(Ack(partition, 2, lease))
 
     assert await log.outcomes(Ack(partition, 1, lease, "expired")) == ["noop"]
+
+
+async def exhausted(log, **options):
+    """Let a message fail once too often; return the outcome."""
+    await log.configure("hive", retry_limit=0, **options)
+    partition, group = await log.lane()
+    await log.push(partition, "a", "b")
+    poll = Poll()
+    await log.pop(group, poll)
+    [outcome] = await log.outcomes(Ack(partition, 1, poll.lease_id, "failed"))
+    return outcome, await log.cursor(partition, group)
+
+
+@pytest.mark.parametrize(("kept", "after_retries"), [(True, True), (True, False), (False, True)])
+async def test_a_message_that_is_given_up_is_kept_unless_both_options_say_no(
+    log, kept, after_retries
+):
+    options = {"dead_letter_queue": kept, "dlq_after_max_retries": after_retries}
+
+    outcome, cursor = await exhausted(log, **options)
+
+    assert (outcome, cursor["acked"]) == ("dead_lettered", 1)
+    assert len(await log.dead_letters()) == 1
+
+
+async def test_where_both_options_say_no_it_is_dropped_and_the_lane_goes_on(log):
+    outcome, cursor = await exhausted(log, dead_letter_queue=False, dlq_after_max_retries=False)
+
+    assert (outcome, cursor["acked"]) == ("dropped", 1)
+    assert await log.dead_letters() == []
+
+
+async def test_a_message_that_is_to_be_buried_is_buried_in_any_queue(log):
+    await log.configure("hive", dead_letter_queue=False, dlq_after_max_retries=False)
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    poll = Poll()
+    await log.pop(group, poll)
+
+    assert await log.outcomes(Ack(partition, 1, poll.lease_id, "dlq")) == ["dead_lettered"]

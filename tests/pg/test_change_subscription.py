@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 from tests.pg.log import NOON, Poll
 
 CHANGE = "select skep.change_subscription($1, $2)"
@@ -27,3 +29,26 @@ async def test_cursors_stay_where_they_are(log):
     await log.value(CHANGE, "bees", NOON)
 
     assert (await log.cursor(partition, group))["acked"] == 1
+
+
+async def test_what_is_not_read_yet_is_delivered_although_the_new_start_is_later(log):
+    [partition] = await log.provision("hive", "a")
+    group = await log.subscribe("hive", "bees")
+    await log.push(partition, "x", "y")
+    await log.advance(10)
+
+    await log.value(CHANGE, "bees", NOON + timedelta(seconds=5))
+
+    assert (await log.pop(group)).offsets == [1, 2]
+
+
+async def test_what_a_group_has_not_read_is_not_passed_over(log):
+    partition, _ = await log.lane()
+    group = await log.subscribe("hive", "bees")
+    await log.advance(10)
+    await log.push(partition, "a")
+    await log.advance(90)
+
+    await log.value(CHANGE, "bees", NOON + timedelta(seconds=50))
+
+    assert (await log.pop(group)).offsets == [1]

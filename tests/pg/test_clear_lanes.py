@@ -25,7 +25,8 @@ async def clear(log, start="", upto=None, *, alone=False, lanes=10, segments=100
         lanes,
         segments,
     )
-    return tuple(row)
+    assert row["is_held"] is False
+    return tuple(row)[:-1]
 
 
 async def filled(log, *names):
@@ -112,3 +113,43 @@ async def test_an_ack_of_lanes_in_the_order_of_ids_is_waited_for_without_a_deadl
             await other.execute("commit; begin")
 
     assert await kept(log) == {}
+
+
+async def place_hold(log, position="null"):
+    await log.row(f"select * from skep.place_hold('hive', 'spark', {position}, 60)")
+
+
+async def held(log, start="", *, alone=False):
+    query = """
+        select c.* from skep.queue q, skep.clear_lanes(q.id, $1, null, $2, 10, 100) c
+        where q.name = 'hive'
+        """
+    return tuple(await log.row(query, start, alone))
+
+
+async def test_nothing_is_cleared_while_a_reader_outside_needs_some_of_it(log):
+    lane, _ = await filled(log, "a", "b")
+    await place_hold(log)
+    await log.push(lane, "z")
+
+    assert await held(log) == (0, 0, None, None, True)
+    assert await held(log, "a", alone=True) == (0, 0, None, None, True)
+    assert await kept(log) == {"a": 3, "b": 2}
+
+
+async def test_what_all_readers_outside_have_is_cleared(log):
+    lane, _ = await filled(log, "a", "b")
+    await place_hold(log)
+    assert await clear(log, "b", alone=True) == (1, 2, None, None)
+    await log.push(lane, "z")
+    await place_hold(log)
+
+    assert await clear(log) == (2, 3, None, None)
+
+
+async def test_a_hold_that_lapsed_keeps_nothing(log):
+    await filled(log, "a")
+    await place_hold(log, "'1:1:'")
+    await log.advance(61)
+
+    assert await clear(log) == (1, 2, None, None)

@@ -58,8 +58,10 @@ async def test_everything_happens(log, stream):
     assert await names(log, stream.sink) == ["a", "b"]
 
 
-@pytest.mark.parametrize("ack", [Ack(0, 1, uuid4()), Ack(0, None, None, transaction_id="?")])
+@pytest.mark.parametrize("ack", [Ack(0, 1, uuid4()), Ack(0, None, transaction_id="?"), Ack(0, 4)])
 async def test_nothing_happens_when_the_ack_is_refused(log, stream, ack):
+    await log.push(stream.shard[1], "beyond")
+    ack.lease_id = ack.lease_id or stream.lease
     ack.partition_id = stream.shard[1]
 
     settled = await stream.cycle(StateOp("k", "1"), acks=[ack], pushes={stream.sink: "a"})

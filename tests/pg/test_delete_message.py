@@ -54,7 +54,7 @@ async def test_no_group_gets_a_deleted_message_and_none_waits_for_it(log):
     assert (await log.pop(group)).offsets == [3]
 
 
-async def test_defect_9_a_lane_whose_last_message_is_deleted_is_idle(log):
+async def test_defect_09_a_lane_whose_last_message_is_deleted_is_idle(log):
     partition, group = await log.lane()
     await log.push(partition, "a")
 

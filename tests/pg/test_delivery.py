@@ -110,7 +110,8 @@ class Cursor:
             is_fenced = ack.lease_id is None or (
                 is_held and ack.lease_id == self.lease_id and at <= (self.leased or 0)
             )
-            if at <= before or at in was_done:
+            speaks_for_more = is_plain and is_fenced and at > self.acked and failed_at is None
+            if at <= before or (at in was_done and not speaks_for_more):
                 is_harmless = is_plain or ack.status == "expired"
                 outcomes[number] = "noop" if is_harmless else "already_done"
             elif not is_fenced:

@@ -130,3 +130,33 @@ async def test_a_push_under_way_is_waited_for_and_never_lost(log, open_log, is_k
 
     assert await dropping == (1, 1)
     assert await stored(log) == (["y"] if is_kept else [])
+
+
+async def test_what_a_reader_outside_still_needs_is_kept(log):
+    [lane] = await log.provision("hive", "a")
+    await push_each(log, lane, "seen")
+    await log.row("select * from skep.place_hold('hive', 'spark', null, 60)")
+    await push_each(log, lane, "unseen", "newest")
+
+    assert await drop(log, 2) == (1, 1)
+    assert await stored(log) == ["unseen", "newest"]
+    assert await drop(log, 1) == (0, 0)
+
+    await log.advance(61)
+    assert await drop(log, 1) == (1, 1)
+
+
+async def test_what_follows_a_held_segment_in_its_lane_is_kept_as_well(log, open_log):
+    a, b = await log.provision("hive", "a", "b")
+    early = await open_log()
+    async with early.connection.transaction():
+        await early.push(b, "early")  # its transaction is older than all the others ...
+        await log.push(a, "seen")
+        await log.row("select * from skep.place_hold('hive', 'spark', null, 60)")
+        await early.push(a, "late")  # ... and still running when the hold is placed
+    await log.push(a, "newest")
+
+    assert await drop(log, 4) == (0, 0)
+
+    await log.row("select * from skep.place_hold('hive', 'spark', null, 60)")
+    assert await drop(log, 4) == (4, 4)

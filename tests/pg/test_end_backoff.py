@@ -43,3 +43,16 @@ async def test_what_is_ready_or_under_lease_is_not_touched(log):
 
     assert await end(log, partition, 1) == []
     assert await log.cursor(partition, group) == before
+
+
+async def test_nobody_waits_for_a_message_that_failed_once_and_is_done(log):
+    partition, group = await failed_lane(log)
+    await log.advance(3600)
+    await log.pop(group, Poll(auto_ack=True))
+    await log.advance()
+    await log.pop(group)
+    await log.configure("hive", delayed_processing_s=600)
+    await log.push(partition, "c")
+
+    assert await end(log, partition, 1) == []
+    assert await log.next_available(group) == 600

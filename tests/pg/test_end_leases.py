@@ -76,3 +76,13 @@ async def test_it_waits_for_an_ack_that_is_under_way(log, open_log):
         await log.execute("commit")
 
     assert ending.result() == 0
+
+
+async def test_a_message_that_failed_under_the_lease_keeps_its_pause(log):
+    await log.configure("hive", ack_mode="individual", retry_delay_ms=20_000)
+    partition, group, lease_id = await leased_lane(log, "a", "b")
+    await log.ack(Ack(partition, 1, lease_id, "failed"))
+
+    assert await end(log, partition, group, lease_id) == 1
+
+    assert await log.next_available(group) == 20

@@ -1,10 +1,11 @@
+from datetime import timedelta
 from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from tests.pg.housekeeping import Keeper
-from tests.pg.log import Poll
+from tests.pg.log import NOON, Poll
 
 
 @pytest.fixture
@@ -160,3 +161,43 @@ async def test_whoever_does_not_lead_evicts_nothing(log, keeper):
         await Keeper(log).evict()
 
     assert await log.dead_letters() == []
+
+
+@pytest.mark.parametrize("option", ["delayed_processing_s", "window_buffer_s"])
+async def test_a_message_that_is_held_back_waits_from_when_it_may_be_delivered(log, keeper, option):
+    partition, group = await impatient_lane(log)
+    await log.configure("hive", **{option: 600})
+    await log.push(partition, "a")
+    await log.advance(650)
+
+    assert await keeper.evict_all() == 0
+    assert (await log.pop(group, Poll(lease_s=1))).offsets == [1]
+    await log.advance(11)
+    assert await keeper.evict_all() == 1
+
+
+async def test_what_a_subscription_that_started_later_never_wanted_is_not_buried(log, keeper):
+    partition, _ = await impatient_lane(log)
+    group = await log.subscribe("hive", "bees", "timestamp", NOON + timedelta(seconds=10))
+    await log.push(partition, "before")
+    await log.advance(10)
+    await log.push(partition, "after")
+    await log.advance(61)
+
+    await keeper.evict_all()
+
+    letters = [
+        row["transaction_id"] for row in await log.dead_letters() if row["group_id"] == group
+    ]
+    assert letters == ["after"]
+
+
+async def test_a_group_that_gets_only_the_newest_buries_nothing(log, keeper):
+    partition, group = await impatient_lane(log)
+    await log.execute("update skep.consumer_group set conflation = true where id = $1", group)
+    await log.push(partition, "a")
+    await log.push(partition, "b")
+    await log.advance(61)
+
+    assert await keeper.evict_all() == 0
+    assert (await log.pop(group)).offsets == [2]

@@ -1,7 +1,9 @@
+from datetime import timedelta
+
 import asyncpg
 import pytest
 
-from tests.pg.log import Ack, Poll
+from tests.pg.log import NOON, Ack, Poll
 
 FORGET = "select * from skep.forget_lanes($1, $2, $3, $4, $5)"
 
@@ -64,3 +66,17 @@ async def test_a_subscription_that_is_gone_cannot_be_kept(log):
         await log.row(FORGET, queue, 0, True, "", 10)
 
     assert refused.value.sqlstate == "SK404"
+
+
+async def test_a_kept_subscription_that_starts_later_delivers_nothing_from_before(log):
+    [lane] = await log.provision("hive", "a")
+    group = await log.subscribe("hive", "bees")
+    queue = await log.value("select id from skep.queue where name = 'hive'")
+    await log.value("select skep.change_subscription($1, $2)", "bees", NOON + timedelta(seconds=10))
+
+    await log.row(FORGET, queue, group, True, "", 10)
+    await log.push(lane, "x")
+    await log.advance(10)
+    await log.push(lane, "y")
+
+    assert (await log.pop(group)).offsets == [2]

@@ -68,8 +68,18 @@ async def test_groups_and_queues_are_told_apart(log):
     await log.push(c, "w")
 
     assert await names(log, queue="wax") == [("__QUEUE_MODE__", "c")]
-    assert len(await names(log, queue="hive")) == 4
-    assert len(await names(log)) == 5
+    assert len(await names(log, queue="hive")) == 2
+    assert len(await names(log)) == 3
+
+
+async def test_queue_mode_is_looked_at_where_it_counts_or_is_asked_for(log):
+    await two_lanes(log)
+    unused = [("__QUEUE_MODE__", "b"), ("__QUEUE_MODE__", "a")]
+
+    assert ("__QUEUE_MODE__", "b") not in await names(log)
+    assert await names(log, group="__QUEUE_MODE__") == unused
+    await log.subscribe("hive")
+    assert ("__QUEUE_MODE__", "b") in await names(log)
 
 
 async def test_an_empty_page_still_tells_the_total(log):

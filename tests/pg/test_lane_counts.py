@@ -115,3 +115,16 @@ def test_the_figures_are_those_of_counting_message_by_message(
     kept = set(range(tail, head + 1))
     pending = {offset for offset in kept if offset > acked} - done
     assert arun(measure()) == [(len(kept - deleted), len(pending), 0, 0)]
+
+
+async def test_what_a_removed_group_left_behind_does_not_count(log):
+    lane, _ = await log.lane()
+    ants = await log.subscribe("hive", "ants")
+    bees = await log.subscribe("hive", "bees")
+    await log.push(lane, "x", "y")
+    await log.pop(ants, Poll(auto_ack=True))
+
+    before = await counts(log, lane)
+    await log.value("select skep.forget_group($1)", bees)
+
+    assert (before, await counts(log, lane)) == ([(2, 2, 0, 0)], [(2, 0, 0, 0)])

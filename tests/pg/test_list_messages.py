@@ -67,3 +67,19 @@ async def test_any_payload_can_be_listed(log):
     await log.push_bodies({partition: "a"}, {partition: body_of([odd])})
 
     assert (await page(log, [(partition, 1, None)]))[1] == [1]
+
+
+async def test_the_standing_is_part_of_the_statement_and_not_called_per_segment(log):
+    lanes = await log.provision("hive", "a", "b")
+    await log.push_lots(dict.fromkeys(lanes, ("x", "y")))
+
+    async with log.connection.transaction():
+        await log.execute("set local track_functions = 'all'")
+        rows = await log.rows(
+            "select * from skep.list_messages($1, '{1,1}', '{null,null}', 'pending', null, 0, 9)",
+            lanes,
+        )
+        called = await log.rows("select funcname from pg_stat_xact_user_functions")
+
+    assert len(rows) == 4
+    assert "message_standing" not in {row["funcname"] for row in called}

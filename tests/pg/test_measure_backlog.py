@@ -121,3 +121,32 @@ async def test_the_limit_itself_is_still_exact(log):
 
     assert (await measure(log, group, exact_max=50))["is_estimated"] is False
     assert (await measure(log, group, exact_max=49))["is_estimated"] is True
+
+
+async def two_queues(log, *, busy, calm):
+    """Return a group with so many lanes that are not at rest, and one of another queue."""
+    busy_group = await many_lanes(log, busy)
+    lanes = await log.provision("wax", *(f"lane-{number}" for number in range(calm)))
+    calm_group = await log.subscribe("wax", "bees")
+    await log.push_lots(dict.fromkeys(lanes, ("x",)))
+    return busy_group, calm_group
+
+
+async def test_the_lanes_of_all_groups_together_are_bounded_and_small_groups_counted_first(log):
+    busy, calm = await two_queues(log, busy=90, calm=20)
+
+    found = {row["group_id"]: row for row in await log.rows(MEASURE, [busy, calm], 100)}
+
+    assert [found[group]["is_estimated"] for group in (busy, calm)] == [True, False]
+    assert (found[calm]["lanes"], found[calm]["backlog"]) == (20, 20)
+    assert (found[busy]["lanes"], found[busy]["backlog"]) == (90, 180)
+    assert (await measure(log, busy, exact_max=100))["is_estimated"] is False
+
+
+async def test_a_busy_group_is_represented_however_small_its_share_of_all_cursors_is(log):
+    large, small = await two_queues(log, busy=20_000, calm=30)
+
+    rows = await log.rows(MEASURE, [large, small], 40)
+
+    [found] = [row for row in rows if row["group_id"] == small]
+    assert (found["is_estimated"], found["lanes"], found["backlog"]) == (True, 30, 30)

@@ -313,3 +313,52 @@ def test_only_what_is_not_done_comes_again_in_whatever_order_it_was_answered(log
         lambda: IndividualAcks(log, arun),
         settings=settings(max_examples=60, stateful_step_count=25, deadline=None),
     )
+
+
+async def test_a_lease_ends_not_before_what_failed_under_it_may_come_again(log):
+    await log.configure("hive", retry_delay_ms=40_000)
+    partition, group, lease = await leased_lane(log)
+
+    await log.ack(Ack(partition, 2, lease, "failed"))
+
+    assert await log.next_available(group) == 40
+    await log.advance(35)
+    assert (await log.pop(group)).offsets == []
+    await log.advance(5)
+    assert (await log.pop(group)).offsets == [1, 2, 3, 4, 5]
+
+
+async def test_a_failure_told_after_the_lease_expired_is_followed_by_its_pause(log):
+    await log.configure("hive", retry_delay_ms=20_000)
+    partition, group, _ = await leased_lane(log)
+    await log.advance(30)
+
+    await log.ack(Ack(partition, 2, None, "failed"))
+
+    assert (await log.cursor(partition, group))["leased"] is None
+    assert await log.next_available(group) == 20
+
+
+@pytest.mark.parametrize(
+    ("ack_mode", "acked"), [("individual", 1), ("individual", 3), ("cumulative", 1)]
+)
+async def test_an_ack_without_a_lease_does_not_cut_a_pause_short(log, ack_mode, acked):
+    await log.configure("hive", retry_delay_ms=20_000)
+    partition, group, lease = await leased_lane(log, "abc", batch=2)
+    await log.set_options("hive", ack_mode="cumulative")
+    await log.ack(Ack(partition, 2, lease, "failed"))
+    await log.set_options("hive", ack_mode=ack_mode)
+
+    await log.ack(Ack(partition, acked))
+
+    assert await log.next_available(group) == 20
+
+
+async def test_nobody_waits_for_a_pause_after_the_message_was_completed(log):
+    await log.configure("hive", retry_delay_ms=20_000)
+    partition, group, lease = await leased_lane(log, "abc", batch=1)
+    await log.ack(Ack(partition, 1, lease, "failed"))
+
+    await log.ack(Ack(partition, 1))
+
+    assert await log.next_available(group) == 0

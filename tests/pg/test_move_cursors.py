@@ -1,9 +1,10 @@
 import asyncio
+from datetime import timedelta
 
 import pytest
 
 from tests.fixtures.broker import until_blocked_by
-from tests.pg.log import Ack, Poll
+from tests.pg.log import NOON, Ack, Poll
 
 MOVE = "select * from skep.move_cursors($1, $2, $3)"
 
@@ -157,3 +158,15 @@ async def test_cursors_are_locked_in_the_order_of_lanes_whatever_the_order_given
         await log.execute(lock + " nowait", b, group)
 
     assert len(await moving) == 2
+
+
+async def test_a_cursor_that_was_moved_does_not_wait_for_a_later_start_and_others_do(log):
+    moved, other = await log.provision("hive", "a", "b")
+    group = await log.subscribe("hive", "bees", "timestamp", NOON + timedelta(seconds=60))
+    await log.push(moved, "x", "y")
+    await log.push(other, "z")
+
+    assert await move_one(log, group, moved, 1) == 1
+
+    taken = await log.pop(group, Poll(lanes=2))
+    assert [(each.partition_id, each.offset) for each in taken.messages] == [(moved, 2)]

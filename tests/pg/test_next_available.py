@@ -82,3 +82,14 @@ async def test_what_is_paused_has_no_answer(log, table):
 
     await log.execute(f"update skep.{table} set is_paused = false")
     assert await log.next_available(group) == 0
+
+
+async def test_a_group_or_lane_that_is_gone_must_be_looked_for_now(log):
+    partition, group = await log.lane()
+    await log.value("select skep.drop_lanes($1)", [partition])
+
+    assert await log.next_available(group) is None
+    assert await log.next_available(group, partition) == 0
+
+    await log.value("select skep.forget_group($1)", group)
+    assert await log.next_available(group) == 0

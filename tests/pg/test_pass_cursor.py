@@ -110,3 +110,17 @@ def test_the_cursor_ends_before_the_first_message_that_is_not_done(log, arun, do
         assert left == {offset for offset in done if offset > expected}
 
     arun(check())
+
+
+async def test_nobody_waits_for_the_pause_of_a_failed_message_that_is_gone(log):
+    await log.configure("hive", retry_delay_ms=20_000)
+    partition, group = await lane_of_ten(log)
+    poll = Poll()
+    await log.pop(group, poll)
+    await log.ack(Ack(partition, 3, poll.lease_id, "failed"))
+
+    await log.value(PASS, partition, group, 2)
+    assert await log.next_available(group) == 20
+
+    await log.value(PASS, partition, group, 3)
+    assert await log.next_available(group) == 0

@@ -99,3 +99,43 @@ async def test_a_lane_that_backs_off_for_another_message_goes_on_waiting(log):
     cursor = await log.cursor(partition, group)
     assert cursor["available_at"] == waiting_until > log.now
     assert cursor["failed_offset"] == [1]
+
+
+async def failed_lane(log, failed):
+    """Let one of three messages fail; return the partition and the group, which rest."""
+    await log.configure("hive", retry_delay_ms=20_000)
+    partition, group = await log.lane()
+    await log.push(partition, *"abc")
+    poll = Poll()
+    await log.pop(group, poll)
+    await log.ack(Ack(partition, failed, poll.lease_id, "failed"))
+    return partition, group
+
+
+async def test_a_lane_goes_on_resting_for_a_message_that_failed(log):
+    partition, group = await failed_lane(log, 2)
+
+    await pass_over(log, partition, group, 1)
+
+    assert (await log.cursor(partition, group))["acked"] == 1
+    assert await log.next_available(group) == 20
+
+
+async def test_nobody_rests_for_the_message_that_was_passed_over(log):
+    partition, group = await failed_lane(log, 2)
+
+    await pass_over(log, partition, group, 2)
+
+    assert await log.next_available(group) == 0
+
+
+async def test_a_claim_acknowledged_at_once_can_still_be_given_back(log):
+    partition, group = await log.lane()
+    await log.push(partition, *"abc")
+    poll = Poll(batch=1, auto_ack=True)
+    await log.pop(group, poll)
+
+    await pass_over(log, partition, group, 2)
+
+    assert await log.release(partition, group, poll.lease_id) == 1
+    assert (await log.cursor(partition, group))["acked"] == 0

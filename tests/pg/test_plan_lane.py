@@ -104,6 +104,26 @@ async def test_a_subscription_from_the_past_is_no_bar_to_a_cursor_that_was_moved
     assert await take(partition, group) == [1, 2, 3, 4, 5, 6]
 
 
+async def test_a_lane_that_is_born_before_the_start_delivers_from_the_start_on(log, take):
+    group = await log.subscribe("hive", "bees", "timestamp", NOON + 15 * SECOND)
+    await log.advance(5)
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "a")
+    await log.advance(10)
+    await log.push(partition, "b")
+
+    assert await take(partition, group) == [2]
+
+
+async def test_a_lane_that_is_born_after_the_start_delivers_everything(log, take):
+    group = await log.subscribe("hive", "bees", "timestamp", NOON + 15 * SECOND)
+    await log.advance(20)
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "a")
+
+    assert await take(partition, group) == [1]
+
+
 # delayedProcessing
 
 

@@ -59,14 +59,26 @@ async def test_a_lane_that_turns_out_empty_is_put_to_rest(log):
     assert await log.next_available(group, a) is None
 
 
-async def test_lanes_that_do_not_exist_or_belong_to_another_queue_give_nothing(log):
-    _, _, group = await two_lanes(log)
+async def test_polls_are_told_of_lanes_that_do_not_exist_in_their_queue(log):
+    a, b, group = await two_lanes(log)
     [stranger] = await log.provision("wax", "a")
     await log.push(stranger, "x")
+    await log.pop_partitions(group, Poll(partition_id=b))
 
-    polls = [Poll(partition_id=1_000_000), Poll(partition_id=stranger)]
+    taken = await log.pop_partitions(
+        group,
+        Poll(partition_id=1 << 40),
+        Poll(partition_id=a),
+        Poll(partition_id=b),
+        Poll(partition_id=stranger),
+    )
 
-    assert await log.pop_partitions(group, *polls) == []
+    assert {row.poll: row.partition_id for row in taken if row.first is None} == {
+        1: 1 << 40,
+        4: stranger,
+    }
+    assert names(taken.of_poll(2)) == ["a1", "a2", "a3"]
+    assert taken.of_poll(3) == []
 
 
 async def test_what_lies_before_the_tail_is_passed_over(log):

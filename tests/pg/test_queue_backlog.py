@@ -43,7 +43,7 @@ async def test_the_slowest_group_counts(log):
 
 
 async def test_a_queue_read_by_named_groups_only_is_empty_when_they_are_through(log):
-    partition, _ = await log.lane()
+    [partition] = await log.provision("hive", "a")
     bees = await log.subscribe("hive", "bees")
     await log.push(partition, *"xyz")
     await log.pop(bees, Poll(auto_ack=True))

@@ -54,6 +54,30 @@ async def consume(log, group, **options):
     return [message.transaction_id for message in taken.messages]
 
 
+async def test_an_ack_that_waited_for_a_group_that_is_forgotten_fails_nobody(log, other, observer):
+    forgotten, kept = await log.provision("hive", "a", "b")
+    groups = [await log.subscribe("hive", name) for name in ("bees", "drones")]
+    await log.push_lots({forgotten: "x", kept: "y"})
+    leases = [Poll(lanes=2), Poll(lanes=2)]
+    for group, poll in zip(groups, leases, strict=True):
+        await log.pop(group, poll)
+    acks = [
+        Ack(forgotten, 1, leases[0].lease_id, "failed", group="bees"),
+        Ack(kept, 1, leases[1].lease_id, group="drones"),
+    ]
+    queue_id = await log.value("select id from skep.queue")
+
+    async with log.connection.transaction():
+        await log.value("select skep.forget_group($1)", groups[0])
+        await log.rows(
+            "select * from skep.forget_lanes($1, $2, false, '', 10)", queue_id, groups[0]
+        )
+        task = asyncio.get_running_loop().create_task(other.ack(*acks))
+        await until_it_waits(observer, task, other)
+
+    assert [(answer.item, answer.outcome) for answer in await task] == [(2, "acked")]
+
+
 async def leased_message(log):
     """Push a message and lease it; return the partition, the group and the lease."""
     partition, group = await log.lane()
@@ -63,9 +87,7 @@ async def leased_message(log):
     return partition, group, poll.lease_id
 
 
-async def test_a_push_waits_for_the_one_before_it_so_that_a_late_commit_is_still_delivered(
-    log, other, observer
-):
+async def test_defect_01_a_push_that_commits_late_is_not_passed_over(log, other, observer):
     partition, group = await log.lane()
 
     async with waiting_push(log, other, observer, partition):
@@ -306,7 +328,7 @@ async def test_a_queue_that_two_calls_create_is_the_same_for_both(log, other, ob
 
 
 @pytest.mark.parametrize("queues_exist", [False, True])
-async def test_calls_that_create_the_same_lanes_in_different_order_neither_deadlock_nor_differ(
+async def test_defect_23_calls_that_create_the_same_lanes_neither_deadlock_nor_differ(
     log, other, observer, queues_exist
 ):
     sessions, dice = [log, other, observer], random.Random(7)

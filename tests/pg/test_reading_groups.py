@@ -37,6 +37,16 @@ async def test_queue_mode_counts_once_somebody_has_polled_in_it(log):
     assert await reading(log) == [QUEUE_MODE, "bees"]
 
 
+async def test_it_does_not_matter_in_which_of_many_lanes_queue_mode_was_used(log):
+    lanes = await log.provision("hive", *(f"{number:03}" for number in range(102)))
+    await log.subscribe("hive", "bees")
+    group = await log.subscribe("hive")
+    await log.push(lanes[-1], "x")
+    await log.pop_partitions(group, Poll(partition_id=lanes[-1], auto_ack=True))
+
+    assert await reading(log) == [QUEUE_MODE, "bees"]
+
+
 async def test_groups_of_other_queues_do_not_count(log):
     await log.provision("hive", "a")
     await log.subscribe("nest", "wasps")

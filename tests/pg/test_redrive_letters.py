@@ -160,24 +160,6 @@ async def test_who_deletes_a_group_and_then_its_letters_never_deadlocks_with_a_r
             await late
 
 
-async def test_records_are_kept_for_thirty_days_and_then_go_with_later_redrives(log):
-    await log.execute("delete from skep.redriven_letter")
-    old = await bury(log, "a", "b", "c")
-    [young] = await bury(log, "d")
-    [last] = await bury(log, "e")
-    partition, _ = await log.lane()
-    await redrive(log, dict.fromkeys(old, partition))
-    await log.advance(86_400)
-    await redrive(log, {young: partition})
-
-    await log.advance(86_400 * 29 + 1)
-    await redrive(log, {last: partition})
-
-    kept = {row[0] for row in await log.rows("select id from skep.redriven_letter")}
-    assert len(kept & set(old)) == 1, "two go for each that comes"
-    assert kept - set(old) == {young, last}
-
-
 async def start(log, owner):
     job = uuid4()
     await log.value("select skep.start_redrive($1, '{}', '{}', null, 9, false, $2)", job, owner)

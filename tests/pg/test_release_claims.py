@@ -138,3 +138,25 @@ async def test_many_claims_of_many_groups_are_given_back_in_one_call(log):
     cursors = await log.rows("select partition_id, group_id from skep.cursor where leased is null")
     assert set(map(tuple, cursors)) == {(a, groups[0]), (b, groups[0]), (b, groups[1])}
     assert log.now == NOON
+
+
+async def test_a_message_deleted_after_it_was_acknowledged_at_once_does_not_come_again(log):
+    partition, group, lease_id = await claimed_lane(log, auto_ack=True)
+    await log.value("select skep.delete_message($1, 1)", partition)
+    await log.value("select skep.delete_message($1, 3)", partition)
+
+    await log.release(partition, group, lease_id)
+
+    assert (await log.cursor(partition, group))["acked"] == 1
+    assert await log.done(partition, group) == "{[3,4)}"
+    assert (await log.pop(group)).offsets == [2]
+
+
+async def test_a_pause_after_a_failure_outlives_the_claim_that_is_given_back(log):
+    await log.configure("hive", ack_mode="individual", retry_delay_ms=20_000)
+    partition, group, lease_id = await claimed_lane(log)
+    await log.ack(Ack(partition, 1, lease_id, "failed"))
+
+    await log.release(partition, group, lease_id)
+
+    assert await log.next_available(group) == 20

@@ -81,6 +81,19 @@ async def test_a_bad_ack_undoes_everything(log, outcome, ack):
     assert await names(log, sink) == []
 
 
+async def test_an_ack_of_a_message_beyond_the_lease_undoes_everything(log):
+    lane, group, lease = await leased_lane(log, messages="xy")
+    await log.push(lane, "z")
+    [sink] = await log.provision("sink", "s")
+    before = await log.cursor(lane, group)
+
+    settled = await transact(log, [Ack(lane, 1, lease), Ack(lane, 3, lease)], {sink: "a"})
+
+    assert settled.refusal == ("beyond_lease", 2)
+    assert await log.cursor(lane, group) == before
+    assert await names(log, sink) == []
+
+
 async def test_a_nack_of_what_is_done_is_refused(log):
     lane, _, lease = await leased_lane(log)
     await log.ack(Ack(lane, 1, lease))

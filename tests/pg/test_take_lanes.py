@@ -262,3 +262,20 @@ async def test_how_acks_will_count_is_told(log, mode):
     [row] = await log.pop(group)
 
     assert row.is_individual == (mode == "individual")
+
+
+async def test_a_look_at_a_lane_that_is_held_back_is_neither_delivery_nor_answer(log):
+    partition, group = await log.lane()
+    await log.configure("hive", window_buffer_s=5, max_deliveries=2)
+    await log.push(partition, "a")
+    await log.advance(5)
+    await log.pop(group, Poll(lease_s=10))
+    await log.advance(10)
+    await log.push(partition, "b")
+
+    assert (await log.pop(group)).offsets == []
+
+    cursor = await log.cursor(partition, group)
+    assert (cursor["deliveries"], cursor["unanswered"]) == (1, 1)
+    await log.advance(5)
+    assert (await log.pop(group)).messages[0].delivery == 2

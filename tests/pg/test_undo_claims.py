@@ -51,6 +51,20 @@ async def test_a_claim_is_left_alone_when_the_cursor_moved_on(log):
     assert (await log.cursor(partition, group))["acked"] == 2
 
 
+async def test_a_claim_acknowledged_at_once_outlives_that_its_lane_is_put_to_rest(log):
+    """A lane is left ready while a push is in flight; the next poll may find nothing in it yet."""
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    lost = Poll(auto_ack=True)
+    await log.pop(group, lost)
+    await log.execute("update skep.cursor set available_at = $1", log.now)
+    await log.advance()
+    assert await log.pop(group) == []
+
+    assert await undo(log, group, lost.lease_id) == 1
+    assert (await log.pop(group)).offsets == [1]
+
+
 async def test_a_lease_that_was_completed_stays_done(log):
     partition, group = await log.lane()
     await log.push(partition, "a")

@@ -49,3 +49,19 @@ async def test_a_queue_configured_to_hold_back_less_long_delivers_at_once(log):
     await log.configure("hive", delayed_processing_s=0)
 
     assert (await log.pop(group)).offsets == [1]
+
+
+async def test_a_failure_of_what_is_done_since_keeps_no_lane_asleep(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    poll = Poll()
+    await log.pop(group, poll)
+    await log.ack(Ack(partition, 1, poll.lease_id, "failed"))
+    await log.advance(3600)
+    await log.pop(group, Poll(auto_ack=True))
+    await log.advance()
+    await log.pop(group)
+    await log.configure("hive", delayed_processing_s=600)
+    await log.push(partition, "b")
+
+    assert await wake(log) == 1

@@ -90,10 +90,21 @@ async def test_by_default_the_last_hour_is_wanted_and_what_is_older_is_not_walke
 
     await log.advance(600)
 
-    assert await step(log, queue="hive") == []
+    assert [row["xid"] for row in await step(log, queue="hive")] == ["0"]
 
 
 async def test_a_key_selects_the_segments_that_hold_it(log):
     pushed, _ = await fill(log)
 
     assert await walk(log, queue="hive.x", key=key_of("7")) == pushed[1:2]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+async def test_queues_without_a_segment_count_as_one_so_that_no_step_walks_them_all(log, size):
+    [lane] = await log.provision("oldest", "a")
+    await log.push(lane, "x")
+    for number in range(7):
+        await log.provision(f"empty-{number}", "a")
+
+    assert len(await step(log, segments=size)) == size
+    assert await walk(log, segments=size) == [(lane, 1)]

@@ -3,7 +3,7 @@
 import json
 from itertools import count
 
-from skep.broker.envelopes import build_envelope
+from skep.model.envelopes import build_envelope
 
 _numbers = count(1)
 

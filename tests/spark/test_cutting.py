@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from skep.model.ids import OFFSET_LOW_BITS, message_id
-from skep.spark.columns import InvalidSchema
+from skep.spark.columns import InvalidColumns
 from skep.spark.cutting import Cutter, MalformedPayload
 from skep.spark.options import Shape
 from skep.spark.payloads import payload_decoder
@@ -156,9 +156,9 @@ def test_nested_payloads_become_nested_values():
 
 
 def test_a_type_that_json_does_not_have_is_refused():
-    with pytest.raises(InvalidSchema, match="cannot be read as"):
+    with pytest.raises(InvalidColumns, match="cannot be read as"):
         payload_decoder(StructType([StructField("a", NullType())]))
-    with pytest.raises(InvalidSchema, match="cannot be read as map"):
+    with pytest.raises(InvalidColumns, match="cannot be read as map"):
         payload_decoder(MapType(LongType(), StringType()))
 
 

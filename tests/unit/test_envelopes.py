@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.envelopes import build_envelope, checked_trace_id
-from skep.model.errors import BadRequest
+from skep.model.envelopes import build_envelope, checked_trace_id, cut_envelope
+from skep.model.errors import BadRequest, Defect
 
 MARK = b',"data":'
 TRACE = "0198aaaa-0000-7000-8000-000000000001"
@@ -78,3 +78,17 @@ def test_a_trace_id_gets_its_canonical_spelling():
 def test_a_trace_id_is_a_uuid():
     with pytest.raises(BadRequest, match="traceId must be a UUID"):
         checked_trace_id("x")
+
+
+def test_an_envelope_is_cut_before_its_payload():
+    envelope = build_envelope("t", b'{"data":1,"data":2}', headers={"a": 1, "data": 2})
+
+    head, payload = cut_envelope(envelope)
+
+    assert payload == b'{"data":1,"data":2}'
+    assert head + b',"data":' + payload + b"}" == envelope
+
+
+def test_what_has_no_payload_is_no_envelope():
+    with pytest.raises(Defect):
+        cut_envelope(b"null")

@@ -115,6 +115,28 @@ async def test_the_next_poll_waits_until_the_batch_was_handed_over():
     assert [poll.options.batch for poll in stage.hall.polls] == [10, 9]
 
 
+async def test_an_answer_without_messages_is_no_batch():
+    """Groups that conflate are answered by a body even when there is nothing."""
+    stage = Stage()
+    stage.feed.grant(10)
+    await asyncio.sleep(WAIT_S)
+
+    stage.hall.serve()
+
+    assert stage.client.batches == []
+    assert len(stage.hall.polls) == 2
+
+
+async def test_a_conflating_feed_hears_that_the_broker_stops():
+    stage = Stage()
+    stage.feed.grant(10)
+
+    stage.hall.serve()
+
+    assert [is_over for _, is_over in stage.client.errors] == [True]
+    assert len(stage.hall.polls) == 1
+
+
 async def test_credit_has_an_upper_bound():
     stage = Stage()
 

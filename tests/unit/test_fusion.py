@@ -484,6 +484,61 @@ def test_enlarging_can_call_for_another_call():
     assert cargos(core.take_ready(0.0)) == ["a1"]
 
 
+def gathering_core():
+    """A core whose call with two lots, a second long, came back at 1.0."""
+    core = core_of(push=policy_with(gather_share=0.25))
+    offer_all(core, "ab", weight=4)
+    call = take_one(core)
+    core.settle(call, 1.0, succeeded=True)
+    return core
+
+
+def test_after_a_call_the_next_waits_for_those_who_were_answered():
+    core = gathering_core()
+
+    core.offer("push", "a", 4, object(), 1.01)
+    assert core.take_ready(1.01) == []
+    assert core.next_due(1.01) == 1.25
+    core.offer("push", "b", 2, object(), 1.02)
+
+    assert [lot.weight for call in core.take_ready(1.02) for lot in call.lots] == [4, 2]
+
+
+def test_those_who_do_not_come_again_are_not_waited_for_long():
+    core = gathering_core()
+    core.offer("push", "a", 4, object(), 1.01)
+
+    assert core.take_ready(1.24) == []
+    assert len(core.take_ready(1.25)) == 1
+
+
+def test_long_after_a_call_nobody_is_waited_for():
+    core = gathering_core()
+    core.offer("push", "c", 1, object(), 9.0)
+
+    assert len(core.take_ready(9.0)) == 1
+
+
+def test_what_waited_already_does_not_count_as_coming_again():
+    core = core_of(push=policy_with(gather_share=0.25))
+    offer_all(core, "a", weight=4)
+    call = take_one(core)
+    core.offer("push", "a", 4, object(), 0.5)
+    core.settle(call, 1.0, succeeded=True)
+
+    assert core.take_ready(1.0) == []
+    core.offer("push", "a", 4, object(), 1.1)
+    assert len(core.take_ready(1.1)) == 1
+
+
+def test_a_lone_client_never_waits():
+    core = core_of(push=policy_with(gather_share=1.0))
+    for second in range(3):
+        core.offer("push", "a", 5, object(), float(second))
+        (call,) = core.take_ready(float(second))
+        core.settle(call, second + 0.5, succeeded=True)
+
+
 def test_a_lot_that_left_is_not_enlarged():
     core = core_of(push=policy_with())
     (lot,) = offer_all(core, "a")
@@ -510,6 +565,7 @@ class Model:
     limiter: "WaveringLimiter"
     waiting: list = field(default_factory=list)
     calls: list = field(default_factory=list)
+    gathering: tuple = (0.0, 0.0)
 
     def eligible(self):
         flying = Counter(lane for call in self.calls for lane in {lot.lane for lot in call.lots})
@@ -524,7 +580,9 @@ class Model:
         if not eligible:
             return None
         if not self.calls:
-            return now
+            until, weight = self.gathering
+            waiting = sum(lot.weight for lot in eligible)
+            return now if waiting >= weight else max(now, until)
         if len(self.calls) >= min(self.limiter.limit, self.policy.concurrency_max):
             return None
         if sum(lot.weight for lot in eligible) >= self.policy.preferred_weight:
@@ -546,6 +604,16 @@ class Model:
             assert carried == [lot for lot in eligible if lot.lane == lane][: len(carried)]
         self.waiting = [lot for lot in self.waiting if lot not in lots]
         self.calls.append(call)
+        self.gathering = (0.0, 0.0)
+
+    def end(self, call, now):
+        """Note that a call came back, and whom the next one may wait for."""
+        self.calls.remove(call)
+        if not self.calls:
+            took, policy = now - call.started_at, self.policy
+            back = 0.75 * call.weight + sum(lot.weight for lot in self.waiting)
+            until = now + min(policy.gather_share * took, policy.hold_s_max)
+            self.gathering = (until, min(back, policy.weight_max) if policy.gather_share else 0.0)
 
 
 class WaveringLimiter:
@@ -568,6 +636,7 @@ POLICIES = st.builds(
     calls_per_lane=st.integers(1, 2),
     lanes_per_call=st.none() | SMALL,
     lots_max=st.integers(1, 5),
+    gather_share=st.sampled_from([0.0, 0.25, 1.0]),
 )
 OPERATIONS = ("push", "pop", "ack")
 
@@ -644,7 +713,7 @@ class FusionMachine(RuleBasedStateMachine):
     def settle(self, data, succeeded):
         call = data.draw(st.sampled_from(self.flying()))
         self.core.settle(call, self.now, succeeded=succeeded)
-        self.models[call.operation].calls.remove(call)
+        self.models[call.operation].end(call, self.now)
 
     @rule(seconds=st.sampled_from([0.125, 0.5]))
     def let_time_pass(self, seconds):
@@ -670,7 +739,8 @@ class FusionMachine(RuleBasedStateMachine):
             self.take()
             for call in self.flying():
                 self.core.settle(call, self.now, succeeded=True)
-                self.models[call.operation].calls.remove(call)
+                self.models[call.operation].end(call, self.now)
+            self.now += 1.0  # nobody comes again
         assert self.held_weight() == 0
         assert memory_of(self.core) == 0
 

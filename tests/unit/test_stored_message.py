@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from skep.broker.stored_message import (
     is_encrypted,
     read_envelope,
+    read_head,
     refuse_to_seal,
     with_transaction_id,
 )
@@ -61,3 +62,11 @@ def test_only_the_mark_in_front_tells_that_a_payload_is_encrypted():
 def test_without_a_key_nothing_is_sealed():
     with pytest.raises(Refused):
         refuse_to_seal(b"{}")
+
+
+def test_the_head_is_read_without_a_look_at_the_data():
+    envelope = b'{"transactionId":"x","traceId":"t","producerSub":null,"data":not even JSON}'
+
+    head = read_head(envelope)
+
+    assert (head.transaction_id, head.trace_id, bytes(head.data)) == ("x", "t", b"null")

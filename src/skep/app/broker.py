@@ -53,7 +53,7 @@ from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
-from skep.broker.subscriptions import Subscriptions
+from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
 from skep.broker.traces import TracePurge
 from skep.broker.transaction import TRANSACT_CALL, Transaction, TransactionExecutor
@@ -107,6 +107,7 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         "push": BatchPolicy(
             preferred_weight=256 * _KIB,
             hold_s_max=0.02,
+            gather_share=0.25,
             weight_max=4 * _MIB,
             lots_max=4096,
             concurrency_max=connections,
@@ -246,7 +247,15 @@ class Broker:
         await self.query_slots.open()
         await self.housekeeping_slots.open()
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
-        hash_seed: int = row[0]
+        self.wire(hash_seed=row[0])
+        await self._wakeups.start()
+        self.lounge.start(self.pop)
+        self.housekeeper.start()
+        self.redrives.start()
+        self._sequencer.start()
+
+    def wire(self, *, hash_seed: int) -> None:
+        """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
         self.hash_seed = hash_seed
         self.push = Push(
             self.engine, self._directory, self.schedule, hash_seed=hash_seed, now=utc_now
@@ -257,11 +266,6 @@ class Broker:
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
         self._serve_operations()
         self._serve_dead_letters(hash_seed)
-        await self._wakeups.start()
-        self.lounge.start(self.pop)
-        self.housekeeper.start()
-        self.redrives.start()
-        self._sequencer.start()
 
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""
@@ -409,6 +413,7 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
             history_days=settings.history_retention_days,
         ),
         RemovedQueueSweep(caller),
+        RemovedGroupSweep(caller),
     ]
     if settings.trace_retention_days:
         duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))

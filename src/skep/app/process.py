@@ -3,23 +3,18 @@
 import asyncio
 import gc
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import uvicorn
 import uvloop
 
 from skep import __version__
 from skep.app.assignment import ReportReady, WorkerAssignment
 from skep.app.broker import Broker
-from skep.app.routes import api_routes
-from skep.broker.configure import Configure, Configured
+from skep.app.interface import cold_app, hot_routes
 from skep.model.errors import SkepError
-from skep.server.app import build_app
+from skep.server.asgi import HotGate
 from skep.server.fastpath import ConnectionLimits, build_protocol
-from skep.server.hot import HotHandlers, PollDefaults
-from skep.server.routes.configure import ConfigureRequest
 from skep.server.routes.health import Vitals
 
 GC_ALLOCATIONS: Final = 100_000
@@ -58,30 +53,13 @@ def _calm_collector() -> None:
 
 def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
     settings = assignment.settings
-    handlers = HotHandlers(
-        push=broker.push,
-        pop=broker.pop,
-        discovery=broker.discovery,
-        ack=broker.ack,
-        renew=broker.renew,
-        transaction=broker.transaction,
-        defaults=PollDefaults(
-            wait_ms=settings.default_wait_ms,
-            batch=settings.default_batch,
-            subscription_mode=settings.default_subscription_mode,
-        ),
-        now=asyncio.get_running_loop().time,
-    )
-    routes = handlers.routes()
+    routes = hot_routes(broker, settings)
     probe = BrokerProbe(broker, index=assignment.index)
     return uvicorn.Config(
-        build_app(
+        HotGate(
             routes,
-            probe=probe,
-            configure=_configure(broker.configure),
+            cold_app(broker, routes, probe, settings),
             body_bytes_max=settings.body_bytes_max,
-            version=__version__,
-            further_routes=api_routes(broker),
         ),
         http=build_protocol(
             routes,
@@ -152,25 +130,3 @@ class BrokerProbe:
         except (SkepError, TimeoutError):
             return False
         return True
-
-
-def _configure(
-    configure: Configure,
-) -> Callable[[ConfigureRequest, dict[str, Any]], Awaitable[Configured]]:
-    async def run(request: ConfigureRequest, options: dict[str, Any]) -> Configured:
-        return await configure.configure_queue(
-            request.queue,
-            namespace=_given(request.namespace),
-            task=_given(request.task),
-            options=options,
-            replace=request.mode == "replace",
-        )
-
-    return run
-
-
-def _given(name: str | msgspec.UnsetType | None) -> str | None:
-    """A name left out stays as it is; null takes the default, which is none."""
-    if isinstance(name, msgspec.UnsetType):
-        return None
-    return name or ""

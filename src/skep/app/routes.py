@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from litestar.types import ControllerRouterHandler
 
 from skep.app.broker import Broker
+from skep.broker.depth import Depths
 from skep.broker.holds import Holds
 from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.queue_lifecycle import QueueLifecycle
 from skep.broker.removals import Removals
 from skep.broker.traces import Traces
 from skep.server.routes.dead_letters import dead_letter_routes
+from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
 from skep.server.routes.live import LiveParts, live_route
 from skep.server.routes.messages import message_routes
@@ -44,6 +46,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *dead_letter_routes(broker.dead_letters, broker.redrives),
         *message_routes(broker.message_list, broker.messages),
         *resource_routes(catalog, broker.configure),
+        depth_route(Depths(broker.groups, catalog)),
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),
         *scheduled_routes(broker.scheduled),

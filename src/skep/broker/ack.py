@@ -17,38 +17,31 @@ from uuid import UUID
 import msgspec
 import xxhash
 
+from skep.broker.ack_words import (
+    REFUSAL_BY_OUTCOME,
+    STATUS_BY_WORD,
+    spelled_offset,
+    storable_error,
+    unknown_status,
+)
 from skep.broker.leases import LeaseMemory
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import BadRequest, SkepError
-from skep.model.ids import parse_address, parse_partition_uuid
-from skep.model.limits import ACK_ITEMS_MAX, ERROR_TEXT_CHARS_MAX, NAME_CHARS_MAX
+from skep.model.ids import parse_partition_uuid
+from skep.model.limits import ACK_ITEMS_MAX, NAME_CHARS_MAX
 from skep.model.wire import QUEUE_MODE, AckItem
 
 _log = logging.getLogger(__name__)
 
 ACK_CALL: Final = "select * from skep.ack_messages($1, $2, $3, $4, $5, $6, $7)"
 
-_STATUS_BY_WORD: Final = {
-    "completed": "completed",
-    "success": "completed",
-    "acked": "completed",
-    "ok": "completed",
-    "failed": "failed",
-    "retry": "retry",
-    "dlq": "dlq",
+_EXTRA_BY_OUTCOME: Final = {
+    "noop": b',"noop":true',
+    "redelivered": b',"redelivered":true',
+    "dropped": b',"dropped":true',
 }
-
-_REFUSAL_BY_OUTCOME: Final = {
-    "lease_lost": "Invalid or expired lease",
-    "beyond_lease": "unresolvable: the message is beyond the leased batch",
-    "not_found": "Message not found",
-    "already_done": "already committed: the message was completed before",
-    "no_group": "consumer not found",
-}
-
-_EXTRA_BY_OUTCOME: Final = {"noop": b',"noop":true', "redelivered": b',"redelivered":true'}
 
 _ITEM_WEIGHT: Final = 256
 
@@ -108,7 +101,7 @@ class AckRequest(Cargo):
         refusal: str | None = None,
     ) -> None:
         """Render the result of one item."""
-        refusal = refusal or _REFUSAL_BY_OUTCOME.get(outcome)
+        refusal = refusal or REFUSAL_BY_OUTCOME.get(outcome)
         self.results[position] = (
             b'{"index":%d,"transactionId":%b,"success":%b,"error":%b,"queueName":%b,'
             b'"partitionName":%b,"leaseReleased":%b,"dlq":%b%b}'
@@ -190,12 +183,11 @@ class Ack:
 
     def _add_row(self, request: AckRequest, position: int, item: AckItem, group: str) -> None:
         word = item.status or "completed"
-        status = _STATUS_BY_WORD.get(word)
+        status = STATUS_BY_WORD.get(word)
         partition_id = parse_partition_uuid(item.partition_id)
         lease_id = _parse_lease_id(item.lease_id)
         if status is None:
-            refusal = f"unknown status {word!r}: use completed, failed, retry or dlq"
-            request.set_outcome(position, "unknown", refusal=refusal)
+            request.set_outcome(position, "unknown", refusal=unknown_status(word))
         elif partition_id is None:
             request.set_outcome(position, "not_found")
         elif item.lease_id and lease_id is None:
@@ -211,10 +203,10 @@ class Ack:
                     partition_id,
                     group,
                     lease_id,
-                    _offset_in(item.transaction_id, partition_id) if offset is None else offset,
+                    spelled_offset(item.transaction_id, partition_id) if offset is None else offset,
                     key,
                     status,
-                    _storable(item.error),
+                    storable_error(item.error),
                     [position],
                     lease_text,
                     offset is None or self._leases.is_individual(lease_text),
@@ -300,12 +292,6 @@ def _merge_completed(rows: list[AckRow]) -> list[AckRow]:
     return list(merged.values())
 
 
-def _offset_in(message_id: str, partition_id: int) -> int | None:
-    """Return the offset that a message id spells out, if it is one and of this partition."""
-    address = parse_address(message_id)
-    return address[1] if address is not None and address[0] == partition_id else None
-
-
 @lru_cache(1024)  # the acks of a batch name the same one
 def _parse_lease_id(text: str | None) -> UUID | None:
     if not text:
@@ -314,8 +300,3 @@ def _parse_lease_id(text: str | None) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
-
-
-def _storable(error: str | None) -> str | None:
-    """Cut an error text to what is kept, and drop the one character PostgreSQL text cannot hold."""
-    return None if error is None else error[:ERROR_TEXT_CHARS_MAX].replace("\0", "")

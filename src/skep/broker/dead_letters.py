@@ -12,10 +12,12 @@ import msgspec
 
 from skep.broker.letter_moves import Letter, Moved, Mover, Target, lane_of, transaction_id_of
 from skep.broker.moments import in_utc
-from skep.broker.stored_message import OpenEnvelope, leave_as_it_is, read_envelope
+from skep.broker.paging import Page
+from skep.broker.stored_message import Envelope, leave_as_it_is, read_envelope, read_head
 from skep.db.errors import NotExecuted
 from skep.db.slots import Caller
-from skep.model.errors import BadRequest, NotFound
+from skep.model.encryption import OpenEnvelope
+from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import message_id, partition_uuid
 
 LIST_CALL: Final = "select * from skep.list_dead_letters($1, $2, $3, $4, $5, $6, $7, $8, $9)"
@@ -92,6 +94,8 @@ class DeadLetter(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     attempts: int
     """How often it failed; the same as retryCount, by the name that says so."""
     data: msgspec.Raw
+    payload_error: str | None = None
+    """Why `data` is null although there is a payload: its key is not here."""
     headers: msgspec.Raw
     trace_id: str | None
     producer_sub: str | None
@@ -108,13 +112,6 @@ class DescribedLetter(DeadLetter, frozen=True, kw_only=True):
     """The id of the message that it became."""
 
 
-class Pagination(msgspec.Struct, frozen=True):
-    """Which part of the list this is."""
-
-    limit: int
-    offset: int
-
-
 class DeadLetterPage(msgspec.Struct, rename="camel", frozen=True):
     """Dead letters, the newest failure first."""
 
@@ -122,7 +119,7 @@ class DeadLetterPage(msgspec.Struct, rename="camel", frozen=True):
     total: int
     total_is_estimate: bool
     """There are more than `total`."""
-    pagination: Pagination
+    pagination: Page
 
 
 class Replayed(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -160,7 +157,7 @@ class DeadLetters:
             messages=[DeadLetter(**self._members(row)) for row in rows],
             total=total,
             total_is_estimate=is_estimate,
-            pagination=Pagination(limit, offset),
+            pagination=Page(limit, offset),
         )
 
     async def count(self, chosen: LetterFilter, bound: int) -> tuple[int, bool]:
@@ -246,10 +243,7 @@ class DeadLetters:
         return rows[0]
 
     def _members(self, row: Any) -> dict[str, Any]:
-        envelope = row["envelope"]
-        content = read_envelope(
-            self._open(envelope.encode()) if envelope is not None else b'{"transactionId":""}'
-        )
+        content, payload_error = self._content(row["envelope"])
         return {
             "dlq_id": row["id"],
             "id": message_id(row["partition_id"], row["message_offset"]),
@@ -262,12 +256,23 @@ class DeadLetters:
             "retry_count": row["failures"],
             "attempts": row["failures"],
             "data": content.data,
+            "payload_error": payload_error,
             "headers": content.headers,
             "trace_id": content.trace_id,
             "producer_sub": content.producer_sub,
             "created_at": row["created_at"],
             "failed_at": row["failed_at"],
         }
+
+    def _content(self, envelope: str | None) -> tuple[Envelope, str | None]:
+        """Return what an envelope says; one that cannot be opened does not hide the others."""
+        if envelope is None:
+            return Envelope(transaction_id=""), None
+        sealed = envelope.encode()
+        try:
+            return read_envelope(self._open(sealed)), None
+        except SkepError as error:
+            return read_head(sealed), error.message
 
 
 def _replayed(row: Any, moved: Moved, lane: tuple[str, str]) -> Replayed:

@@ -109,8 +109,9 @@ class Directory:
         self.groups[group.key] = group
 
     def forget_lane(self, lane: Lane) -> None:
-        """Drop a partition that turned out to be gone."""
-        self.lanes.pop(lane.key, None)
+        """Drop a partition that turned out to be gone, unless another took its name since."""
+        if self.lanes.get(lane.key) is lane:
+            del self.lanes[lane.key]
 
     def forget_group(self, group: Group) -> None:
         """Drop a group that turned out to be gone."""

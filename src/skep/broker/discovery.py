@@ -4,7 +4,8 @@ The queues are tried in turn, the most important first, and equals by turns so t
 starves. If none has anything and the client waits, the search leaves an ordinary poll waiting on
 each queue. The first that brings messages wins; another that comes too late finds nobody to answer
 and is given back like any claim whose client is gone. Which queues there are is asked again about
-every second, for all searches of the same kind at once, so that new queues are noticed.
+every second, for all searches of the same kind at once, so that new queues are noticed; and at once
+when one turns out to be deleted, for whoever named no queue must not create it again.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import Final
 import msgspec
 
 from skep.broker.pop import Deliver, Poll, PollOptions, Pop, empty_body
+from skep.db.errors import GroupGone
 from skep.db.slots import Caller
 from skep.model.errors import Defect, SkepError, Unavailable
 from skep.model.limits import DISCOVERED_QUEUES_MAX
@@ -165,8 +167,11 @@ class Discovery:
         for queue in in_turn(queues, self._turn - 1):
             poll = polls[queue] = _QueuePoll(search, queue, deadline=self._now())
             self._pop.pop_messages(poll)
-            if await poll.outcome or search.is_over:
-                return True
+            try:
+                if await poll.outcome or search.is_over:
+                    return True
+            except GroupGone:
+                self._finder.doubt(search.namespace, search.task)
         return False
 
     async def _wait(self, search: Search, polls: dict[str, _QueuePoll]) -> None:
@@ -176,16 +181,23 @@ class Discovery:
             if left_s <= 0:
                 return
             for queue, _ in await self._finder.find(search.namespace, search.task):
-                if queue not in polls or polls[queue].is_settled:
+                before = polls.get(queue)
+                if before is None or before.is_settled:
+                    if before is not None:
+                        before.forget_outcome()
                     polls[queue] = _QueuePoll(search, queue, deadline=search.deadline)
                     self._pop.pop_messages(polls[queue])
-            await _first_of(polls.values(), timeout_s=min(left_s, KNOWN_FOR_S))
+            try:
+                await _first_of(polls.values(), timeout_s=min(left_s, KNOWN_FOR_S))
+            except GroupGone:
+                self._finder.doubt(search.namespace, search.task)
 
 
 async def _first_of(polls: Iterable[_QueuePoll], *, timeout_s: float) -> None:
     """Return when one of the polls was served or failed, or after a while.
 
     Raises:
+        GroupGone: The queue of one was deleted, or the group on it.
         SkepError: What a poll failed with.
     """
     outcomes = [poll.outcome for poll in polls if not poll.outcome.done()]
@@ -222,6 +234,11 @@ class _QueueFinder:
         self._caller: Final = caller
         self._now: Final = now
         self._answers: Final[dict[tuple[str, str], tuple[float, Sequence[tuple[str, int]]]]] = {}
+
+    def doubt(self, namespace: str, task: str) -> None:
+        """Ask again at the next look: a queue was deleted. Until then the last answer stands."""
+        _, queues = self._answers.get((namespace, task), (0.0, ()))
+        self._answers[namespace, task] = (float("-inf"), queues)
 
     async def find(self, namespace: str, task: str) -> Sequence[tuple[str, int]]:
         """Return names and priorities, by falling priority.

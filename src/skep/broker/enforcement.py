@@ -56,11 +56,9 @@ class Enforcer:
                     _refuse_all(flush, verdict.error(flush.lane.key[0]))
 
     def _seal(self, flush: Flush) -> None:
-        rules, seal = flush.lane.rules, self._rule_book.seal
+        rules = flush.lane.rules
         try:
-            flush.entries = [
-                (*entry[:3], seal(rules, entry[3]), *entry[4:]) for entry in flush.entries
-            ]
+            flush.seal(lambda envelope: self._rule_book.seal(rules, envelope))
         except SkepError as error:
             _refuse_all(flush, error)
 

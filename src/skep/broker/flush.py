@@ -3,7 +3,7 @@
 Results are rendered here as they become known: stored, a duplicate, refused.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from skep.broker.directory import Lane
@@ -27,6 +27,7 @@ class Flush:
         "lots",
         "offset_by_key",
         "twins",
+        "unsealed_by_key",
     )
 
     def __init__(self, lane: Lane) -> None:
@@ -39,6 +40,7 @@ class Flush:
         # Entries whose key an earlier entry of the flush has, and where those earlier ones went.
         self.twins: list[Entry] = []
         self.offset_by_key: dict[bytes, int] = {}
+        self.unsealed_by_key: dict[bytes, bytes] = {}
 
     def join(self, entries: list[Entry]) -> None:
         """Take these entries; of those with the same key the first decides for all."""
@@ -59,6 +61,23 @@ class Flush:
         self.keys = b"".join([entry[2] for entry in entries])
         if not entries:
             self.settle()
+
+    def seal(self, seal: Callable[[bytes], bytes]) -> None:
+        """Encrypt the envelopes; `unseal` brings back what they were.
+
+        Raises:
+            SkepError: It cannot be done.
+        """
+        sealed = [(*entry[:3], seal(entry[3]), *entry[4:]) for entry in self.entries]
+        self.unsealed_by_key = {entry[2]: entry[3] for entry in self.entries}
+        self.entries = sealed
+
+    def unseal(self) -> None:
+        """Go back to the envelopes as they were sent, to apply other rules to them."""
+        if self.unsealed_by_key:
+            unsealed = self.unsealed_by_key
+            self.entries = [(*entry[:3], unsealed[entry[2]], *entry[4:]) for entry in self.entries]
+            self.unsealed_by_key = {}
 
     def refuse(self, entry: Entry, error: SkepError) -> None:
         """Answer that an entry is not stored, nor are those with its key."""

@@ -1,6 +1,6 @@
 """Consumer groups as an operator sees them: which there are, and how far behind each one is.
 
-Nothing here changes anything. Counts are exact up to `EXACT_LANES_MAX` lanes per queue; beyond
+Nothing here changes anything. Counts are exact up to `EXACT_LANES_MAX` lanes in one answer; beyond
 that they come from a sample and say so, because a listing must not read a hundred thousand lanes.
 
 The broker does not know its consumers: whoever polls belongs to a group for that moment. `members`
@@ -14,10 +14,11 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from skep.broker.moments import spell_moment
-from skep.broker.names import check_name
+from skep.broker.paging import Page
 from skep.db.slots import Caller
 from skep.model.errors import NotFound
 from skep.model.ids import partition_uuid
+from skep.model.names import check_name
 
 LIST_CALL: Final = "select * from skep.list_groups($1, $2, $3, $4)"
 MEASURE_CALL: Final = "select * from skep.measure_backlog($1, $2)"
@@ -26,7 +27,7 @@ LAGGING_CALL: Final = "select * from skep.lagging_lanes($1, $2, $3, $4, $5, $6)"
 FIND_CALL: Final = "select * from skep.find_group($1, $2)"
 
 EXACT_LANES_MAX: Final = 10_000
-"""Lanes of a queue that are counted one by one."""
+"""Lanes that are counted one by one in one answer, and lanes of a queue that are counted at all."""
 
 LAGGING_LOOK_MAX: Final = 10_000
 """Lanes the search for the worst ones looks at, over all groups."""
@@ -64,8 +65,10 @@ class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Where a subscription of mode `timestamp` or `new` starts."""
     subscription_created_at: str
     is_paused: bool
+    conflation: bool
+    """Only the newest message of each partition is delivered."""
     estimated: bool
-    """The counts come from a sample, because the queue has very many partitions."""
+    """The counts come from a sample, because there are very many partitions to count."""
 
 
 class LaggingLane(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,19 +137,14 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     partitions_with_lag: int
     offset_lag: int
     time_lag_seconds: int
+    conflation: bool
+    """Only the newest message of each partition is delivered."""
     estimated: bool
     """The totals come from a sample."""
     limit: int
     offset: int
     partitions: list[LaneLag]
     """In the order of their names."""
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Which part of a list is wanted."""
-
-    limit: int
-    offset: int
 
 
 class GroupPage(NamedTuple):
@@ -255,6 +253,7 @@ class Groups:
             partitions_with_lag=entry.partitions_with_lag,
             offset_lag=entry.total_lag,
             time_lag_seconds=entry.max_time_lag,
+            conflation=entry.conflation,
             estimated=entry.estimated,
             limit=page.limit,
             offset=page.offset,
@@ -295,6 +294,7 @@ def _entry(row: Any, measured: Any) -> GroupEntry:
         subscription_timestamp=spell_moment(subscribed_from) if subscribed_from else None,
         subscription_created_at=spell_moment(row["created_at"]),
         is_paused=row["is_paused"],
+        conflation=row["conflation"],
         estimated=measured["is_estimated"],
     )
 

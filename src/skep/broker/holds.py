@@ -9,9 +9,9 @@ import re
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from skep.broker.names import check_name
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound
+from skep.model.names import check_name
 
 LIST_CALL: Final = "select * from skep.list_holds($1, $2)"
 PLACE_CALL: Final = (

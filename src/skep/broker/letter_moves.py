@@ -11,9 +11,7 @@ from typing import Final
 import msgspec
 import xxhash
 
-from skep.broker.names import check_name
 from skep.broker.stored_message import (
-    OpenEnvelope,
     SealEnvelope,
     is_encrypted,
     leave_as_it_is,
@@ -22,6 +20,8 @@ from skep.broker.stored_message import (
 )
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
+from skep.model.encryption import OpenEnvelope
+from skep.model.names import check_name
 from skep.model.wire import DEFAULT_PARTITION
 
 REDRIVE_CALL: Final = "select * from skep.redrive_letters($1, $2, $3, $4, $5, $6, $7)"

@@ -183,10 +183,11 @@ class Feed:
         poll, self._poll = self._poll, None
         if self._is_closed or poll is None:
             return False
-        if body is not None:
-            self._batch = Batch(body, poll)
-            self._credit -= self._batch.count
-            self._client.take(self._batch)
+        batch = None if body is None else Batch(body, poll)
+        if batch is not None and batch.count:
+            self._batch = batch
+            self._credit -= batch.count
+            self._client.take(batch)
         elif self._loop.time() < poll.deadline:
             # Only a broker that stops sends a waiting poll away early.
             self._end(Unavailable("this instance is shutting down; connect again"))

@@ -15,6 +15,7 @@ import msgspec
 import xxhash
 
 from skep.broker.moments import in_utc
+from skep.broker.stored_message import read_envelope
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest
 from skep.model.ids import message_id, partition_uuid
@@ -105,15 +106,6 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
 
 _place_decoder: Final = msgspec.json.Decoder(Place)
-
-
-class _Head(msgspec.Struct, rename="camel"):
-    transaction_id: str
-    trace_id: str | None = None
-    producer_sub: str | None = None
-
-
-_head_decoder: Final = msgspec.json.Decoder(_Head)
 
 
 class MessageList:
@@ -260,7 +252,7 @@ def _read_cursor(cursor: str) -> Place:
 def _listed(row: Any, segments: Sequence[_Segment]) -> ListedMessage:
     number: int = row["item"]
     partition_id = segments[number - 1].partition_id
-    head = _head_decoder.decode(row["head"])
+    head = read_envelope(row["head"])
     return ListedMessage(
         id=message_id(partition_id, row["message_offset"]),
         transaction_id=head.transaction_id,

@@ -14,13 +14,13 @@ from skep.broker.dead_letters import DeadLetters
 from skep.broker.letter_moves import Target
 from skep.broker.message_list import Mode, Status, mode_type
 from skep.broker.stored_message import (
-    OpenEnvelope,
     is_encrypted,
     leave_as_it_is,
     read_envelope,
 )
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
+from skep.model.encryption import OpenEnvelope
 from skep.model.errors import NotFound, Refused
 from skep.model.ids import message_id, parse_address, parse_partition_uuid, partition_uuid
 from skep.model.limits import ERROR_TEXT_CHARS_MAX

@@ -1,12 +1,17 @@
-"""Moments in the requests and answers of operators: ISO 8601, UTC, with a Z."""
+"""Moments in requests and answers: ISO 8601, UTC, with a Z."""
 
 from datetime import UTC, datetime
 
 from skep.model.errors import BadRequest
 
 
-def parse_moment(field: str, text: str) -> datetime:
+def parse_moment(field: str, text: str, *, alternative: str | None = None) -> datetime:
     """Read a moment; without a zone it is UTC.
+
+    Args:
+        field: Who is to blame for a text that is none.
+        text: What was sent.
+        alternative: A word that the caller takes instead, for those who do not know it.
 
     Raises:
         BadRequest: The text is no ISO 8601 timestamp.
@@ -15,7 +20,8 @@ def parse_moment(field: str, text: str) -> datetime:
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise BadRequest(f"{field} must be an ISO 8601 timestamp") from None
+        choice = f"'{alternative}' or " if alternative else ""
+        raise BadRequest(f"{field} must be {choice}an ISO 8601 timestamp") from None
 
 
 def in_utc(moment: datetime | None) -> datetime | None:

@@ -1,7 +1,6 @@
 """Turn segments into a listing of messages: who they are and what has become of them.
 
-Payloads are not looked at: an envelope is cut in front of its last member, the data, and only its
-head is decoded.
+Payloads are not looked at: of an envelope only the head is decoded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,15 +8,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from skep.broker.resources import MessageSummary, Pagination
+from skep.broker.paging import Page
+from skep.broker.resources import MessageSummary
+from skep.broker.stored_message import read_head
 from skep.model.ids import message_id, partition_uuid
 
-_DATA: Final = b',"data":'
 _DELETED: Final = b"null"
-
-
-class _Head(msgspec.Struct, rename="camel", gc=False):
-    transaction_id: str
 
 
 class OffsetRange(Protocol):
@@ -27,11 +23,10 @@ class OffsetRange(Protocol):
     upper: int
 
 
-_heads = msgspec.json.Decoder(_Head)
 _envelopes = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def summarize_messages(queue: str, rows: Sequence[Any], page: Pagination) -> list[MessageSummary]:
+def summarize_messages(queue: str, rows: Sequence[Any], page: Page) -> list[MessageSummary]:
     """List the messages of a page out of the rows of `newest_segments`.
 
     Deleted messages have a place but are not shown, so a page may be shorter than its limit.
@@ -55,11 +50,10 @@ def _newest_first(row: Any) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _summary(queue: str, row: Any, offset: int, envelope: bytes) -> MessageSummary:
-    head = _heads.decode(envelope.partition(_DATA)[0] + b"}")
     partition = row["partition_name"]
     return MessageSummary(
         id=message_id(row["partition_id"], offset),
-        transaction_id=head.transaction_id,
+        transaction_id=read_head(envelope).transaction_id,
         partition_id=partition_uuid(row["partition_id"]),
         queue_path=f"{queue}/{partition}",
         queue=queue,

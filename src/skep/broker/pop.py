@@ -59,6 +59,9 @@ _log = logging.getLogger(__name__)
 
 _WEIGHT: Final = 512
 
+_FIRST: Final = 6
+"""The column of a claim's rows that is null when the lane that was asked for does not exist."""
+
 FRUITLESS_CLAIMS_MAX: Final = 100
 """Claims in a row that bring nothing but expired messages, before a poll counts as unserved."""
 
@@ -263,12 +266,26 @@ class Pop:
         self._engine.submit("undo", None, _WEIGHT, DoubtfulClaim(poll.group, poll.lease_id))
 
     def subscribe_anew(self, group: Group, polls: Sequence[Poll]) -> None:
-        """The group was deleted under its polls: let them start over."""
+        """The group was deleted under its polls: let them start over.
+
+        Not those whose queue was found and not named: if it was deleted, they must not create it.
+        """
         self._directory.forget_group(group)
         for poll in polls:
-            if not poll.is_settled:
+            if not poll.is_settled and poll.options.is_discovered:
+                poll.fail(GroupGone("the consumer group does not exist any more"))
+            elif not poll.is_settled:
                 self._parking.leave(poll)  # its place belongs to the group that is gone
                 self._resume(poll)(None)
+
+    def find_lane_anew(self, poll: Poll) -> None:
+        """The lane of a poll was removed: let it start over with the one that has its name now."""
+        if poll.lane is not None:
+            self._directory.forget_lane(poll.lane)
+            poll.lane = None
+        if not poll.is_settled:
+            self._parking.leave(poll)  # its place belongs to the lane that is gone
+            self._resume(poll)(None)
 
     def _resume(self, poll: Poll) -> Callable[[SkepError | None], None]:
         def resume(error: SkepError | None) -> None:
@@ -415,11 +432,18 @@ class PopExecutor:
                 self._doubt(polls)
             raise
         taken: dict[int, list[TakenSegment]] = {}
+        ghosts: set[int] = set()
         for row in rows:
+            if row[_FIRST] is None:
+                ghosts.add(row[0])
+                continue
             segment = TakenSegment(row)
             taken.setdefault(segment.poll, []).append(segment)
         for number, poll in enumerate(polls, start=1):
-            self._settle(group, poll, taken.get(number))
+            if number in ghosts:
+                self._pop.find_lane_anew(poll)
+            else:
+                self._settle(group, poll, taken.get(number))
 
     def _doubt(self, polls: Sequence[Poll]) -> None:
         """Note that it is unknown whether these polls claimed something."""

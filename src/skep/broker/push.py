@@ -22,7 +22,6 @@ import xxhash
 
 from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner, LaneWish
 from skep.broker.enforcement import Enforcer
-from skep.broker.envelopes import build_envelope, check_headers, end_of_life
 from skep.broker.flush import (
     NULL,
     Flush,
@@ -31,7 +30,6 @@ from skep.broker.flush import (
     body_of,
     by_partition,
 )
-from skep.broker.names import check_name, refuse_transaction_id
 from skep.broker.push_lots import Answer, Entry, PushLot, PushRequest, fail_entry
 from skep.broker.rules import QueueRules, RuleBook
 from skep.broker.scheduling import (
@@ -47,8 +45,10 @@ from skep.db.errors import RulesChanged
 from skep.db.slots import Caller
 from skep.engine.dedup import DedupCache, Vouch
 from skep.engine.driver import Engine
+from skep.model.envelopes import build_envelope, check_headers, end_of_life
 from skep.model.errors import BadRequest, Overloaded, SkepError
 from skep.model.limits import PUSH_ITEMS_MAX, TRANSACTION_ID_CHARS_MAX
+from skep.model.names import check_name, refuse_transaction_id
 from skep.model.wire import DEFAULT_PARTITION, PushItem
 
 PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
@@ -355,6 +355,8 @@ class PushExecutor:
     async def _follow_rules(self, flushes: dict[int, Flush], *, is_repeated: bool) -> None:
         """A queue was configured anew: read its rules and apply them to what is under way."""
         await self._rule_book.read(flush.lane.queue_id for flush in flushes.values())
+        for flush in flushes.values():
+            flush.unseal()
         await self._enforcer.enforce(flushes, is_repeated=is_repeated)
 
     async def _push_vouched(self, flushes: dict[int, Flush]) -> None:

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from skep.broker.configure import stored_options
-from skep.broker.names import check_name
 from skep.broker.newest_messages import summarize_messages
+from skep.broker.paging import Page
 from skep.broker.resources import (
     BriefCounts,
     GroupSummary,
@@ -24,7 +24,6 @@ from skep.broker.resources import (
     NamespacePage,
     NamespaceSummary,
     Overview,
-    Pagination,
     PartitionPage,
     PartitionSummary,
     QueueDetail,
@@ -38,6 +37,7 @@ from skep.broker.resources import (
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound
 from skep.model.ids import parse_partition_uuid, partition_uuid, queue_uuid
+from skep.model.names import check_name
 
 LANES_EXACT: Final = 10_000
 """Partitions counted one by one in one answer: about a tenth of a second of PostgreSQL's time."""
@@ -61,6 +61,7 @@ _LIST_LABELS: Final = "select * from skep.list_labels($1, $2, $3)"
 _MEASURE_LAG: Final = "select * from skep.measure_lag($1)"
 _MEASURE_INGEST: Final = "select skep.measure_ingest($1, $2, $3), skep.now()"
 _NEWEST_SEGMENTS: Final = "select * from skep.newest_segments($1, $2, $3)"
+_KNOWN_PARTITION: Final = "select from skep.partition where id = $1"
 _LIST_QUEUE_LABELS: Final = "select q.id, q.namespace, q.task from skep.queue q"
 
 
@@ -88,7 +89,7 @@ class QueueCatalog:
     def __init__(self, caller: Caller) -> None:
         self._caller: Final = caller
 
-    async def queues(self, wanted: QueueFilter, page: Pagination) -> QueuePage:
+    async def queues(self, wanted: QueueFilter, page: Page) -> QueuePage:
         """List queues with their counts."""
         for kind in ("namespace", "task", "search"):
             check_name(kind, getattr(wanted, kind) or "")
@@ -106,7 +107,7 @@ class QueueCatalog:
         queues = [_queue_summary(row, counted[row["id"]]) for row in found]
         return QueuePage(queues, rows[0]["total"], page)
 
-    async def queue(self, name: str, partitions: Pagination) -> QueueDetail:
+    async def queue(self, name: str, partitions: Page) -> QueueDetail:
         """Describe one queue with a page of its partitions.
 
         Raises:
@@ -134,13 +135,14 @@ class QueueCatalog:
         )
 
     async def partitions(
-        self, queue: str | None, search: str | None, after: str | None, page: Pagination
+        self, queue: str | None, search: str | None, after: str | None, page: Page
     ) -> PartitionPage:
         """List partitions, of one queue or of all.
 
         Raises:
             BadRequest: `after` is not the id of a partition.
-            NotFound: There is no such queue.
+            NotFound: There is no such queue, or the partition `after` was removed: a page that
+                just ended there would be taken for the last one.
         """
         check_name("search", search or "")
         queue_id = None if queue is None else await self._queue_id(queue)
@@ -148,6 +150,8 @@ class QueueCatalog:
         rows = await self._caller.call(
             _LIST_PARTITIONS, queue_id, search, after_id, page.limit, page.offset
         )
+        if not rows and after_id is not None:
+            await self._check_partition(after_id)
         ((total,),) = await self._caller.call(_COUNT_PARTITIONS, queue_id, search)
         listed = [_partition_summary(row) for row in rows]
         is_full = bool(listed) and len(listed) == page.limit
@@ -158,14 +162,14 @@ class QueueCatalog:
             next_after=listed[-1].id if is_full else None,
         )
 
-    async def namespaces(self, page: Pagination) -> NamespacePage:
+    async def namespaces(self, page: Page) -> NamespacePage:
         """List the namespaces that queues have."""
         total, labels = await self._labels("namespace", page)
         return NamespacePage(
             [NamespaceSummary(namespace=label, **sums) for label, sums in labels], total, page
         )
 
-    async def tasks(self, page: Pagination) -> TaskPage:
+    async def tasks(self, page: Page) -> TaskPage:
         """List the tasks that queues have."""
         total, labels = await self._labels("task", page)
         return TaskPage([TaskSummary(task=label, **sums) for label, sums in labels], total, page)
@@ -190,7 +194,7 @@ class QueueCatalog:
             timestamp=now,
         )
 
-    async def newest_messages(self, queue: str, page: Pagination) -> list[MessageSummary]:
+    async def newest_messages(self, queue: str, page: Page) -> list[MessageSummary]:
         """List the messages of a queue, newest first, without their payloads.
 
         Raises:
@@ -201,7 +205,7 @@ class QueueCatalog:
         return summarize_messages(queue, rows, page)
 
     async def _labels(
-        self, kind: Literal["namespace", "task"], page: Pagination
+        self, kind: Literal["namespace", "task"], page: Page
     ) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
         """Return how many labels there are, and those of the page with the sums of their queues."""
         rows = await self._caller.call(_LIST_LABELS, kind, page.limit, page.offset)
@@ -227,6 +231,10 @@ class QueueCatalog:
         if not rows:
             raise NotFound("Queue not found")
         return rows[0]
+
+    async def _check_partition(self, partition_id: int) -> None:
+        if not await self._caller.call(_KNOWN_PARTITION, partition_id):
+            raise NotFound("the partition given as after is gone: begin anew")
 
     async def _queue_id(self, name: str) -> int:
         rows = await self._caller.call(

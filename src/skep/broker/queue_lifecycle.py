@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from skep.broker.names import check_name
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
-from skep.model.errors import NotFound
+from skep.model.errors import NotFound, Refused
 from skep.model.limits import POP_PARTITIONS_MAX
+from skep.model.names import check_name
 
 REMOVE_CALL: Final = "select skep.remove_queue($1)"
 SWEEP_CALL: Final = "select skep.sweep_removed_queue($1, $2)"
@@ -89,12 +89,13 @@ class QueueLifecycle:
 
         Raises:
             NotFound: There is no such queue or partition.
+            Refused: A reader outside still needs some of the messages.
         """
         queue_id = await self._queue_id(queue)
         start, upto = check_name("partition", partition or ""), None
         lanes = messages = 0
         while True:
-            ((done, dropped, start, upto),) = await self._caller.call(
+            ((done, dropped, start, upto, is_held),) = await self._caller.call(
                 CLEAR_CALL,
                 queue_id,
                 start,
@@ -103,6 +104,8 @@ class QueueLifecycle:
                 CLEAR_LANES,
                 CLEAR_SEGMENTS,
             )
+            if is_held:
+                raise Refused("a hold keeps messages of the queue for a reader: release it first")
             lanes += done
             messages += dropped
             if start is None:

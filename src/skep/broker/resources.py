@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from skep.broker.paging import Page
 from skep.model.queue_options import QueueOptions
 
 
@@ -53,13 +54,6 @@ class BriefCounts(msgspec.Struct, frozen=True):
     pending: int = 0
 
 
-class Pagination(msgspec.Struct, frozen=True):
-    """The page that was asked for."""
-
-    limit: int
-    offset: int
-
-
 class QueueSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """A queue in a listing."""
 
@@ -80,7 +74,7 @@ class QueuePage(msgspec.Struct, frozen=True):
 
     queues: list[QueueSummary]
     total: int
-    pagination: Pagination
+    pagination: Page
 
 
 class PartitionSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -106,7 +100,7 @@ class PartitionPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     partitions: list[PartitionSummary]
     total: int
-    pagination: Pagination
+    pagination: Page
     next_after: str | None
     """Give it as `after` for the next page; null when this page was not full."""
 
@@ -155,7 +149,7 @@ class NamespacePage(msgspec.Struct, frozen=True):
 
     namespaces: list[NamespaceSummary]
     total: int
-    pagination: Pagination
+    pagination: Page
 
 
 class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +167,7 @@ class TaskPage(msgspec.Struct, frozen=True):
 
     tasks: list[TaskSummary]
     total: int
-    pagination: Pagination
+    pagination: Page
 
 
 class Spread(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ EVICT_CALL: Final = "select * from skep.evict_waiting($1, $2, $3, $4, $5, $6, $7
 CLEAN_CALL: Final = "select * from skep.remove_idle_partitions($1, $2, $3, $4, $5, $6)"
 PURGE_LETTERS_CALL: Final = "select skep.purge_dead_letters($1, $2, $3, $4, $5)"
 PURGE_HISTORY_CALL: Final = "select skep.purge_history($1, $2, $3, $4)"
+PURGE_REDRIVES_CALL: Final = "select skep.purge_redrives($1, $2, $3, $4)"
 NOW_CALL: Final = "select skep.now()"
 
 STEP_S: Final = 0.05
@@ -43,6 +44,8 @@ LANES_PER_STEP: Final = 2_000
 """Lanes that the search for idle ones looks at."""
 PURGE_BATCH: Final = 1_000
 PURGE_INTERVAL_S: Final = 300.0
+REDRIVE_KEEP_DAYS: Final = 30
+"""How long one can ask what became of a redrive and of the letters it moved."""
 CLEANUP_INTERVAL_S: Final = 10.0
 """Between two looks at some lanes: a hundred thousand are gone through in ten minutes."""
 DAY_S: Final = 86_400
@@ -249,12 +252,12 @@ class CleanupDuty:
 
 
 class PurgeDuty:
-    """Deletes dead letters and history that were kept long enough."""
+    """Deletes dead letters, records of redrives and history that were kept long enough."""
 
     def __init__(
         self, caller: Caller, term: Term, *, dead_letter_s: int, history_days: int
     ) -> None:
-        self.name: Final = "purge of dead letters and history"
+        self.name: Final = "purge of dead letters, redrives and history"
         self.interval_s: Final = PURGE_INTERVAL_S
         self._caller: Final = caller
         self._term: Final = term
@@ -265,18 +268,17 @@ class PurgeDuty:
     async def run(self) -> bool:
         """Delete a batch of each."""
         self._run_id = self._run_id or uuid4()
-        rows = await self._caller.call(
-            PURGE_HISTORY_CALL, *self._term, self._history_s, PURGE_BATCH
-        )
-        has_more = rows[0][0] >= PURGE_BATCH
+        has_more = await self._purge(PURGE_HISTORY_CALL, self._history_s)
+        has_more |= await self._purge(PURGE_REDRIVES_CALL, REDRIVE_KEEP_DAYS * DAY_S)
         if self._dead_letter_s:
-            rows = await self._caller.call(
-                PURGE_LETTERS_CALL, *self._term, self._run_id, self._dead_letter_s, PURGE_BATCH
-            )
-            has_more = has_more or rows[0][0] >= PURGE_BATCH
+            has_more |= await self._purge(PURGE_LETTERS_CALL, self._run_id, self._dead_letter_s)
         if not has_more:
             self._run_id = None
         return has_more
+
+    async def _purge(self, call: str, *arguments: object) -> bool:
+        ((count,),) = await self._caller.call(call, *self._term, *arguments, PURGE_BATCH)
+        return count >= PURGE_BATCH
 
 
 class RequestedRun(NamedTuple):

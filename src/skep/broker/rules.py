@@ -14,13 +14,12 @@ import msgspec
 from skep.broker.admission import SizeLimit
 from skep.broker.schemas import PayloadValidator, SchemaCache
 from skep.db.slots import Caller
+from skep.model.envelopes import cut_envelope
 
 READ_CALL: Final = "select * from skep.read_rules($1)"
 
 SealEnvelope: TypeAlias = Callable[[bytes], bytes]
 """Turns an envelope into one whose payload is encrypted, or raises a `SkepError`."""
-
-_DATA_MARK: Final = b',"data":'
 
 
 class QueueRules:
@@ -50,8 +49,8 @@ class QueueRules:
         """Say why the queue does not take a message; None when it does."""
         if self.validator is None:
             return None
-        _, _, rest = envelope.partition(_DATA_MARK)
-        return self.validator.validate(rest[:-1])
+        _, payload = cut_envelope(envelope)
+        return self.validator.validate(payload)
 
 
 class RuleBook:

@@ -1,6 +1,6 @@
 """Look at the messages that wait for their time, cancel them, or let their time come now."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -8,7 +8,9 @@ import msgspec
 
 from skep.broker.pop import wire_time
 from skep.broker.scheduling import DueListener
+from skep.broker.stored_message import leave_as_it_is, read_envelope
 from skep.db.slots import Caller
+from skep.model.encryption import OpenEnvelope
 from skep.model.errors import NotFound
 
 LIST_CALL: Final = "select * from skep.list_scheduled($1, $2, $3, $4, $5)"
@@ -38,7 +40,7 @@ class WaitingMessageDetail(WaitingMessage, frozen=True, kw_only=True):
 
     trace_id: str | None
     producer_sub: str | None
-    headers: dict[str, Any] | None
+    headers: msgspec.Raw
     data: msgspec.Raw
     """The payload, byte for byte as it was pushed."""
 
@@ -54,14 +56,6 @@ class WaitingPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """`after` of the next page; null on the last one."""
 
 
-class _Head(msgspec.Struct, rename="camel"):
-    """The members of an envelope that stand before its payload."""
-
-    trace_id: str | None = None
-    producer_sub: str | None = None
-    headers: dict[str, Any] | None = None
-
-
 class Scheduled:
     """The messages that wait for their time."""
 
@@ -69,7 +63,7 @@ class Scheduled:
         self,
         caller: Caller,
         listener: DueListener,
-        open_envelope: Callable[[bytes], bytes] = bytes,
+        open_envelope: OpenEnvelope = leave_as_it_is,
     ) -> None:
         """Take what is needed.
 
@@ -106,10 +100,13 @@ class Scheduled:
         rows = await self._caller.call(LIST_CALL, scheduled_id, None, None, 0, 1)
         if not rows:
             raise _not_waiting(scheduled_id)
-        head, _, rest = self._open_envelope(rows[0][4]).partition(b',"data":')
-        members = msgspec.json.decode(head + b"}", type=_Head)
+        content = read_envelope(self._open_envelope(rows[0][4]))
         return WaitingMessageDetail(
-            **_members(rows[0]), **msgspec.structs.asdict(members), data=msgspec.Raw(rest[:-1])
+            **_members(rows[0]),
+            trace_id=content.trace_id,
+            producer_sub=content.producer_sub,
+            headers=content.headers,
+            data=content.data,
         )
 
     async def cancel(self, scheduled_id: int) -> None:

@@ -7,11 +7,12 @@ is sequenced.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from skep.broker import moments
 from skep.broker.pop import wire_time
 from skep.broker.rules import RuleBook
 from skep.db.slots import Caller
@@ -52,18 +53,10 @@ def parse_moment(
         return Moment(None, float(delay_seconds))
     if delay_seconds is not None:
         raise BadRequest("deliverAt and delaySeconds exclude each other")
-    moment = _parse_time(deliver_at)
+    moment = moments.parse_moment("deliverAt", deliver_at)
     if moment > now + timedelta(seconds=SCHEDULE_SECONDS_MAX):
         raise BadRequest("deliverAt is more than a year ahead")
     return Moment(moment, None)
-
-
-def _parse_time(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise BadRequest("deliverAt must be an ISO 8601 time") from None
 
 
 class ScheduleItem(NamedTuple):

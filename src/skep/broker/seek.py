@@ -14,14 +14,15 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from skep.broker.groups import EXACT_LANES_MAX, FIND_CALL, LANES_CALL, GroupKey, Page, find_group
+from skep.broker.groups import EXACT_LANES_MAX, FIND_CALL, LANES_CALL, GroupKey, find_group
 from skep.broker.moments import parse_moment, spell_moment
-from skep.broker.names import check_name
+from skep.broker.paging import Page
 from skep.broker.subscriptions import LANES_PER_STEP
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound
 from skep.model.ids import OFFSET_MAX, message_id
+from skep.model.names import check_name
 
 SEEK_CALL: Final = "select * from skep.seek_lanes($1, $2, $3, $4, $5)"
 PREVIEW_CALL: Final = "select * from skep.preview_seek($1, $2, $3, $4)"

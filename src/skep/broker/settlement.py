@@ -20,23 +20,30 @@ from uuid import UUID, uuid4
 import msgspec
 import xxhash
 
+from skep.broker.ack_words import (
+    REFUSAL_BY_OUTCOME,
+    STATUS_BY_WORD,
+    spelled_offset,
+    storable_error,
+    unknown_status,
+)
 from skep.broker.admission import AdmissionGate, Full
 from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner
-from skep.broker.envelopes import (
+from skep.broker.leases import LeaseMemory
+from skep.broker.rules import RuleBook
+from skep.broker.wakeups import Announcer
+from skep.db.slots import Caller
+from skep.engine.dedup import DedupCache
+from skep.model.envelopes import (
     build_envelope,
     check_headers,
     checked_trace_id,
     end_of_life,
 )
-from skep.broker.leases import LeaseMemory
-from skep.broker.names import check_name, refuse_transaction_id
-from skep.broker.rules import RuleBook
-from skep.broker.wakeups import Announcer
-from skep.db.slots import Caller
-from skep.engine.dedup import DedupCache
 from skep.model.errors import BadRequest, InvalidPayload, Refused
-from skep.model.ids import parse_address, parse_partition_uuid
-from skep.model.limits import ERROR_TEXT_CHARS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
+from skep.model.ids import parse_partition_uuid
+from skep.model.limits import NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
+from skep.model.names import check_name, refuse_transaction_id
 from skep.model.wire import DEFAULT_PARTITION, QUEUE_MODE, AckItem, PushItem
 
 LANE_TRIES_MAX: Final = 3
@@ -45,23 +52,7 @@ LANE_TRIES_MAX: Final = 3
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 """vouched_since of a broker that vouches for nothing."""
 
-STATUS_BY_WORD: Final = {
-    "completed": "completed",
-    "success": "completed",
-    "acked": "completed",
-    "ok": "completed",
-    "failed": "failed",
-    "retry": "retry",
-    "dlq": "dlq",
-}
-
-TEXT_BY_REFUSAL: Final = {
-    "lease_lost": "Invalid or expired lease",
-    "not_found": "Message not found",
-    "already_done": "already committed: the message was completed before",
-    "no_group": "consumer not found",
-    "required_lease": "Invalid or expired lease",
-}
+TEXT_BY_REFUSAL: Final = {**REFUSAL_BY_OUTCOME, "required_lease": "Invalid or expired lease"}
 
 _digest = xxhash.xxh3_128_digest
 
@@ -186,7 +177,7 @@ class Stager:
         word = item.status or "completed"
         status = STATUS_BY_WORD.get(word)
         if status is None:
-            raise Unacceptable(f"unknown status {word!r}: use completed, failed, retry or dlq")
+            raise Unacceptable(unknown_status(word))
         partition_id = parse_partition_uuid(item.partition_id)
         if partition_id is None:
             raise Unacceptable(TEXT_BY_REFUSAL["not_found"])
@@ -204,7 +195,7 @@ class Stager:
             offset=offset,
             key=key,
             status=status,
-            error=_storable(item.error),
+            error=storable_error(item.error),
             lease_text=lease_text,
         )
 
@@ -216,9 +207,7 @@ class Stager:
             offset = self._leases.find(lease_text, partition_id, key)
             if offset is not None:
                 return offset, lease_text
-        address = parse_address(transaction_id)
-        is_message_id = address is not None and address[0] == partition_id and address[1] > 0
-        return address[1] if address and is_message_id else None, ""
+        return spelled_offset(transaction_id, partition_id), ""
 
 
 def parse_lease_id(text: str) -> UUID:
@@ -261,7 +250,12 @@ class Settler:
         self._announcer: Final = announcer
 
     async def settle(
-        self, statement: str, leading: Sequence[object], operations: Operations
+        self,
+        statement: str,
+        leading: Sequence[object],
+        operations: Operations,
+        *,
+        is_repeated: bool,
     ) -> Settled:
         """Call a function that settles the operations.
 
@@ -270,6 +264,8 @@ class Settler:
                 without the first two of its arguments.
             leading: Its first arguments.
             operations: What to settle.
+            is_repeated: An earlier call may have settled them. So the queues took what is pushed,
+                and must not refuse it now, perhaps for being full of it.
 
         Raises:
             Refused: A queue is being deleted faster than it can be created.
@@ -279,7 +275,7 @@ class Settler:
         """
         for _ in range(LANE_TRIES_MAX):
             pushed = _Pushed(operations, await self._find_lanes(operations))
-            await self._enforce(pushed)
+            await self._enforce(pushed, is_repeated=is_repeated)
             row = await self._call(statement, leading, operations, pushed)
             if row[0] != "lane_gone":
                 return self._conclude(row, operations, pushed)
@@ -289,7 +285,7 @@ class Settler:
             self._cache.forget(lane.partition_id)
         raise Refused("a queue that is pushed to is being deleted")
 
-    async def _enforce(self, pushed: "_Pushed") -> None:
+    async def _enforce(self, pushed: "_Pushed", *, is_repeated: bool) -> None:
         """Let the rules of the queues decide about what is pushed; all of it is, or nothing."""
         if not pushed.sent:
             return
@@ -298,12 +294,12 @@ class Settler:
         for number, (lane_number, push) in enumerate(pushed.sent):
             lane = pushed.lanes[lane_number - 1]
             sizes[lane] += 1
-            if refusal := lane.rules.refusal_of(push.envelope):
+            if not is_repeated and (refusal := lane.rules.refusal_of(push.envelope)):
                 raise InvalidPayload(refusal)
             envelope = self._rule_book.seal(lane.rules, push.envelope)
             pushed.sent[number] = lane_number, msgspec.structs.replace(push, envelope=envelope)
         for lane, count in sizes.items():
-            if lane.rules.size_limit is not None:
+            if lane.rules.size_limit is not None and not is_repeated:
                 verdict = await self._gate.decide(lane.queue_id, count, lane.rules.size_limit)
                 if isinstance(verdict, Full):
                     raise verdict.error(lane.key[0])
@@ -439,8 +435,3 @@ class _Pushed:
         for number, push in sent:
             keys.setdefault(number, []).append(push.key)
         return {number: b"".join(each) for number, each in keys.items()}
-
-
-def _storable(error: str | None) -> str | None:
-    """Cut an error text to what is kept, and drop the one character PostgreSQL text cannot hold."""
-    return None if error is None else error[:ERROR_TEXT_CHARS_MAX].replace("\0", "")

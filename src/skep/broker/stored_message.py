@@ -13,13 +13,11 @@ import msgspec
 from skep.model.errors import Refused
 from skep.model.wire import JSON_NULL
 
-OpenEnvelope: TypeAlias = Callable[[bytes], bytes]
-"""Returns an envelope with its payload in clear."""
-
 SealEnvelope: TypeAlias = Callable[[bytes], bytes]
 """Returns an envelope with its payload encrypted."""
 
 _ENCRYPTED: Final = b'{"enc":'
+_DATA: Final = b',"data":'
 _MARKS: Final = ("enc", "expiresAt", "transactionId")
 _encode = msgspec.json.encode
 
@@ -38,9 +36,14 @@ _envelope_decoder: Final = msgspec.json.Decoder(Envelope)
 _member_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def read_envelope(envelope: bytes) -> Envelope:
-    """Take an envelope apart."""
+def read_envelope(envelope: bytes | str) -> Envelope:
+    """Take an envelope, or the head of one, apart."""
     return _envelope_decoder.decode(envelope)
+
+
+def read_head(envelope: bytes) -> Envelope:
+    """Take an envelope apart without a look at its data, which may be large."""
+    return read_envelope(envelope.partition(_DATA)[0] + b"}")
 
 
 def is_encrypted(envelope: bytes) -> bool:

@@ -17,7 +17,6 @@ from uuid import UUID, uuid4, uuid5
 import msgspec
 
 from skep.broker.directory import Directory
-from skep.broker.names import check_name
 from skep.broker.pop import wire_time
 from skep.broker.settlement import (
     TEXT_BY_REFUSAL,
@@ -42,6 +41,7 @@ from skep.model.limits import (
     STREAM_STATE_OPERATIONS_MAX,
     STREAM_STATE_VALUE_BYTES_MAX,
 )
+from skep.model.names import check_name
 from skep.model.stream_wire import (
     CycleAck,
     CycleAcked,
@@ -130,7 +130,10 @@ class CycleExecutor:
         """Settle each cycle; one that an earlier try settled is found by its id."""
         for cycle in cargos:
             settled = await self._settler.settle(
-                CYCLE_CALL, (cycle.id, is_repeated, *cycle.leading), cycle.operations
+                CYCLE_CALL,
+                (cycle.id, is_repeated, *cycle.leading),
+                cycle.operations,
+                is_repeated=is_repeated,
             )
             if settled.refusal in {"state_gone", "state_changed"}:
                 _, queue_id, _ = settled.further

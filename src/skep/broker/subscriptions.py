@@ -3,23 +3,25 @@
 A group comes into being by polling. Deleting one forgets its progress, lane by lane in small steps;
 whether its subscription goes as well decides where it starts the next time: a kept one by its
 stored rule, a forgotten one by what the next poll asks for. Parked polls of a deleted group are
-woken and subscribe anew.
+woken and subscribe anew. What a deletion that was interrupted leaves behind is swept by
+`RemovedGroupSweep`.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from contextlib import suppress
+from typing import Final
 
 import msgspec
 
 from skep.broker.groups import LIST_CALL, GroupKey, find_group
 from skep.broker.moments import parse_moment, spell_moment
-from skep.broker.names import check_name
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
 from skep.model.errors import NotFound
+from skep.model.names import check_name
 
 FORGET_GROUP_CALL: Final = "select skep.forget_group($1)"
-FORGET_LANES_CALL: Final = "select * from skep.forget_lanes($1, $2, $3, $4, $5)"
+FORGET_LANES_CALL: Final = "select * from skep.forget_lanes($1, $2, true, $3, $4)"
+SWEEP_CALL: Final = "select * from skep.sweep_removed_group($1, $2)"
 CHANGE_CALL: Final = "select skep.change_subscription($1, $2)"
 PAUSE_CALL: Final = "select skep.pause_group($1, $2)"
 
@@ -80,13 +82,12 @@ class Subscriptions:
         self._announcer: Final = announcer
 
     async def delete_group(self, group: str, *, forget_subscription: bool) -> DeletedGroup:
-        """Delete a group from every queue it subscribes to.
-
-        Raises:
-            NotFound: There is no such group.
-        """
+        """Delete a group from every queue it subscribes to; one that is gone already is fine."""
+        check_name("consumerGroup", group)
         lanes = 0
-        for row in await self._subscriptions(group):
+        for row in await self._caller.call(LIST_CALL, group, None, _SUBSCRIPTIONS_MAX, 0):
+            if row["group_id"] is None:
+                continue  # the row that only tells how many there are
             key = GroupKey(row["queue_id"], row["group_id"])
             lanes += await self._forget(key, forget_subscription=forget_subscription)
         return DeletedGroup(
@@ -96,13 +97,11 @@ class Subscriptions:
     async def delete_from_queue(
         self, group: str, queue: str, *, forget_subscription: bool
     ) -> DeletedFromQueue:
-        """Delete a group from one queue.
-
-        Raises:
-            NotFound: There is no such queue, or it has no such group.
-        """
-        key = await find_group(self._caller, queue, group)
-        lanes = await self._forget(key, forget_subscription=forget_subscription)
+        """Delete a group from one queue; one that is gone already is fine."""
+        lanes = 0
+        with suppress(NotFound):
+            key = await find_group(self._caller, queue, group)
+            lanes = await self._forget(key, forget_subscription=forget_subscription)
         return DeletedFromQueue(
             consumer_group=group,
             queue_name=queue,
@@ -138,29 +137,41 @@ class Subscriptions:
             self._announcer.announce(key.queue_id, ALL_POLLS)
         return PausedGroup(consumer_group=group, queue_name=queue, is_paused=is_paused)
 
-    async def _subscriptions(self, group: str) -> Sequence[Any]:
-        check_name("consumerGroup", group)
-        rows = await self._caller.call(LIST_CALL, group, None, _SUBSCRIPTIONS_MAX, 0)
-        if rows[0]["total"] == 0:
-            raise NotFound("Consumer group not found")
-        return rows
-
     async def _forget(self, key: GroupKey, *, forget_subscription: bool) -> int:
         """Forget a group's progress; return in how many lanes."""
-        if forget_subscription:
-            await self._caller.call(FORGET_GROUP_CALL, key.group_id)
+        lanes = await (self._remove(key) if forget_subscription else self._reset(key))
+        self._announcer.announce(key.queue_id, ALL_POLLS)
+        return lanes
+
+    async def _remove(self, key: GroupKey) -> int:
+        await self._caller.call(FORGET_GROUP_CALL, key.group_id)
+        lanes = 0
+        has_more = True
+        while has_more:
+            ((swept, has_more),) = await self._caller.call(SWEEP_CALL, key.group_id, LANES_PER_STEP)
+            lanes += swept
+        return lanes
+
+    async def _reset(self, key: GroupKey) -> int:
         lanes = 0
         next_name: str | None = ""
         while next_name is not None:
-            rows = await self._caller.call(
-                FORGET_LANES_CALL,
-                key.queue_id,
-                key.group_id,
-                not forget_subscription,
-                next_name,
-                LANES_PER_STEP,
+            ((reset, next_name),) = await self._caller.call(
+                FORGET_LANES_CALL, key.queue_id, key.group_id, next_name, LANES_PER_STEP
             )
-            lanes += rows[0]["lanes"]
-            next_name = rows[0]["next_name"]
-        self._announcer.announce(key.queue_id, ALL_POLLS)
+            lanes += reset
         return lanes
+
+
+class RemovedGroupSweep:
+    """A duty of the housekeeper: sweep what deleted groups have left behind."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.name: Final = "sweep removed groups"
+        self.interval_s: Final = 60.0
+        self._caller: Final = caller
+
+    async def run(self) -> bool:
+        """Sweep one portion; return whether there may be more."""
+        ((_, has_more),) = await self._caller.call(SWEEP_CALL, None, LANES_PER_STEP)
+        return has_more

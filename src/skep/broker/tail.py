@@ -138,8 +138,14 @@ class Tails:
     async def plan(
         self, queue_id: int, after: str, until: str | None, since: datetime
     ) -> tuple[str, list[_Range]]:
-        """Find what appeared between two snapshots: the later one, and the ranges."""
+        """Find what appeared between two snapshots: the later one, and the ranges.
+
+        Raises:
+            NotFound: The queue was deleted.
+        """
         rows = await self._caller.call(PLAN_CALL, queue_id, after, until, since)
+        if not rows:
+            raise NotFound("Queue not found")
         ranges = [_Range(*row[1:]) for row in rows if row[1] is not None]
         return rows[0][0], ranges
 
@@ -208,6 +214,9 @@ class Tail:
 
         Says of every look that found nothing more that it did, so that the caller hears from time
         to time.
+
+        Raises:
+            NotFound: The queue was deleted. One of that name that comes later is another.
         """
         until = None if self._position.until == self._position.after else self._position.until
         with self._tails.listening(self._queue_id) as bell:

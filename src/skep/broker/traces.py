@@ -16,13 +16,16 @@ from typing import Any, Final
 import msgspec
 import xxhash
 
-from skep.broker.names import check_name, refuse_transaction_id
+from skep.broker.paging import Page
 from skep.broker.pop import wire_time
+from skep.broker.stored_message import read_envelope
 from skep.db.slots import Caller
 from skep.model.encryption import OpenEnvelope
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import parse_address, parse_partition_uuid, partition_uuid
 from skep.model.limits import TRACE_NAMES_MAX, TRANSACTION_ID_CHARS_MAX
+from skep.model.names import check_name, refuse_transaction_id
+from skep.model.wire import JSON_NULL
 
 RECORD_CALL: Final = "select skep.record_trace($1, $2, $3, $4, $5, $6, $7, $8)"
 LIST_OF_MESSAGE_CALL: Final = "select * from skep.list_message_traces($1, $2, $3, $4, $5)"
@@ -33,8 +36,6 @@ KNOWN_PARTITION: Final = "select 1 from skep.partition where id = $1"
 
 PURGE_STEP: Final = 1_000
 """Traces removed in one call."""
-
-_DATA_MARK: Final = b',"data":'
 
 
 class NewTrace(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -51,13 +52,6 @@ class NewTrace(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """`info` if left out."""
     trace_names: list[str] | None = None
     worker_id: str | None = None
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Which part of a list is wanted."""
-
-    limit: int
-    offset: int
 
 
 class TraceRecorded(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -227,12 +221,12 @@ class Traces:
 
     def _payload_of(self, envelope: str | None) -> tuple[msgspec.Raw, str | None]:
         if envelope is None:
-            return msgspec.Raw(b"null"), "the message is no longer stored"
+            return JSON_NULL, "the message is no longer stored"
         try:
             opened = self._open_envelope(envelope.encode())
         except SkepError as error:
-            return msgspec.Raw(b"null"), error.message
-        return msgspec.Raw(opened.partition(_DATA_MARK)[2][:-1]), None
+            return JSON_NULL, error.message
+        return read_envelope(opened).data, None
 
 
 class TracePurge:

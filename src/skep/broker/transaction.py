@@ -179,7 +179,10 @@ class TransactionExecutor:
         """Settle each transaction; one that an earlier try settled is found by its id."""
         for request in cargos:
             settled = await self._settler.settle(
-                TRANSACT_CALL, (request.id, is_repeated), request.operations
+                TRANSACT_CALL,
+                (request.id, is_repeated),
+                request.operations,
+                is_repeated=is_repeated,
             )
             request.finish(settled)
         await self._forget_old()

@@ -5,6 +5,7 @@ import typer
 from skep import __version__
 from skep.cli.config import config
 from skep.cli.migrate import migrate
+from skep.cli.openapi import openapi
 from skep.cli.serve import serve
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(migrate)
 app.command()(config)
+app.command()(openapi)
 
 
 @app.command()

@@ -7,36 +7,17 @@ printed once every worker accepts connections.
 
 import signal
 import socket
-from importlib.util import find_spec
 from typing import Annotated, Final
 
 import typer
 
 from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
-from skep.model.errors import Refused
+from skep.cli.server_extra import require_server_extra
 from skep.settings import Settings, redacted_url
 from skep.settings.fields import description
 
-SERVER_EXTRA: Final = (
-    "cryptography",
-    "httptools",
-    "jsonschema_rs",
-    "litestar",
-    "numpy",
-    "uvicorn",
-    "websockets",
-    "xxhash",
-)
-"""What the broker imports beyond a bare install."""
-
 KILL_MARGIN_S: Final = 2.0
 """A worker cuts its last requests at the end of the grace; it needs a moment for that itself."""
-
-
-class ServerExtraMissing(Refused):
-    """The broker is not installed: run `pip install "skep[server]"`."""
-
-    code = "server_extra_missing"
 
 
 def serve(
@@ -67,8 +48,7 @@ def serve(
         log_level=log_level,
         log_format=log_format,
     ).settings
-    if not all(find_spec(module) for module in SERVER_EXTRA):
-        raise ServerExtraMissing
+    require_server_extra()
     _serve(settings)
 
 

@@ -10,7 +10,9 @@ is one procedure execution that carries many lots.
 
 Promises the broker builds on:
 
-* Idle means at once: if no call of an operation is in flight, whatever waits for it leaves.
+* Idle means at once: if no call of an operation is in flight, whatever waits for it leaves. Only
+  right after a call has come back it may wait a moment for the clients that were just answered,
+  so that they go together with the others and not in turns with them (`gather_share`).
 * Under load, lots gather: another call leaves when it is worth one (`preferred_weight`) or when
   the oldest lot that could leave has waited `hold_s_max`.
 * Order: lots of one lane leave in the order they arrived, and no more than `calls_per_lane` calls
@@ -40,6 +42,9 @@ from skep.model.errors import Overloaded
 C = TypeVar("C")
 
 _AT_ONCE: Final = float("-inf")
+
+_RETURNING_SHARE: Final = 0.75
+"""How much of what was answered must be back for the next call to leave."""
 
 
 class Lot(Struct, Generic[C], eq=False):
@@ -193,6 +198,8 @@ class _Backlog:
 
     __slots__ = (
         "_arrivals",
+        "_gather_until",
+        "_gather_weight",
         "_in_flight",
         "_lanes",
         "_limiter",
@@ -209,6 +216,9 @@ class _Backlog:
         self.weight_max: Final = policy.weight_max
         self._limiter: Final = limiter
         self._in_flight = 0
+        # Clients that were answered come again: until then, or until so much waits.
+        self._gather_until = _AT_ONCE
+        self._gather_weight = 0.0
         self._lanes: Final[dict[Hashable | None, Lane]] = {}
         self._ready: Final[OrderedDict[Lane, None]] = OrderedDict()
         self.ready_weight = 0
@@ -247,7 +257,7 @@ class _Backlog:
         if not self._ready:
             return None
         if self._in_flight == 0:
-            return _AT_ONCE
+            return _AT_ONCE if self.ready_weight >= self._gather_weight else self._gather_until
         if self._in_flight >= min(self._limiter.limit, self._policy.concurrency_max):
             return None
         if self.ready_weight >= self._policy.preferred_weight:
@@ -266,6 +276,7 @@ class _Backlog:
             if not call.load(lane, weight_max=policy.weight_max, lots_max=policy.lots_max):
                 break
         self._in_flight += 1
+        self._gather_weight = 0.0
         self._depart(call)
         return call
 
@@ -286,6 +297,16 @@ class _Backlog:
                     del self._lanes[lane.key]
             elif not lane.is_ready:
                 self._join_ready(lane, first)
+        if self._policy.gather_share and self._in_flight == 0:
+            self._gather(call, now)
+
+    def _gather(self, call: Call, now: float) -> None:
+        """Let the next call wait a moment for those whom this one answered."""
+        policy = self._policy
+        wait_s = min(policy.gather_share * (now - call.started_at), policy.hold_s_max)
+        returning = self.ready_weight + _RETURNING_SHARE * call.weight
+        self._gather_until = now + wait_s
+        self._gather_weight = min(returning, policy.weight_max)
 
     def _depart(self, call: Call) -> None:
         ready = self._ready

@@ -31,6 +31,11 @@ class BatchPolicy:
     concurrency_max: int
     """Calls of this operation in flight, at most; the limiter may allow fewer."""
 
+    gather_share: float = 0.0
+    """When the last call in flight came back, the next waits for the clients it answered to come
+    again: until three quarters of its weight are back, at most for this share of the time it took,
+    and never longer than `hold_s_max`. 0 does not wait."""
+
     calls_per_lane: int = 1
     """Calls in flight that may carry the same lane; one keeps a lane's lots strictly in turn."""
 
@@ -44,7 +49,7 @@ class BatchPolicy:
         """Refuse numbers with which nothing would ever leave.
 
         Raises:
-            ValueError: A bound is below one, or the hold is negative.
+            ValueError: A bound is below one, the hold is negative, or the share no share.
         """
         bounds = {
             "preferred_weight": self.preferred_weight,
@@ -59,3 +64,5 @@ class BatchPolicy:
                 raise ValueError(f"{name} must be at least 1, not {bound}")
         if not self.hold_s_max >= 0:
             raise ValueError(f"hold_s_max must not be negative, not {self.hold_s_max}")
+        if not 0 <= self.gather_share <= 1:
+            raise ValueError(f"gather_share must be between 0 and 1, not {self.gather_share}")

@@ -26,7 +26,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from skep.model.encryption_key import EncryptionKey
-from skep.model.errors import Defect, Refused
+from skep.model.envelopes import DATA_MARK, cut_envelope
+from skep.model.errors import Refused
 
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
@@ -35,7 +36,6 @@ OpenEnvelope: TypeAlias = Callable[[bytes], bytes]
 """Turns a stored envelope into one whose payload can be read, or raises a `SkepError`."""
 
 _MARK: Final = b'{"enc":"'
-_DATA_MARK: Final = b',"data":'
 _CONTEXT: Final = b"skep message payload, key "
 
 
@@ -92,13 +92,13 @@ class KeyRing:
         """
         if envelope.startswith(_MARK):
             return envelope
-        head, payload = _cut(envelope)
+        head, payload = cut_envelope(envelope)
         sealed = self.seal(payload)
         return b'%b%b",%b%b%b}' % (
             _MARK,
             sealed.key_id.encode(),
             head[1:],
-            _DATA_MARK,
+            DATA_MARK,
             sealed.data_json,
         )
 
@@ -112,9 +112,9 @@ class KeyRing:
         """
         if not envelope.startswith(_MARK):
             return envelope
-        head, data = _cut(envelope)
+        head, data = cut_envelope(envelope)
         key_id, _, members = head[len(_MARK) :].partition(b'",')
-        return b"{%b%b%b}" % (members, _DATA_MARK, self._open(key_id.decode(), data))
+        return b"{%b%b%b}" % (members, DATA_MARK, self._open(key_id.decode(), data))
 
     def _open(self, key_id: str, data_json: bytes) -> bytes:
         cipher = self._cipher_by_id.get(key_id)
@@ -144,11 +144,3 @@ def is_sealed(envelope: bytes) -> bool:
 
 def _associated(key_id: str) -> bytes:
     return _CONTEXT + key_id.encode()
-
-
-def _cut(envelope: bytes) -> tuple[bytes, bytes]:
-    """Return an envelope's head and its payload, which is its last member."""
-    head, mark, rest = envelope.partition(_DATA_MARK)
-    if not mark:
-        raise Defect("An envelope has no data.")
-    return head, rest[:-1]

@@ -52,9 +52,15 @@ AckModeOption = Annotated[
         "partition. `individual`: each message is completed by itself."
     ),
 ]
-DeadLetterQueue = Annotated[bool, Meta(description="Keep messages that were given up.")]
+DeadLetterQueue = Annotated[
+    bool,
+    Meta(
+        description="Keep messages that were given up as dead letters. Only when this and "
+        "`dlqAfterMaxRetries` are both false they are dropped."
+    ),
+]
 DlqAfterMaxRetries = Annotated[
-    bool, Meta(description="Keep messages whose retries are used up as dead letters.")
+    bool, Meta(description="Keep messages whose retries are used up as dead letters; as above.")
 ]
 Priority = Annotated[
     int, Meta(description="Queues of a higher priority go first in polls of a namespace or task.")
@@ -105,8 +111,8 @@ class QueueOptions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     ttl: Ttl = 0
     retry_limit: RetryLimit = 3
     retry_delay: RetryDelay = 1000
-    dead_letter_queue: DeadLetterQueue = False
-    dlq_after_max_retries: DlqAfterMaxRetries = False
+    dead_letter_queue: DeadLetterQueue = True
+    dlq_after_max_retries: DlqAfterMaxRetries = True
     priority: Priority = 0
     delayed_processing: DelayedProcessing = 0
     window_buffer: WindowBuffer = 0

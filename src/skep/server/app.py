@@ -1,8 +1,9 @@
-"""The ASGI application: every route that is not hot, and the hot ones for other ASGI servers.
+"""The application of every route that is not hot.
 
-`build_app` wires Litestar: health, configure, the API document and whatever routes the caller adds.
-All errors leave as `{"error", "code"}` by the problems table. There is no CORS: a broker is not
-called from other people's web pages.
+`build_cold_app` wires Litestar: health, configure, the API document and whatever routes the caller
+adds. `HotGate` puts the hot routes before it, for other ASGI servers. All errors leave as
+`{"error", "code"}` by the problems table. There is no CORS: a broker is not called from other
+people's web pages.
 
 Litestar gets the path as it was sent and matches that, so that a name may hold an encoded slash;
 its path parameters are decoded after the match.
@@ -13,10 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from litestar import Litestar, Request, Response
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import HTTPException, NotFoundException, ValidationException
 from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Send
 
-from skep.server.asgi import HotGate
 from skep.server.exchange import HotRoutes, decode_segment
 from skep.server.openapi import openapi_config
 from skep.server.problems import Problem, problem, problem_of
@@ -27,13 +27,12 @@ log = logging.getLogger(__name__)
 
 _CODE_BY_STATUS = {
     400: "bad_request",
-    404: "not_found",
     405: "method_not_allowed",
     413: "payload_too_large",
 }
 
 
-def build_app(
+def build_cold_app(
     routes: HotRoutes,
     *,
     probe: Probe,
@@ -41,13 +40,13 @@ def build_app(
     body_bytes_max: int,
     version: str,
     further_routes: Sequence[ControllerRouterHandler] = (),
-) -> ASGIApp:
-    """Build the application to give to `uvicorn.Config`, or to any other ASGI server.
+) -> Litestar:
+    """Build the application of every route that is not hot.
 
     Fill `routes` first: the API document describes what is in the table at this moment.
     """
     config, document_route = openapi_config(routes, version=version)
-    app = Litestar(
+    return Litestar(
         [*health_routes(probe), configure_route(configure), document_route, *further_routes],
         openapi_config=config,
         exception_handlers={HTTPException: _answer_http_exception, Exception: _answer_exception},
@@ -55,30 +54,38 @@ def build_app(
         request_max_body_size=body_bytes_max,
         logging_config=None,
     )
-    return HotGate(routes, app, body_bytes_max=body_bytes_max)
 
 
 def _decode_path_parameters(app: ASGIApp) -> ASGIApp:
-    """Decode the parameters that the router cut out of the raw path."""
+    """Decode the parameters that the router cut out of the raw path.
+
+    They go into a dictionary of their own: the router remembers the one it gave, and would give it
+    to the next request of the same path, to be decoded once more.
+    """
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         parameters: dict[str, Any] = scope["path_params"]
-        for name, value in parameters.items():
-            if isinstance(value, str):
-                parameters[name] = decode_segment(value.encode("latin-1"))
+        scope["path_params"] = {
+            name: decode_segment(value.encode("latin-1")) if isinstance(value, str) else value
+            for name, value in parameters.items()
+        }
         await app(scope, receive, send)
 
     return run
 
 
 def _answer_http_exception(
-    _request: Request[Any, Any, Any], exception: HTTPException
+    request: Request[Any, Any, Any], exception: HTTPException
 ) -> Response[bytes]:
     status = exception.status_code
     if status >= 500:
-        return _answer_exception(_request, exception)
+        return _answer_exception(request, exception)
+    if isinstance(exception, NotFoundException):
+        # Only the router raises it; a handler that misses something raises an error of our own.
+        text = f"no such route: {request.method} {request.url.path}"
+        return _response(problem(status, "no_such_route", text))
     code = _CODE_BY_STATUS.get(status, "refused")
-    return _response(problem(status, code, _text_of(exception)), exception.headers)
+    return _response(problem(status, code, _text_of(exception, request)), exception.headers)
 
 
 def _answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
@@ -88,10 +95,21 @@ def _answer_exception(request: Request[Any, Any, Any], exception: Exception) -> 
     return _response(answer)
 
 
-def _text_of(exception: HTTPException) -> str:
-    if isinstance(exception, ValidationException) and isinstance(exception.extra, list):
-        return "; ".join(str(each["message"]) for each in exception.extra)
-    return exception.detail
+def _text_of(exception: HTTPException, request: Request[Any, Any, Any]) -> str:
+    if not isinstance(exception, ValidationException) or not isinstance(exception.extra, list):
+        return exception.detail
+    return "; ".join(
+        f"{_name_on_the_wire(each['key'], request)}: {each['message']}"
+        if "key" in each
+        else str(each["message"])
+        for each in exception.extra
+    )
+
+
+def _name_on_the_wire(parameter: str, request: Request[Any, Any, Any]) -> str:
+    """Return what clients call a parameter; Litestar tells what it is called in the handler."""
+    declared = request.route_handler.parsed_fn_signature.parameters.get(parameter)
+    return getattr(declared and declared.kwarg_definition, "name", None) or parameter
 
 
 def _response(answer: Problem, further: dict[str, str] | None = None) -> Response[bytes]:

@@ -5,18 +5,18 @@ with 500, so our handlers use `skep.server.decoding`, and say here what they exp
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
-from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
+from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody, Schema
 
 
 def body_of(shape: type[msgspec.Struct], *, is_required: bool = True) -> type[Operation]:
     """Return the `operation_class` of a handler that expects such a body."""
-    described = msgspec.json.schema(shape)["$defs"][shape.__name__]
+    _, components = msgspec.json.schema_components([shape])
+    schema = _SpelledSchema(_inlined(components[shape.__name__], components))
     body = RequestBody(
-        content={"application/json": OpenAPIMediaType(schema=_schema(described))},
-        required=is_required,
+        content={"application/json": OpenAPIMediaType(schema=schema)}, required=is_required
     )
 
     @dataclass
@@ -27,16 +27,24 @@ def body_of(shape: type[msgspec.Struct], *, is_required: bool = True) -> type[Op
     return DescribedOperation
 
 
-def _schema(described: dict[str, Any]) -> Schema:
-    properties: dict[str, Any] = described.get("properties", {})
-    values: dict[str, Any] | None = described.get("additionalProperties")
-    return Schema(
-        title=described.get("title"),
-        description=described.get("description"),
-        type=OpenAPIType(described["type"]) if "type" in described else None,
-        default=described.get("default"),
-        properties={name: _schema(each) for name, each in properties.items()} or None,
-        required=described.get("required") or None,
-        any_of=[_schema(each) for each in described.get("anyOf", ())] or None,
-        additional_properties=_schema(values) if values else None,
-    )
+class _SpelledSchema(Schema):
+    """A schema that is JSON already: what msgspec says of a shape needs no translation."""
+
+    def __init__(self, spelled: dict[str, Any]) -> None:
+        super().__init__()
+        self._spelled = spelled
+
+    def to_schema(self) -> dict[str, Any]:
+        return self._spelled
+
+
+def _inlined(part: Any, components: dict[str, Any]) -> Any:
+    """Put the shapes a schema refers to in their places: Litestar has components of its own."""
+    if isinstance(part, list):
+        return [_inlined(each, components) for each in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    members = cast("dict[str, Any]", part)
+    if "$ref" in members:
+        return _inlined(components[members["$ref"].rpartition("/")[2]], components)
+    return {name: _inlined(each, components) for name, each in members.items()}

@@ -43,6 +43,17 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes, wording: dict[str
         raise BadRequest("the body is nested too deeply") from error
 
 
+def decode_optional_body(
+    decoder: msgspec.json.Decoder[T], body: bytes, wording: dict[str, str]
+) -> T | None:
+    """Decode a JSON body that may be left out; None when it was.
+
+    Raises:
+        BadRequest: As `decode_body` does.
+    """
+    return decode_body(decoder, body, wording) if body.strip() else None
+
+
 def _check_utf8(body: bytes) -> None:
     try:
         body.decode()

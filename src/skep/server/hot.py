@@ -6,22 +6,21 @@ the parser fast path or ASGI, makes no difference.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
 from skep.broker.ack import Ack, AckRequest
-from skep.broker.directory import Subscription
 from skep.broker.discovery import Discovery, Search
-from skep.broker.names import check_name
 from skep.broker.pop import Deliver, Poll, PollOptions, Pop, wire_time
 from skep.broker.push import Push, PushRequest
 from skep.broker.renew import Renew, Renewal
 from skep.broker.transaction import Transaction
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
+from skep.model.names import check_name
 from skep.model.wire import (
     DEFAULT_PARTITION,
     QUEUE_MODE,
@@ -39,6 +38,7 @@ from skep.server.exchange import (
     parse_query,
     respond_error,
 )
+from skep.server.subscribing import read_subscription
 
 _PUSH: Final = msgspec.json.Decoder(PushBody)
 _ACK: Final = msgspec.json.Decoder(AckItem)
@@ -247,25 +247,18 @@ class HotHandlers:
             lanes=lanes,
             auto_ack=_flag(query, "autoAck"),
             lease_s=min(max(_whole(query, "leaseSeconds", 0), 0), LEASE_SECONDS_MAX),
-            subscription=self._subscription(group, query),
+            subscription=read_subscription(
+                group,
+                mode=query.get("subscriptionMode"),
+                start=query.get("subscriptionFrom"),
+                default_mode=self._defaults.subscription_mode,
+            ),
             extra=_autopilot_echo(batch, lanes) if is_autopilot else b"",
             conflation=_choice(query, "conflation"),
         )
         if options.conflation and (group == QUEUE_MODE or options.auto_ack):
             raise BadRequest("conflation needs a consumerGroup and excludes autoAck")
         return options, min(wait_ms, WAIT_MS_MAX)
-
-    def _subscription(self, group: str, query: dict[str, str]) -> Subscription:
-        """Decide where a group starts that does not exist yet."""
-        if group == QUEUE_MODE:
-            return Subscription()
-        start = query.get("subscriptionFrom")
-        mode = query.get("subscriptionMode") or self._defaults.subscription_mode
-        if start and start != "now":
-            return Subscription("timestamp", _timestamp(start))
-        if start == "now" or mode in {"new", "new-only"}:
-            return Subscription("new")
-        return Subscription()
 
 
 def _pop_target(path: bytes) -> tuple[str, str | None]:
@@ -333,11 +326,3 @@ def _whole(query: dict[str, str], name: str, default: int) -> int:
         return int(text)
     except ValueError:
         raise BadRequest(f"{name} must be a whole number") from None
-
-
-def _timestamp(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise BadRequest("subscriptionFrom must be 'now' or an ISO 8601 timestamp") from None

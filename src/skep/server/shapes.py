@@ -1,20 +1,23 @@
 """Shapes of the wire that only the API document and tests need.
 
 The broker writes its hot answers as bytes and never builds such objects. Push results keep Queen's
-snake case, everything else is camel case. The push request is spelled again because the decoder's
-own type leaves the payload raw, which JSON Schema has no word for.
+snake case, everything else is camel case. Requests that carry payloads are spelled again because
+the decoders' own types leave these raw, and JSON Schema has no word for a raw default.
 """
 
 from typing import Any, Literal
 
 import msgspec
 
+from skep.model.stream_wire import CycleAck
+
 
 class PushItem(msgspec.Struct, rename="camel"):
     """One message to store."""
 
     queue: str
-    partition: str = "Default"
+    partition: str | None = None
+    """`Default` when absent."""
     payload: Any = None
     """Any JSON; it is stored and delivered byte for byte."""
     transaction_id: str | None = None
@@ -73,6 +76,14 @@ class PoppedMessage(msgspec.Struct, rename="camel", kw_only=True):
     retry_count: int
 
 
+class AutopilotChoice(msgspec.Struct, rename="camel"):
+    """What the broker chose for a poll that left it to it."""
+
+    partitions: int
+    batch: int
+    wait_ms: int
+
+
 class PopAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """The messages of one pop. One lease covers all partitions they come from."""
 
@@ -88,6 +99,8 @@ class PopAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Only the newest message of each partition is delivered to this group."""
     conflation_conflict: bool = False
     """The group was set up to do otherwise than this poll asked."""
+    autopilot: AutopilotChoice | None = None
+    """Only for polls with `autopilot`."""
     messages: list[PoppedMessage]
 
 
@@ -104,6 +117,8 @@ class AckResult(msgspec.Struct, rename="camel", kw_only=True):
     dlq: bool
     noop: bool = False
     """The message was completed before; nothing changed."""
+    dropped: bool = False
+    """It was given up, and its queue keeps no dead letters."""
     redelivered: bool = False
     """Completed, but above a message that failed: it will come again."""
 
@@ -127,6 +142,8 @@ class TransactionPush(msgspec.Struct, rename="camel", tag_field="type", tag="pus
     queue: str | None = None
     partition: str | None = None
     payload: Any = None
+    data: Any = None
+    """What older clients call the payload."""
     transaction_id: str | None = None
     trace_id: str | None = None
 
@@ -136,7 +153,8 @@ class TransactionAck(msgspec.Struct, rename="camel", tag_field="type", tag="ack"
 
     transaction_id: str
     partition_id: str
-    status: str = "completed"
+    status: str | None = None
+    """`completed` when absent; `failed`, `retry` and `dlq` are the others."""
     error: str | None = None
     lease_id: str | None = None
     consumer_group: str | None = None
@@ -146,7 +164,7 @@ class TransactionBody(msgspec.Struct, rename="camel"):
     """Operations that happen together, and the leases that must still be held."""
 
     operations: list[TransactionPush | TransactionAck]
-    required_leases: list[str] = []
+    required_leases: list[str] | None = None
 
 
 class TransactionResult(msgspec.Struct, rename="camel", kw_only=True):
@@ -175,6 +193,45 @@ class TransactionAnswer(msgspec.Struct, rename="camel", kw_only=True):
     success: bool
     error: str | None = None
     results: list[TransactionResult]
+
+
+class TraceBody(msgspec.Struct, rename="camel", kw_only=True):
+    """What happened to a message."""
+
+    transaction_id: str
+    """Transaction id or message id."""
+    partition_id: str
+    data: Any
+    """Any JSON; it is shown byte for byte."""
+    consumer_group: str | None = None
+    event_type: str | None = None
+    """`info` when absent."""
+    trace_names: list[str] | None = None
+    worker_id: str | None = None
+
+
+class StateChange(msgspec.Struct):
+    """A change of one state row of a stream."""
+
+    type: Literal["upsert", "delete"]
+    key: str
+    value: Any = None
+    version: int | None = None
+    """The version the row must have, as `state/get` told it; 0 if it must not exist."""
+
+
+class CycleBody(msgspec.Struct):
+    """One cycle of a stream: all of it happens, or nothing."""
+
+    query_id: str
+    partition_id: str
+    consumer_group: str | None = None
+    release_lease: bool = True
+    release_delay_ms: int = 0
+    """What is not acknowledged is served again after this time."""
+    state_ops: list[StateChange] | None = None
+    push_items: list[PushItem] | None = None
+    ack: CycleAck | None = None
 
 
 class ErrorAnswer(msgspec.Struct):

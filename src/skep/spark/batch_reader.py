@@ -22,7 +22,7 @@ class SkepReader(DataSourceReader):
 
         Raises:
             InvalidOption: An option is wrong.
-            InvalidSchema: There is no such column.
+            InvalidColumns: There is no such column.
         """
         self._options: Final = read_options(options)
         if self._options.start == "latest":

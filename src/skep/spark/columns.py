@@ -41,10 +41,10 @@ KAFKA_COLUMNS: Final = {
 }
 
 
-class InvalidSchema(BadRequest):
+class InvalidColumns(BadRequest):
     """The schema asks for what the data source does not have."""
 
-    code: ClassVar[str] = "invalid_schema"
+    code: ClassVar[str] = "invalid_columns"
 
 
 def schema_of(shape: Shape) -> str:
@@ -61,18 +61,18 @@ def check_schema(schema: "StructType", shape: Shape) -> None:
     """Make sure that every column of a schema can be served.
 
     Raises:
-        InvalidSchema: There is no such column, or it has another type.
+        InvalidColumns: There is no such column, or it has another type.
     """
     columns = KAFKA_COLUMNS if shape.kind == "kafka" else SKEP_COLUMNS
     for field in schema.fields:
         if field.name not in columns:
-            raise InvalidSchema(
+            raise InvalidColumns(
                 f"there is no column {field.name!r}; the columns are {', '.join(columns)}"
             )
         wanted = field.dataType.simpleString()
         if field.name != PAYLOAD and wanted != columns[field.name]:
-            raise InvalidSchema(
+            raise InvalidColumns(
                 f"the column {field.name!r} is of type {columns[field.name]}, not {wanted}"
             )
     if not schema.fields:
-        raise InvalidSchema(f"the schema is empty; the columns are {', '.join(columns)}")
+        raise InvalidColumns(f"the schema is empty; the columns are {', '.join(columns)}")

@@ -1,6 +1,6 @@
 """Cut segments into rows: Arrow in, Arrow out.
 
-A segment's body is a JSON array of envelopes (see `skep.broker.envelopes`). One decoder call takes
+A segment's body is a JSON array of envelopes (see `skep.model.envelopes`). One decoder call takes
 a whole body apart; it decodes only the members that some column needs and leaves payloads as the
 bytes they are. What all messages of a segment share is repeated by Arrow, not by Python.
 
@@ -109,7 +109,7 @@ class Cutter:
             null_on_error: Payloads that do not fit their schema become null.
 
         Raises:
-            InvalidSchema: The payload cannot be read as its column wants.
+            InvalidColumns: The payload cannot be read as its column wants.
         """
         self._schema: Final = arrow_schema(schema)
         self._open: Final = open_envelope

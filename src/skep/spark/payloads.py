@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 from pyspark.sql import types as spark
 
-from skep.spark.columns import InvalidSchema
+from skep.spark.columns import InvalidColumns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -55,7 +55,7 @@ def payload_decoder(data_type: "DataType") -> Decode:
     """Return what turns the JSON of a payload into a value that Arrow takes for this type.
 
     Raises:
-        InvalidSchema: The type cannot be read from JSON.
+        InvalidColumns: The type cannot be read from JSON.
     """
     decode = msgspec.json.Decoder(_python_type(data_type)).decode
     mend = _mender(data_type)
@@ -72,7 +72,7 @@ def _python_type(data_type: "DataType") -> Any:
     if isinstance(data_type, spark.MapType) and isinstance(data_type.keyType, spark.StringType):
         return dict[str, _python_type(data_type.valueType)] | None
     if type(data_type) not in _SCALARS:
-        raise InvalidSchema(
+        raise InvalidColumns(
             f"payloads cannot be read as {data_type.simpleString()}; read them as string and use "
             "the functions of Spark"
         )

@@ -77,7 +77,7 @@ class PortionReader:
         """Check the columns, before anything is read.
 
         Raises:
-            InvalidSchema: There is no such column, or its type cannot be read.
+            InvalidColumns: There is no such column, or its type cannot be read.
         """
         check_schema(schema, shape)
         for column in schema.fields:

@@ -45,7 +45,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             InvalidOption: An option is wrong.
-            InvalidSchema: There is no such column.
+            InvalidColumns: There is no such column.
         """
         self._options: Final = read_options(options)
         if self._options.end != "latest" or self._options.until_us is not None:

@@ -1,11 +1,11 @@
 """The routes of dead letters: look, delete, redrive one or many."""
 
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
-from litestar import delete, get, post
+from litestar import Request, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
@@ -19,8 +19,12 @@ from skep.broker.dead_letters import (
 from skep.broker.letter_moves import Target
 from skep.broker.redrive import Redrive, Redrives
 from skep.model.errors import BadRequest
+from skep.server.bodies import body_of
+from skep.server.decoding import decode_optional_body
+from skep.server.routes.refusals import UNREADABLE, refusal
 
 IDS_MAX: Final = 10_000
+PAGE_MAX: Final = 1_000
 
 Queue: TypeAlias = Annotated[str | None, Parameter(description="Only of this queue.")]
 Partition: TypeAlias = Annotated[
@@ -40,7 +44,11 @@ Until: TypeAlias = Annotated[
 ErrorText: TypeAlias = Annotated[
     str | None, Parameter(description="Only where the error message contains this.")
 ]
-Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=1_000, description="The most to return.")]
+Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=PAGE_MAX, description="The most to return.")]
+LetterLimit: TypeAlias = Annotated[
+    int, Parameter(ge=1, description=f"The most to return; more than {PAGE_MAX} means {PAGE_MAX}.")
+]
+"""Not refused when too large: Queen's clients take a refused list for an empty one."""
 Offset: TypeAlias = Annotated[int, Parameter(ge=0, le=2**62, description="How many to skip.")]
 LetterId: TypeAlias = Annotated[
     int, Parameter(ge=1, le=2**62, description="The `dlqId` of a dead letter.")
@@ -85,6 +93,10 @@ class RedriveList(msgspec.Struct, frozen=True):
     redrives: list[Redrive]
 
 
+_target_decoder = msgspec.json.Decoder(Target)
+_redrive_decoder = msgspec.json.Decoder(RedriveRequest)
+
+
 def dead_letter_routes(letters: DeadLetters, redrives: Redrives) -> list[HTTPRouteHandler]:
     """Make the routes around what the broker does."""
     return [*_letter_routes(letters), *_redrive_routes(redrives)]
@@ -94,6 +106,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/dlq",
         operation_id="listDeadLetters",
+        responses=UNREADABLE,
         summary="List dead letters, the newest failure first",
         tags=_TAGS,
     )
@@ -104,11 +117,11 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         since: Since = None,
         until: Until = None,
         error: ErrorText = None,
-        limit: Limit = 100,
+        limit: LetterLimit = 100,
         offset: Offset = 0,
     ) -> DeadLetterPage:
         chosen = _filter(queue, partition, consumer_group, since, until, error)
-        return await letters.list_letters(chosen, limit, offset)
+        return await letters.list_letters(chosen, min(limit, PAGE_MAX), offset)
 
     @delete(
         "/api/v1/dlq",
@@ -137,6 +150,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/dlq/{dlq_id:int}",
         operation_id="describeDeadLetter",
+        responses=UNREADABLE,
         summary="Show a dead letter, or what became of one that was redriven",
         tags=_TAGS,
     )
@@ -158,13 +172,16 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         "/api/v1/dlq/{dlq_id:int}/replay",
         status_code=200,
         operation_id="replayDeadLetter",
+        responses=UNREADABLE,
+        operation_class=body_of(Target, is_required=False),
         summary="Push the message of a dead letter again",
         description="Back to where it was, or to the queue and partition of the body. All groups "
         "of that queue get it, under the transaction id `dlq:<dlqId>`.",
         tags=_TAGS,
     )
-    async def replay_dead_letter(dlq_id: LetterId, data: Target | None = None) -> Replayed:
-        return await letters.replay(dlq_id, data or Target())
+    async def replay_dead_letter(dlq_id: LetterId, request: Request[Any, Any, Any]) -> Replayed:
+        target = decode_optional_body(_target_decoder, await request.body(), {})
+        return await letters.replay(dlq_id, target or Target())
 
     return [
         list_dead_letters,
@@ -180,18 +197,19 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
         "/api/v1/dlq/redrive",
         status_code=202,
         operation_id="startRedrive",
+        operation_class=body_of(RedriveRequest, is_required=False),
         summary="Push the messages of many dead letters again, in the background",
         description="Everything that matches at this moment. Each message moves once, however "
         "often it is asked for. All groups of the target queue get it.",
         tags=_TAGS,
     )
-    async def start_redrive(data: RedriveRequest | None = None) -> Redrive:
-        request = data or RedriveRequest()
+    async def start_redrive(request: Request[Any, Any, Any]) -> Redrive:
+        asked = decode_optional_body(_redrive_decoder, await request.body(), {}) or RedriveRequest()
         return await redrives.begin(
-            _redrive_filter(request),
-            request.target or Target(),
-            limit=_checked_limit(request.limit),
-            job_id=request.id,
+            _redrive_filter(asked),
+            asked.target or Target(),
+            limit=_checked_limit(asked.limit),
+            job_id=asked.id,
         )
 
     @get(
@@ -216,6 +234,7 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
         "/api/v1/dlq/redrive/{redrive_id:uuid}/cancel",
         status_code=200,
         operation_id="cancelRedrive",
+        responses={409: refusal("It has ended.")},
         summary="End a redrive; what was moved stays moved",
         tags=_TAGS,
     )

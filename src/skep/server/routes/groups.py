@@ -13,7 +13,8 @@ from litestar.datastructures import ResponseHeader
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
-from skep.broker.groups import GroupEntry, GroupLag, Groups, LaggingLane, Page, QueueProgress
+from skep.broker.groups import GroupEntry, GroupLag, Groups, LaggingLane, QueueProgress
+from skep.broker.paging import Page
 from skep.broker.subscriptions import (
     ChangedSubscription,
     DeletedFromQueue,
@@ -95,7 +96,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
         response_headers=[_TOTAL],
     )
     async def list_groups(
-        limit: Limit = 100, offset: Offset = 0, only_queue: OnlyQueue = None
+        limit: Limit = 1000, offset: Offset = 0, only_queue: OnlyQueue = None
     ) -> Response[list[GroupEntry]]:
         found = await groups.list_groups(Page(limit, offset), queue=only_queue)
         return Response(found.entries, headers={"X-Total-Count": str(found.total)})
@@ -109,7 +110,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
     )
     async def list_lagging(
         min_lag: MinLag = 3600,
-        limit: Limit = 100,
+        limit: Limit = 1000,
         offset: Offset = 0,
         only_group: OnlyGroup = None,
         only_queue: OnlyQueue = None,

@@ -21,7 +21,7 @@ the subscription is refused, 1012 when this instance stops, 1013 when it has too
 
 import asyncio
 from collections import deque
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
 
@@ -31,17 +31,18 @@ from litestar.exceptions import WebSocketDisconnect
 from litestar.handlers import WebsocketRouteHandler
 
 from skep.broker.ack import Ack, AckRequest
-from skep.broker.directory import Subscription
 from skep.broker.live import Batch, Feed, Live
-from skep.broker.names import check_name
 from skep.broker.pop import PollOptions, wire_time
 from skep.broker.renew import Renew, Renewal
 from skep.model.errors import BadRequest, SkepError, Unavailable
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX
+from skep.model.names import check_name
 from skep.model.wire import QUEUE_MODE, AckItem
 from skep.server.decoding import decode_body
 from skep.server.problems import problem_of
+from skep.server.routes.names import QueueName
+from skep.server.subscribing import read_subscription
 
 REPLIES_MAX: Final = 256
 """Unsent replies after which no further frame is read."""
@@ -118,7 +119,7 @@ def live_route(parts: LiveParts) -> WebsocketRouteHandler:
     """Make the route around what the broker does."""
 
     @websocket("/api/v1/stream/queue/{queue:str}")
-    async def stream_queue(socket: WebSocket[Any, Any, Any], queue: str) -> None:
+    async def stream_queue(socket: WebSocket[Any, Any, Any], queue: QueueName) -> None:
         await socket.accept()
         try:
             check_name("queue", queue)
@@ -224,7 +225,12 @@ class LiveSession:
             lanes=min(lanes, POP_PARTITIONS_MAX),
             auto_ack=frame.auto_ack,
             lease_s=min(max(frame.lease_seconds, 0), LEASE_SECONDS_MAX),
-            subscription=_subscription(group, frame, self._parts.subscription_mode),
+            subscription=read_subscription(
+                group,
+                mode=frame.subscription_mode,
+                start=frame.subscription_from,
+                default_mode=self._parts.subscription_mode,
+            ),
         )
 
     def _grant(self, frame: CreditFrame) -> None:
@@ -310,30 +316,6 @@ class LiveSession:
         await self._socket.send_text('{"type":"messages",' + news.body[1:].decode())
         if self._feed is not None:
             self._feed.handed_over(news)
-
-
-def _subscription(group: str, frame: SubscribeFrame, default_mode: str) -> Subscription:
-    """Decide where a group starts that does not exist yet."""
-    if group == QUEUE_MODE:
-        return Subscription()
-    start = frame.subscription_from
-    if start and start != "now":
-        return Subscription("timestamp", parse_moment("subscriptionFrom", start))
-    mode = frame.subscription_mode or default_mode
-    return Subscription("new") if start == "now" or mode in {"new", "new-only"} else Subscription()
-
-
-def parse_moment(name: str, text: str) -> datetime:
-    """Read a time; one without an offset is UTC.
-
-    Raises:
-        BadRequest: It is none.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise BadRequest(f"{name} must be 'now' or an ISO 8601 timestamp") from None
 
 
 def _error_frame(error: SkepError) -> str:

@@ -4,15 +4,18 @@ A message is named by its partition's id and its transaction id or its own id.
 """
 
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from litestar import delete, get, post
+from litestar import Request, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
 from skep.broker.message_list import MessageFilter, MessageList, MessagePage, Status
 from skep.broker.messages import DescribedMessage, Intervention, Messages, PeekPage
+from skep.server.bodies import body_of
+from skep.server.decoding import decode_optional_body
+from skep.server.routes.refusals import UNREADABLE, refusal
 
 PartitionId: TypeAlias = Annotated[
     str, Parameter(description="The id of a partition, as delivered.")
@@ -36,6 +39,10 @@ class GiveUpRequest(msgspec.Struct, frozen=True, rename="camel"):
     consumer_group: str | None = None
     """None: for every group that is not done with it."""
     error: str | None = None
+
+
+_retry_decoder = msgspec.json.Decoder(RetryRequest)
+_give_up_decoder = msgspec.json.Decoder(GiveUpRequest)
 
 
 def message_routes(listing: MessageList, messages: Messages) -> list[HTTPRouteHandler]:
@@ -99,6 +106,7 @@ def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/messages/peek",
         operation_id="peekMessages",
+        responses={404: refusal("There is no such queue or group."), **UNREADABLE},
         summary="Show what a group would get next, claiming nothing",
         tags=_TAGS,
     )
@@ -116,6 +124,7 @@ def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
     @get(
         _PATH,
         operation_id="describeMessage",
+        responses=UNREADABLE,
         summary="Show a message with its payload",
         tags=_TAGS,
     )
@@ -144,30 +153,35 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         f"{_PATH}/retry",
         status_code=200,
         operation_id="retryMessage",
+        responses={409: refusal("It has not failed, or cannot be decrypted.")},
+        operation_class=body_of(RetryRequest, is_required=False),
         summary="Deliver a message that failed again, now",
         description="One that waits after a failure is available at once. One that died is pushed "
         "again, for all groups of its queue.",
         tags=_TAGS,
     )
     async def retry_message(
-        partition_id: PartitionId, transaction_id: MessageName, data: RetryRequest | None = None
+        partition_id: PartitionId, transaction_id: MessageName, request: Request[Any, Any, Any]
     ) -> Intervention:
-        group = data.consumer_group if data else None
+        asked = decode_optional_body(_retry_decoder, await request.body(), {})
+        group = asked.consumer_group if asked else None
         return await messages.retry(partition_id, transaction_id, group or None)
 
     @post(
         f"{_PATH}/dlq",
         status_code=200,
         operation_id="giveUpMessage",
+        responses={409: refusal("Every group in question is done with it.")},
+        operation_class=body_of(GiveUpRequest, is_required=False),
         summary="Move a message to the dead letters",
         tags=_TAGS,
     )
     async def give_up_message(
-        partition_id: PartitionId, transaction_id: MessageName, data: GiveUpRequest | None = None
+        partition_id: PartitionId, transaction_id: MessageName, request: Request[Any, Any, Any]
     ) -> Intervention:
-        request = data or GiveUpRequest()
+        asked = decode_optional_body(_give_up_decoder, await request.body(), {}) or GiveUpRequest()
         return await messages.give_up(
-            partition_id, transaction_id, request.consumer_group or None, request.error
+            partition_id, transaction_id, asked.consumer_group or None, asked.error
         )
 
     return [delete_message, retry_message, give_up_message]

@@ -9,18 +9,19 @@ from typing import Annotated, Final
 import msgspec
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import Parameter, QueryParameter
+from litestar.params import Parameter
 
+from skep.broker.paging import Page
 from skep.broker.queue_catalog import QueueCatalog, QueueFilter
 from skep.broker.resources import (
     MessageCounts,
     MessageSummary,
-    Pagination,
     PartitionSummary,
     QueueDetail,
     QueuePage,
 )
-from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
+from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
+from skep.server.routes.paging import LIMIT_MAX, Limit, Offset, PartitionLimit, PartitionOffset
 
 MESSAGE_OFFSET_MAX: Final = 100_000
 """Messages one can page over; what lies deeper is found by partition and time."""
@@ -126,11 +127,11 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
     async def list_queue_status(
         limit: Limit = 100,
         offset: Offset = 0,
-        namespace: str | None = None,
-        task: str | None = None,
+        namespace: OnlyNamespace = None,
+        task: OnlyTask = None,
     ) -> QueuePage:
         wanted = QueueFilter(namespace=namespace, task=task)
-        return await catalog.queues(wanted, Pagination(limit, offset))
+        return await catalog.queues(wanted, Page(limit, offset))
 
     @get(
         "/api/v1/status/queues/{queue:str}",
@@ -139,17 +140,11 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         summary="Describe a queue for the dashboard",
     )
     async def show_queue_status(
-        queue: str,
-        partition_limit: Annotated[
-            int, QueryParameter(name="partitionLimit", ge=0, le=LIMIT_MAX)
-        ] = LIMIT_MAX,
-        partition_offset: Annotated[
-            int, QueryParameter(name="partitionOffset", ge=0, le=OFFSET_MAX)
-        ] = 0,
+        queue: QueueName,
+        partition_limit: PartitionLimit = LIMIT_MAX,
+        partition_offset: PartitionOffset = 0,
     ) -> QueueStatus:
-        return _queue_status(
-            await catalog.queue(queue, Pagination(partition_limit, partition_offset))
-        )
+        return _queue_status(await catalog.queue(queue, Page(partition_limit, partition_offset)))
 
     @get(
         "/api/v1/status/queues/{queue:str}/messages",
@@ -159,11 +154,13 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         description="Deleted messages count for the offset but are not shown.",
     )
     async def list_newest_messages(
-        queue: str,
+        queue: QueueName,
         limit: Limit = 50,
-        offset: Annotated[int, Parameter(ge=0, le=MESSAGE_OFFSET_MAX)] = 0,
+        offset: Annotated[
+            int, Parameter(ge=0, le=MESSAGE_OFFSET_MAX, description="Messages to pass over.")
+        ] = 0,
     ) -> list[MessageSummary]:
-        return await catalog.newest_messages(queue, Pagination(limit, offset))
+        return await catalog.newest_messages(queue, Page(limit, offset))
 
     @post(
         "/api/v1/stats/refresh",

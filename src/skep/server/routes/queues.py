@@ -8,6 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter
 
 from skep.broker.queue_lifecycle import QueueLifecycle
+from skep.server.routes.names import QueueName
 
 _TAGS = ["Queues"]
 
@@ -49,7 +50,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         summary="Delete a queue with its messages, groups and dead letters",
         description="What is pushed or polled under its name afterwards is a new queue.",
     )
-    async def delete_queue(queue: str) -> QueueDeleted:
+    async def delete_queue(queue: QueueName) -> QueueDeleted:
         return QueueDeleted(queue, existed=await lifecycle.delete(queue))
 
     @delete(
@@ -60,11 +61,12 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         summary="Drop all messages of a queue",
         description=(
             "Groups stand at the end afterwards and their leases are over; dead letters stay. The "
-            "transaction ids of dropped messages may be used again."
+            "transaction ids of dropped messages may be used again. Refused while a hold keeps "
+            "some of the messages for a reader outside."
         ),
     )
     async def clear_queue(
-        queue: str,
+        queue: QueueName,
         partition: Annotated[
             str | None, Parameter(description="Only the messages of this partition.")
         ] = None,
@@ -85,7 +87,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         summary="Deliver nothing of a queue until it is resumed",
         description="Pushes go on. What is under lease can be acknowledged.",
     )
-    async def pause_queue(queue: str) -> QueuePaused:
+    async def pause_queue(queue: QueueName) -> QueuePaused:
         await lifecycle.pause(queue)
         return QueuePaused(queue, is_paused=True)
 
@@ -96,7 +98,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         operation_id="resumeQueue",
         summary="Deliver a paused queue again",
     )
-    async def resume_queue(queue: str) -> QueuePaused:
+    async def resume_queue(queue: QueueName) -> QueuePaused:
         await lifecycle.resume(queue)
         return QueuePaused(queue, is_paused=False)
 

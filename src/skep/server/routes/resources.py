@@ -12,17 +12,19 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
 from skep.broker.configure import Configure, Configured
+from skep.broker.paging import Page
 from skep.broker.queue_catalog import QueueCatalog, QueueFilter, QueueOrder
 from skep.broker.resources import (
     NamespacePage,
     Overview,
-    Pagination,
     PartitionPage,
     QueueDetail,
     QueuePage,
     TaskPage,
 )
-from skep.server.routes.paging import LIMIT_MAX, OFFSET_MAX, Limit, Offset
+from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
+from skep.server.routes.paging import LIMIT_MAX, Limit, Offset, PartitionLimit, PartitionOffset
+from skep.server.routes.refusals import refusal
 
 _TAGS = ["Resources"]
 
@@ -38,17 +40,17 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         description="Counts are of this moment; `estimated` ones come from a sample of partitions.",
     )
     async def list_queues(
-        limit: Limit = 100,
+        limit: Limit = 1000,
         offset: Offset = 0,
-        namespace: str | None = None,
-        task: str | None = None,
+        namespace: OnlyNamespace = None,
+        task: OnlyTask = None,
         search: Annotated[
             str | None, Parameter(description="A part of the name, in any case.")
         ] = None,
-        sort: QueueOrder = "newest",
+        sort: Annotated[QueueOrder, QueryParameter(description="In which order.")] = "newest",
     ) -> QueuePage:
         wanted = QueueFilter(namespace=namespace, task=task, search=search, order=sort)
-        return await catalog.queues(wanted, Pagination(limit, offset))
+        return await catalog.queues(wanted, Page(limit, offset))
 
     @get(
         "/api/v1/resources/queues/{queue:str}",
@@ -57,15 +59,11 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         summary="Describe a queue: options, groups, partitions and counts",
     )
     async def describe_queue(
-        queue: str,
-        partition_limit: Annotated[
-            int, QueryParameter(name="partitionLimit", ge=0, le=LIMIT_MAX)
-        ] = LIMIT_MAX,
-        partition_offset: Annotated[
-            int, QueryParameter(name="partitionOffset", ge=0, le=OFFSET_MAX)
-        ] = 0,
+        queue: QueueName,
+        partition_limit: PartitionLimit = LIMIT_MAX,
+        partition_offset: PartitionOffset = 0,
     ) -> QueueDetail:
-        return await catalog.queue(queue, Pagination(partition_limit, partition_offset))
+        return await catalog.queue(queue, Page(partition_limit, partition_offset))
 
     @get(
         "/api/v1/queues/{queue:str}/config",
@@ -73,20 +71,21 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         operation_id="showConfiguration",
         summary="Show the full configuration of a queue",
     )
-    async def show_configuration(queue: str) -> Configured:
+    async def show_configuration(queue: QueueName) -> Configured:
         return await configure.show(queue)
 
     @get(
         "/api/v1/resources/partitions",
         tags=_TAGS,
         operation_id="listPartitions",
+        responses={404: refusal("There is no such queue.")},
         summary="List partitions, of one queue or of all",
         description="Ordered by queue and name. `after` pages in equal time through any number.",
     )
     async def list_partitions(
         limit: Limit = 100,
         offset: Offset = 0,
-        queue: str | None = None,
+        queue: Annotated[str | None, QueryParameter(description="Only of this queue.")] = None,
         search: Annotated[
             str | None, Parameter(description="A part of the name, in any case.")
         ] = None,
@@ -94,7 +93,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
             str | None, Parameter(description="Begin behind the partition with this id.")
         ] = None,
     ) -> PartitionPage:
-        return await catalog.partitions(queue, search, after, Pagination(limit, offset))
+        return await catalog.partitions(queue, search, after, Page(limit, offset))
 
     @get(
         "/api/v1/resources/namespaces",
@@ -102,8 +101,8 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         operation_id="listNamespaces",
         summary="List the namespaces that queues have",
     )
-    async def list_namespaces(limit: Limit = 100, offset: Offset = 0) -> NamespacePage:
-        return await catalog.namespaces(Pagination(limit, offset))
+    async def list_namespaces(limit: Limit = 1000, offset: Offset = 0) -> NamespacePage:
+        return await catalog.namespaces(Page(limit, offset))
 
     @get(
         "/api/v1/resources/tasks",
@@ -111,8 +110,8 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         operation_id="listTasks",
         summary="List the tasks that queues have",
     )
-    async def list_tasks(limit: Limit = 100, offset: Offset = 0) -> TaskPage:
-        return await catalog.tasks(Pagination(limit, offset))
+    async def list_tasks(limit: Limit = 1000, offset: Offset = 0) -> TaskPage:
+        return await catalog.tasks(Page(limit, offset))
 
     @get(
         "/api/v1/resources/overview",

@@ -2,19 +2,21 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from litestar import Response, delete, get, post, put
+from litestar import Request, Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
-from litestar.params import Parameter, QueryParameter
+from litestar.params import Parameter, PathParameter, QueryParameter
 
 from skep.broker.holds import KEEP_S_DEFAULT, Hold, Holds
 from skep.broker.removals import Bucket, Kind, Removal, Removals
 from skep.broker.retention import RetentionOnRequest
 from skep.model.errors import BadRequest
-from skep.server.shapes import ErrorAnswer
+from skep.server.bodies import body_of
+from skep.server.decoding import decode_optional_body
+from skep.server.routes.names import QueueName
+from skep.server.routes.refusals import refusal
 
 PAGE_MAX: Final = 1_000
 CHART_SPAN: Final = timedelta(hours=1)
@@ -22,6 +24,9 @@ CHART_SPAN: Final = timedelta(hours=1)
 Limit = Annotated[int, Parameter(ge=1, le=PAGE_MAX, description="Rows of a page.")]
 Offset = Annotated[int, Parameter(ge=0, le=2**31 - 1, description="Rows before the page.")]
 QueueFilter = Annotated[str | None, QueryParameter(name="queue", description="Only this queue.")]
+
+
+HoldName = Annotated[str, PathParameter(description="The name the reader gave its hold.")]
 
 
 class RunReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -125,8 +130,7 @@ class Released(msgspec.Struct, frozen=True):
     released: Literal[True] = True
 
 
-def _refusal(text: str) -> ResponseSpec:
-    return ResponseSpec(ErrorAnswer, description=text, generate_examples=False)
+_hold_decoder = msgspec.json.Decoder(HoldRequest)
 
 
 def retention_routes(
@@ -140,7 +144,7 @@ def retention_routes(
         tags=["Retention"],
         operation_id="runRetention",
         summary="Delete now what retention would delete later.",
-        responses={409: _refusal("Another run that was asked for is under way.")},
+        responses={409: refusal("Another run that was asked for is under way.")},
     )
     async def run_retention() -> RunReport:
         run = await on_request.run()
@@ -161,8 +165,13 @@ def retention_routes(
     )
     async def list_history(
         queue: QueueFilter = None,
-        kind: Kind | None = None,
-        cursor: Annotated[int | None, Parameter(ge=1, le=2**63 - 1)] = None,
+        kind: Annotated[
+            Kind | None, QueryParameter(description="Only what was removed for this reason.")
+        ] = None,
+        cursor: Annotated[
+            int | None,
+            Parameter(ge=1, le=2**63 - 1, description="A `nextCursor`."),
+        ] = None,
         limit: Limit = 100,
     ) -> HistoryPage:
         found = await removals.list(queue=queue, kind=kind, before=cursor, limit=limit)
@@ -179,8 +188,13 @@ def retention_routes(
     )
     async def chart_retention(
         queue: QueueFilter = None,
-        since: Annotated[datetime | None, QueryParameter(name="from")] = None,
-        until: Annotated[datetime | None, QueryParameter(name="to")] = None,
+        since: Annotated[
+            datetime | None,
+            QueryParameter(name="from", description="An hour before `to` by default."),
+        ] = None,
+        until: Annotated[
+            datetime | None, QueryParameter(name="to", description="Now by default.")
+        ] = None,
     ) -> RemovalChart:
         begin, end = _time_range(since, until)
         minutes, buckets = await removals.chart(queue=queue, since=begin, until=end)
@@ -209,11 +223,14 @@ def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
         "/api/v1/retention/holds/{queue:str}/{name:str}",
         tags=["Retention"],
         operation_id="placeHold",
+        operation_class=body_of(HoldRequest, is_required=False),
         summary="Keep what a reader has not seen yet, or say that it has come further.",
-        responses={404: _refusal("There is no such queue.")},
+        responses={404: refusal("There is no such queue.")},
     )
-    async def place_hold(queue: str, name: str, data: HoldRequest | None = None) -> HoldReport:
-        wish = data or HoldRequest()
+    async def place_hold(
+        queue: QueueName, name: HoldName, request: Request[Any, Any, Any]
+    ) -> HoldReport:
+        wish = decode_optional_body(_hold_decoder, await request.body(), {}) or HoldRequest()
         return _hold_report(await holds.place(queue, name, wish.position, wish.keep_seconds))
 
     @delete(
@@ -222,9 +239,9 @@ def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
         tags=["Retention"],
         operation_id="releaseHold",
         summary="Let retention delete what a reader was keeping.",
-        responses={404: _refusal("There is no such hold.")},
+        responses={404: refusal("There is no such hold.")},
     )
-    async def release_hold(queue: str, name: str) -> Response[Released]:
+    async def release_hold(queue: QueueName, name: HoldName) -> Response[Released]:
         await holds.release(queue, name)
         return Response(Released())
 

@@ -5,22 +5,15 @@ from typing import Annotated, Final
 import msgspec
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import Parameter, PathParameter
 
 from skep.broker.pop import wire_time
 from skep.broker.scheduled import Scheduled, WaitingMessageDetail, WaitingPage
-from skep.server.shapes import ErrorAnswer
+from skep.server.routes.refusals import UNREADABLE, refusal
 
 _TAGS: Final = ["Scheduled messages"]
 _PATH: Final = "/api/v1/scheduled"
-_NOT_WAITING: Final = {
-    404: ResponseSpec(
-        ErrorAnswer,
-        description="It does not wait: delivered, cancelled or never scheduled.",
-        generate_examples=False,
-    )
-}
+_NOT_WAITING: Final = {404: refusal("It does not wait: delivered, cancelled or never scheduled.")}
 
 Limit = Annotated[int, Parameter(ge=1, le=1000, description="The most messages to return.")]
 After = Annotated[
@@ -28,6 +21,9 @@ After = Annotated[
 ]
 QueueFilter = Annotated[str | None, Parameter(description="Only of this queue.")]
 PartitionFilter = Annotated[str | None, Parameter(description="Only of this partition.")]
+
+
+ScheduledId = Annotated[int, PathParameter(description="The `scheduledId` of a push result.")]
 
 
 class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,9 +64,9 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         operation_id="showScheduledMessage",
         summary="Show a message that waits for its time",
         tags=_TAGS,
-        responses=_NOT_WAITING,
+        responses={**_NOT_WAITING, **UNREADABLE},
     )
-    async def show_scheduled(scheduled_id: int) -> WaitingMessageDetail:
+    async def show_scheduled(scheduled_id: ScheduledId) -> WaitingMessageDetail:
         return await scheduled.show(scheduled_id)
 
     @delete(
@@ -81,7 +77,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         responses=_NOT_WAITING,
         status_code=200,
     )
-    async def cancel_scheduled(scheduled_id: int) -> Cancelled:
+    async def cancel_scheduled(scheduled_id: ScheduledId) -> Cancelled:
         await scheduled.cancel(scheduled_id)
         return Cancelled(id=str(scheduled_id))
 
@@ -93,7 +89,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
         responses=_NOT_WAITING,
         status_code=200,
     )
-    async def deliver_scheduled(scheduled_id: int) -> BroughtForward:
+    async def deliver_scheduled(scheduled_id: ScheduledId) -> BroughtForward:
         deliver_at = await scheduled.deliver(scheduled_id)
         return BroughtForward(id=str(scheduled_id), deliver_at=wire_time(deliver_at).decode())
 

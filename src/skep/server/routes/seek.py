@@ -11,7 +11,7 @@ from litestar import Request, get, post, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
-from skep.broker.groups import Page
+from skep.broker.paging import Page
 from skep.broker.seek import (
     Aim,
     ImportedPositions,

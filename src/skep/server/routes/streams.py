@@ -4,22 +4,13 @@ Bodies are decoded here and not by Litestar, because payloads and state values m
 were sent. The document describes them all the same.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.openapi.spec import (
-    OpenAPIMediaType,
-    OpenAPIType,
-    Operation,
-    RequestBody,
-    Schema,
-)
-from litestar.params import Parameter
+from litestar.params import Parameter, PathParameter
 
 from skep.model.stream_wire import (
     CycleAnswer,
@@ -31,7 +22,10 @@ from skep.model.stream_wire import (
     StateAnswer,
     StateBody,
 )
+from skep.server import shapes
+from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
+from skep.server.routes.refusals import refusal
 
 _TAGS: Final = ["Streams"]
 _JSON: Final = "application/json"
@@ -43,11 +37,7 @@ _WORDS: Final = {
     for name in ("name", "source_queue", "config_hash", "query_id", "partition_id")
 }
 
-_STRING: Final = Schema(type=OpenAPIType.STRING)
-_BOOLEAN: Final = Schema(type=OpenAPIType.BOOLEAN)
-_NUMBER: Final = Schema(type=OpenAPIType.NUMBER)
-_OBJECTS: Final = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
-_STRINGS: Final = Schema(type=OpenAPIType.ARRAY, items=_STRING)
+QueryName = Annotated[str, PathParameter(description="The name it was registered by.")]
 
 
 class StreamsService(Protocol):
@@ -85,56 +75,13 @@ class Deleted(msgspec.Struct, frozen=True):
     name: str
 
 
-def _body(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> RequestBody:
-    schema = Schema(
-        type=OpenAPIType.OBJECT,
-        properties={**required, **optional},
-        required=sorted(required),
-    )
-    return RequestBody(required=True, content={_JSON: OpenAPIMediaType(schema=schema)})
-
-
-@dataclass
-class _RegisterOperation(Operation):
-    def __post_init__(self) -> None:
-        self.request_body = _body(
-            {"name": _STRING, "source_queue": _STRING, "config_hash": _STRING},
-            {"sink_queue": _STRING, "reset": _BOOLEAN},
-        )
-
-
-@dataclass
-class _CycleOperation(Operation):
-    def __post_init__(self) -> None:
-        self.request_body = _body(
-            {"query_id": _STRING, "partition_id": _STRING},
-            {
-                "consumer_group": _STRING,
-                "release_lease": _BOOLEAN,
-                "release_delay_ms": _NUMBER,
-                "state_ops": _OBJECTS,
-                "push_items": _OBJECTS,
-                "ack": Schema(type=OpenAPIType.OBJECT),
-            },
-        )
-
-
-@dataclass
-class _StateOperation(Operation):
-    def __post_init__(self) -> None:
-        self.request_body = _body(
-            {"query_id": _STRING, "partition_id": _STRING},
-            {"keys": _STRINGS, "key_prefix": _STRING, "ripe_at_or_before": _NUMBER},
-        )
-
-
 def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     """Make the routes around what the broker does."""
 
     @post(
         "/streams/v1/queries",
         operation_id="registerQuery",
-        operation_class=_RegisterOperation,
+        operation_class=body_of(RegisterBody),
         summary="Register a stream's query",
         tags=_TAGS,
         status_code=200,
@@ -149,7 +96,11 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     @post(
         "/streams/v1/cycle",
         operation_id="commitCycle",
-        operation_class=_CycleOperation,
+        responses={
+            409: refusal("A queue that is pushed to was deleted meanwhile."),
+            429: refusal("A queue that is pushed to is full."),
+        },
+        operation_class=body_of(shapes.CycleBody),
         summary="Change state, push results and acknowledge the source, all or nothing",
         tags=_TAGS,
         status_code=200,
@@ -160,10 +111,14 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     @post(
         "/streams/v1/state/get",
         operation_id="readState",
-        operation_class=_StateOperation,
+        operation_class=body_of(StateBody),
         summary="Read the state of a query for one partition",
         tags=_TAGS,
         status_code=200,
+        responses={
+            200: ResponseSpec(StateAnswer, description="The rows.", generate_examples=False),
+            404: refusal("There is no such query."),
+        },
     )
     async def read_state(request: Request[Any, Any, Any]) -> Response[bytes]:
         answer = await service.read_state(decode_body(_STATE, await request.body(), _WORDS))
@@ -176,8 +131,10 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         tags=_TAGS,
     )
     async def list_queries(
-        limit: Annotated[int, Parameter(ge=1, le=1000)] = 100,
-        offset: Annotated[int, Parameter(ge=0, le=2**31 - 1)] = 0,
+        limit: Annotated[int, Parameter(ge=1, le=1000, description="The most to return.")] = 100,
+        offset: Annotated[
+            int, Parameter(ge=0, le=2**31 - 1, description="How many to pass over.")
+        ] = 0,
     ) -> QueryPage:
         return await service.list_queries(limit=limit, offset=offset)
 
@@ -187,7 +144,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         summary="Look at a registered query",
         tags=_TAGS,
     )
-    async def get_query(name: str) -> QueryInfo:
+    async def get_query(name: QueryName) -> QueryInfo:
         return await service.get_query(name)
 
     @delete(
@@ -197,7 +154,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         tags=_TAGS,
         status_code=200,
     )
-    async def delete_query(name: str) -> Deleted:
+    async def delete_query(name: QueryName) -> Deleted:
         await service.delete_query(name)
         return Deleted(deleted=True, name=name)
 

@@ -15,17 +15,17 @@ from typing import Annotated, Final
 
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
 from skep.broker.live import Live
-from skep.broker.names import check_name
+from skep.broker.moments import parse_moment
 from skep.broker.tail import Position, Tail, Tails
 from skep.model.errors import Overloaded, SkepError
+from skep.model.names import check_name
 from skep.server.problems import problem_of
-from skep.server.routes.live import parse_moment
-from skep.server.shapes import ErrorAnswer
+from skep.server.routes.names import QueueName
+from skep.server.routes.refusals import refusal
 
 HEARTBEAT_S: Final = 15.0
 
@@ -44,10 +44,6 @@ LastEventId = Annotated[
 ]
 
 
-def _refusal(text: str) -> ResponseSpec:
-    return ResponseSpec(ErrorAnswer, description=text, generate_examples=False)
-
-
 def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
     """Make the route around what the broker does."""
 
@@ -59,13 +55,13 @@ def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
         media_type="text/event-stream",
         response_description="Events without end, one per message.",
         responses={
-            400: _refusal("The beginning is malformed."),
-            404: _refusal("There is no such queue."),
-            503: _refusal("Too many connections, or the database is away."),
+            400: refusal("The beginning is malformed."),
+            404: refusal("There is no such queue."),
+            503: refusal("Too many connections, or the database is away."),
         },
     )
     async def tail_queue(
-        queue: str, start: From = "now", last_event_id: LastEventId = None
+        queue: QueueName, start: From = "now", last_event_id: LastEventId = None
     ) -> Stream:
         live.check_room()
         tail = await tails.open(
@@ -116,7 +112,7 @@ def _message_event(position: Position, message: bytes) -> bytes:
 
 
 def _moment(start: str) -> datetime | None:
-    return None if start in {"now", "start"} else parse_moment("from", start)
+    return None if start in {"now", "start"} else parse_moment("from", start, alternative="now")
 
 
 def _error_event(error: SkepError) -> bytes:

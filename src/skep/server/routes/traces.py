@@ -4,73 +4,44 @@ Snake case, as the wire has it. The clients put names and transaction ids into t
 slashes unescaped, so both may span several segments.
 """
 
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Request, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
-from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
-from litestar.params import Parameter
+from litestar.params import Parameter, PathParameter
 
+from skep.broker.paging import Page
 from skep.broker.traces import (
     MessageTraces,
     NewTrace,
-    Page,
     TraceNames,
     TraceRecorded,
     Traces,
     TracesByName,
 )
 from skep.model.limits import PAGE_ROWS_MAX
+from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 from skep.server.exchange import decode_segment
-from skep.server.shapes import ErrorAnswer
+from skep.server.routes.refusals import refusal
+from skep.server.shapes import TraceBody
 
 _TAGS: Final = ["Traces"]
 _BY_NAME: Final = "/api/v1/traces/by-name/"
 
 Limit = Annotated[int, Parameter(ge=1, le=PAGE_ROWS_MAX, description="Most rows to return.")]
 Offset = Annotated[int, Parameter(ge=0, le=2**53, description="Rows to pass over first.")]
+TraceName = Annotated[Path, PathParameter(description="The name; its slashes may stay.")]
+MessageName = Annotated[
+    Path, PathParameter(description="A transaction id or message id; its slashes may stay.")
+]
 
-
-def _refusal(text: str) -> ResponseSpec:
-    return ResponseSpec(ErrorAnswer, description=text, generate_examples=False)
-
-
-_MALFORMED: Final = {400: _refusal("The request is malformed.")}
-_UNAVAILABLE: Final = {503: _refusal("The database is away: repeat the request.")}
+_MALFORMED: Final = {400: refusal("The request is malformed.")}
+_UNAVAILABLE: Final = {503: refusal("The database is away: repeat the request.")}
 
 _decoder: Final = msgspec.json.Decoder(NewTrace)
-
-
-@dataclass
-class _RecordOperation(Operation):
-    """Documents a body that is decoded by our own rules: its data stays raw."""
-
-    def __post_init__(self) -> None:
-        text = Schema(type=OpenAPIType.STRING)
-        schema = Schema(
-            title="NewTrace",
-            description="What happened to a message.",
-            type=OpenAPIType.OBJECT,
-            required=["transactionId", "partitionId", "data"],
-            properties={
-                "transactionId": Schema(
-                    type=OpenAPIType.STRING, description="Transaction id or message id."
-                ),
-                "partitionId": text,
-                "data": Schema(description="Any JSON; it is shown byte for byte."),
-                "eventType": Schema(type=OpenAPIType.STRING, default="info"),
-                "consumerGroup": text,
-                "workerId": text,
-                "traceNames": Schema(type=OpenAPIType.ARRAY, items=text),
-            },
-        )
-        self.request_body = RequestBody(
-            {"application/json": OpenAPIMediaType(schema)}, required=True
-        )
 
 
 def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
@@ -81,9 +52,9 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         tags=_TAGS,
         operation_id="recordTrace",
         summary="Attach an event to a message",
-        operation_class=_RecordOperation,
+        operation_class=body_of(TraceBody),
         response_description="The trace is stored.",
-        responses={**_MALFORMED, **_UNAVAILABLE, 404: _refusal("There is no such message.")},
+        responses={**_MALFORMED, **_UNAVAILABLE, 404: refusal("There is no such message.")},
     )
     async def record_trace(request: Request[Any, Any, Any]) -> TraceRecorded:
         return await traces.record(decode_body(_decoder, await request.body(), {}))
@@ -108,8 +79,12 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         responses={**_MALFORMED, **_UNAVAILABLE},
     )
     async def list_traces_by_name(
-        request: Request[Any, Any, Any], limit: Limit = 100, offset: Offset = 0
+        request: Request[Any, Any, Any],
+        trace_name: TraceName,
+        limit: Limit = 100,
+        offset: Offset = 0,
     ) -> TracesByName:
+        del trace_name  # as Litestar cuts it; see `_sent_path`
         name = decode_segment(_sent_path(request)[len(_BY_NAME) :])
         return await traces.list_by_name(name, Page(limit, offset))
 
@@ -119,16 +94,20 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         operation_id="listTracesOfMessage",
         summary="List the events of a message, oldest first",
         response_description="A page of events.",
-        responses={**_MALFORMED, **_UNAVAILABLE, 404: _refusal("There is no such partition.")},
+        responses={**_MALFORMED, **_UNAVAILABLE, 404: refusal("There is no such partition.")},
     )
     async def list_traces_of_message(
         request: Request[Any, Any, Any],
-        partition_id: str,
+        partition_id: Annotated[
+            str, PathParameter(description="The id of a partition, as delivered.")
+        ],
+        transaction_id: MessageName,
         limit: Limit = PAGE_ROWS_MAX,
         offset: Offset = 0,
     ) -> MessageTraces:
-        transaction_id = decode_segment(_sent_path(request).split(b"/", 5)[5])
-        return await traces.list_of_message(partition_id, transaction_id, Page(limit, offset))
+        del transaction_id  # as Litestar cuts it; see `_sent_path`
+        message = decode_segment(_sent_path(request).split(b"/", 5)[5])
+        return await traces.list_of_message(partition_id, message, Page(limit, offset))
 
     return [record_trace, list_trace_names, list_traces_by_name, list_traces_of_message]
 

@@ -3,7 +3,8 @@ ack_lane: apply the acks of one call that concern one cursor.
 
 Takes   p_partition_id, p_group_id: the cursor. p_items: positions in the arrays p_lease_id,
         p_offset, p_key, p_status, p_error of ack_messages. p_now.
-Returns item, outcome, lease_released, has_more as ack_messages.
+Returns item, outcome, lease_released, has_more as ack_messages. No row when the group or the queue
+        was deleted while the caller waited for the cursor.
 Locks   the cursor is locked by the caller; then as move_cursor.
 Why     One cursor at a time keeps the rules readable: find each message, check the lease, walk in
         offset order, then write the cursor once. Where acks are cumulative a completed message
@@ -39,9 +40,12 @@ declare
   v_outcomes text[] := '{}';
   v_moved record;
 begin
-  select * into strict v_cursor from skep.cursor c
+  select * into v_cursor from skep.cursor c
   where c.partition_id = p_partition_id and c.group_id = p_group_id;
-  select q.* into strict v_queue from skep.queue q where q.id = v_cursor.queue_id;
+  select q.* into v_queue from skep.queue q where q.id = v_cursor.queue_id;
+  if not found then
+    return;
+  end if;
   v_is_individual := v_queue.ack_mode = 'individual' and not exists (
     select from skep.consumer_group g where g.id = p_group_id and g.conflation);
   v_acked := v_cursor.acked;
@@ -52,7 +56,8 @@ begin
            p_lease_id[i.item] is null
              or (v_has_lease and p_lease_id[i.item] = v_cursor.lease_id) as is_fenced,
            p_lease_id[i.item] is null or o.at <= v_cursor.leased as is_covered,
-           o.at <= v_cursor.acked or coalesce(v_cursor.done @> o.at, false) as was_done,
+           o.at <= v_cursor.acked as was_acked,
+           coalesce(v_cursor.done @> o.at, false) as was_done_ahead,
            coalesce(v_cursor.nacked @> o.at, false) as was_nacked,
            1 + coalesce(f.failures, 0) as failures
     from unnest(p_items) i(item)
@@ -77,12 +82,16 @@ begin
   loop
     v_outcome := case
       when v_ack.at is null then 'not_found'
-      when v_ack.was_done then
-        case when v_ack.status in ('completed', 'expired') then 'noop' else 'already_done' end
+      when v_ack.was_acked
+           or v_ack.was_done_ahead and not (
+             -- It speaks for all before it as well, and of these some may be left to do.
+             v_ack.status = 'completed' and v_ack.at > v_acked and v_ack.is_fenced
+             and v_ack.is_covered and not v_is_individual and not v_is_stopped)
+        then case when v_ack.status in ('completed', 'expired') then 'noop' else 'already_done' end
       when not v_ack.is_fenced then 'lease_lost'
       when not v_ack.is_covered then 'beyond_lease'
       when v_ack.at <= v_acked
-           or (v_ack.at = v_last_at and v_last_outcome in ('acked', 'dead_lettered')) then
+           or (v_ack.at = v_last_at and v_last_outcome in ('acked', 'dead_lettered', 'dropped')) then
         case when v_ack.status in ('completed', 'expired') then 'acked' else 'already_done' end
       when v_ack.status = 'expired' then 'expired'
       when v_is_stopped or (v_ack.at = v_last_at and v_last_outcome = 'retried') then
@@ -90,7 +99,9 @@ begin
       when v_ack.status = 'completed' then 'acked'
       when v_ack.status = 'retry' or v_ack.was_nacked and v_ack.status = 'failed' then 'retried'
       when v_ack.status = 'failed' and v_ack.failures <= v_queue.retry_limit then 'retried'
-      else 'dead_lettered'
+      when v_ack.status = 'dlq' or v_queue.dead_letter_queue or v_queue.dlq_after_max_retries
+        then 'dead_lettered'
+      else 'dropped'
     end;
     v_item := v_item || v_ack.item;
     v_outcomes := v_outcomes || v_outcome;
@@ -98,7 +109,7 @@ begin
     if v_outcome = 'expired' then
       v_done := v_done || v_ack.at;
     elsif v_ack.at <= v_acked or v_is_stopped or v_ack.at = v_last_at
-          or v_outcome not in ('acked', 'dead_lettered', 'retried') then
+          or v_outcome not in ('acked', 'dead_lettered', 'dropped', 'retried') then
       continue;
     elsif v_outcome = 'retried' then
       v_is_stopped := not v_is_individual;

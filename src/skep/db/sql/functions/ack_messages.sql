@@ -8,9 +8,9 @@ Takes   per ack, in parallel arrays: p_partition_id, p_group (name), p_lease_id 
 Returns one row per ack: item (1-based), outcome, queue_id, queue_name, partition_name,
         lease_released, has_more (the lane was left ready or backing off). Outcomes: acked, noop
         (was done already), redelivered (completed, but above a message that failed in this call),
-        retried, dead_lettered, expired, lease_lost, beyond_lease (the lease is held but does not
-        cover the message), not_found, already_done (a nack of what was done before). No row: no
-        such partition or group.
+        retried, dead_lettered, dropped (given up in a queue that keeps no dead letters), expired,
+        lease_lost, beyond_lease (the lease is held but does not cover the message), not_found,
+        already_done (a nack of what was done before). No row: no such partition or group.
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting; then skep.partition rows for
         share, skipping locked ones.
 Why     The cursor only moves forward. A completed ack completes everything before it, except that

@@ -3,10 +3,11 @@ claim_due: choose the scheduled messages to sequence next, and see that their la
 
 Takes   p_limit, p_bytes as sequence_due; p_now.
 Returns their ids, or null when none is due.
-Locks   the rows of skep.scheduled chosen, skipping locked ones; as provision_partitions when lanes
-        are missing.
+Locks   the rows of skep.scheduled chosen, skipping locked ones; their skep.queue rows for share,
+        in id order; as provision_partitions when lanes are missing.
 Why     Apart from sequence_due so that each half reads well. A lane is created again when it was
         cleaned up while a message waited; a queue is not: what waits for a deleted one is dropped.
+        The lock keeps a queue from being deleted in between, or its name would be created anew.
 */
 create function skep.claim_due(p_limit integer, p_bytes bigint, p_now timestamptz) returns bigint[]
 language plpgsql as $$
@@ -32,6 +33,9 @@ begin
     return null;
   end if;
 
+  perform 1 from skep.queue q
+  where q.id in (select s.queue_id from skep.scheduled s where s.id = any(v_ids))
+  order by q.id for share;
   delete from skep.scheduled s
   where s.id = any(v_ids) and not exists (select from skep.queue q where q.id = s.queue_id);
 

@@ -5,18 +5,21 @@ Takes   p_queue_id; p_from: the name of the lane to begin with. p_upto: the last
         that lane, when an earlier call did not finish it, else null. p_is_alone: that lane only.
         p_lanes, p_segments: how much to do at most.
 Returns one row: lanes (finished), messages (dropped), and where to go on: next_from, next_upto;
-        next_from is null when everything is done.
-Locks   skep.partition rows for no key update in id order, then their cursors in (partition_id,
+        next_from is null when everything is done, or nothing was because is_held: a reader outside
+        still needs some of the messages.
+Locks   skep.hold in share mode (held_from); then skep.partition rows for no key update in id order, then their cursors in (partition_id,
         group_id) order.
 Why     The tail moves with the segments that go, so at any moment, and after a crash, the lane is
         whole. What is pushed after a lane's turn began stays. A finished lane's cursors stand at
         its end and their leases are over; dead letters are copies and stay. Keys go with their
-        segments: what was dropped may be pushed again, inside the window too.
+        segments: what was dropped may be pushed again, inside the window too. A hold is a promise,
+        also to whoever clears: he can release it.
 */
 create function skep.clear_lanes(
   p_queue_id integer, p_from text, p_upto bigint, p_is_alone boolean, p_lanes integer,
   p_segments integer)
-returns table (lanes integer, messages bigint, next_from text, next_upto bigint)
+returns table (
+  lanes integer, messages bigint, next_from text, next_upto bigint, is_held boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -25,6 +28,7 @@ declare
   v_lanes integer := 0;
   v_messages bigint := 0;
   v_left integer := p_segments;
+  v_held_from constant xid8 := skep.held_from(p_queue_id);
   v_cleared record;
 begin
   select array_agg(l.id order by l.name), array_agg(l.name order by l.name) into v_id, v_name
@@ -37,6 +41,14 @@ begin
   if p_is_alone and v_name[1] <> p_from then
     v_id := null;
   end if;
+  if exists (
+    select from skep.segment s
+    where s.queue_id = p_queue_id and s.xid >= v_held_from
+      and (not p_is_alone or s.partition_id = v_id[1])
+  ) then
+    return query select 0, 0::bigint, null::text, null::bigint, true;
+    return;
+  end if;
   perform 1 from skep.partition p where p.id = any(v_id[1:p_lanes])
   order by p.id for no key update;
   perform 1 from skep.cursor c where c.partition_id = any(v_id[1:p_lanes])
@@ -48,10 +60,10 @@ begin
     v_messages := v_messages + v_cleared.messages;
     v_left := v_left - v_cleared.segments;
     if v_cleared.rest_upto is not null then
-      return query select v_lanes, v_messages, v_name[i], v_cleared.rest_upto;
+      return query select v_lanes, v_messages, v_name[i], v_cleared.rest_upto, false;
       return;
     end if;
     v_lanes := v_lanes + 1;
   end loop;
-  return query select v_lanes, v_messages, v_name[p_lanes + 1], null::bigint;
+  return query select v_lanes, v_messages, v_name[p_lanes + 1], null::bigint, false;
 end $$;

@@ -3,27 +3,32 @@ drop_oldest: delete the oldest messages of a queue until enough have gone that w
 
 Takes   p_queue_id; p_count: how many unread messages to drop.
 Returns one row: dropped, the messages deleted, and unread, those of them that some group had yet to
-        read. unread is less than p_count when the queue has no more, when the bound of a call is
-        reached, or when another session was quicker; dropped is 0 when nothing is left to do.
-Locks   skep.partition rows for no key update, in id order.
+        read. unread is less than p_count when the queue has no more, when a reader outside holds
+        the rest, when the bound of a call is reached, or when another session was quicker; dropped
+        is 0 when nothing is left to do.
+Locks   skep.hold in share mode (held_from); then skep.partition rows for no key update, in id
+        order.
 Why     Whole segments go, in the order they came into the queue, so up to a segment more than
         asked for is dropped. Older messages that everybody has read go with them. A segment that
         shares its lane with an older one of a later transaction takes that one along: what is kept
         of a lane is always contiguous. A lane left empty stays ready until a poll finds out.
-        A thousand segments a call bound how long pushes of these lanes wait.
+        A thousand segments a call bound how long pushes of these lanes wait. What a reader outside
+        still needs is kept, and so is what follows it in its lane: such a queue outgrows its limit
+        until the hold moves on or lapses.
 */
 create function skep.drop_oldest(p_queue_id integer, p_count bigint)
 returns table (dropped bigint, unread bigint)
 language plpgsql as $$
 #variable_conflict use_column
 declare
+  v_held_from constant xid8 := skep.held_from(p_queue_id);
   v_groups integer[];
   v_lane bigint[];
   v_upto bigint[];
 begin
   select coalesce(array_agg(g), '{}') into v_groups from skep.reading_groups(p_queue_id) g;
 
-  select array_agg(l.partition_id), array_agg(l.upto) into v_lane, v_upto
+  select array_agg(l.partition_id), array_agg(coalesce(h.first - 1, l.upto)) into v_lane, v_upto
   from (
     select o.partition_id, max(o.last) as upto
     from (
@@ -31,7 +36,7 @@ begin
              sum(u.unread) over (order by s.xid, s.partition_id, s.first) - u.unread as before
       from (
         select s.partition_id, s.first, s.last, s.xid from skep.segment s
-        where s.queue_id = p_queue_id
+        where s.queue_id = p_queue_id and s.xid < v_held_from
         order by s.xid, s.partition_id, s.first limit 1000
       ) s
       cross join lateral (
@@ -41,7 +46,11 @@ begin
     ) o
     where o.before < p_count
     group by o.partition_id
-  ) l;
+  ) l
+  left join lateral (
+    select min(s.first) as first from skep.segment s
+    where s.partition_id = l.partition_id and s.first <= l.upto and s.xid >= v_held_from
+  ) h on true;
   perform from skep.partition p where p.id = any(v_lane) order by p.id for no key update;
 
   with gone as (

@@ -18,7 +18,8 @@ begin
   with waiting as (
     select c.group_id, g.name from skep.cursor c join skep.consumer_group g on g.id = c.group_id
     where c.partition_id = p_partition_id and (p_group is null or g.name = p_group)
-      and c.leased is null and c.available_at > v_now and p_offset = any(c.failed_offset)
+      and c.leased is null and c.available_at > v_now and c.acked < p_offset
+      and p_offset = any(c.failed_offset)
     order by c.group_id for no key update of c
   )
   update skep.cursor c set available_at = v_now

@@ -6,7 +6,8 @@ Returns the number of lanes whose lease ended.
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
 Why     The messages were delivered, so unlike release_claims this counts as a delivery: a message
         that kills its consumer must not be young for ever. Nothing but the time changes; the rest
-        happens as with any lease that expires.
+        happens as with any lease that expires. A message that failed under the lease keeps its
+        pause.
 */
 create function skep.end_leases(
   p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[]) returns integer
@@ -26,7 +27,7 @@ begin
   ) c;
 
   update skep.cursor c
-  set available_at = v_now
+  set available_at = greatest(v_now, c.retry_at)
   from unnest(p_partition_id, p_group_id, p_lease_id) i(partition_id, group_id, lease_id)
   where c.partition_id = any(array[i.partition_id]) and c.group_id = i.group_id
     and c.lease_id = i.lease_id and c.leased is not null and c.available_at > v_now;

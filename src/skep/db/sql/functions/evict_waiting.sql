@@ -1,5 +1,6 @@
 /*
-evict_waiting: bury messages that a group let wait for too long. One step of a run.
+evict_waiting: bury messages that a group let wait for too long, or pass over them where the queue
+keeps no dead letters. One step of a run.
 
 Takes   p_service, p_holder, p_run_id, p_queue_id: as apply_retention. p_group_id, p_after_at,
         p_after_id: where the step before stopped (0, 'epoch', 0 at first). p_until: when the
@@ -8,11 +9,12 @@ Returns one row: messages buried, partitions concerned, and where this step stop
         after_at, after_id; is_done, the run needs no further step. No row when the queue is gone.
 Raises  SK423 as assert_leadership.
 Locks   ready skep.cursor rows of one group, skipping locked ones; then the history row.
-Why     A message waits for each group by itself, from its push or from the group's first poll,
-        whichever is later: nothing is taken from a group that keeps up, and one that has just
-        subscribed to everything is not robbed of it. A message under lease or in a lane that
-        backs off does not wait. Only ready lanes are looked at; lanes with nothing to read cost
-        nothing.
+Why     A message waits for each group by itself, from the moment it may be delivered or from the
+        group's first poll, whichever is later: nothing is taken from a group that keeps up, and
+        one that has just subscribed to everything is not robbed of it. A message under lease or in
+        a lane that backs off does not wait, nor does one from before the start of a subscription,
+        nor any where a group gets only the newest of a lane: what waits there is replaced. Only
+        ready lanes are looked at; lanes with nothing to read cost nothing.
 */
 create function skep.evict_waiting(
   p_service text, p_holder uuid, p_run_id uuid, p_queue_id integer, p_group_id integer,
@@ -27,13 +29,18 @@ declare
   v_lanes constant integer := 500;      -- lanes to look at
   v_segments constant integer := 100;   -- segments to look at in a lane
   v_cutoff timestamptz;
+  v_keeps boolean;                      -- the queue keeps dead letters
   v_group_id integer;
   v_lane record;
   v_seen integer := 0;
   v_to bigint;
 begin
   perform skep.assert_leadership(p_service, p_holder);
-  select v_started - make_interval(secs => nullif(q.max_wait_time_s, 0)) into v_cutoff
+  select v_started - make_interval(
+           secs => nullif(q.max_wait_time_s, 0)
+                   + greatest(q.delayed_processing_s, q.window_buffer_s)),
+         q.dead_letter_queue or q.dlq_after_max_retries
+  into v_cutoff, v_keeps
   from skep.queue q where q.id = p_queue_id and not q.is_paused;
   if not found then
     return;
@@ -41,7 +48,7 @@ begin
   messages := 0; partitions := 0; after_at := p_after_at; after_id := p_after_id;
   select g.id into v_group_id from skep.consumer_group g
   where g.queue_id = p_queue_id and g.id >= p_group_id
-    and g.first_polled_at < v_cutoff and not g.is_paused
+    and g.first_polled_at < v_cutoff and not g.is_paused and g.conflation is not true
   order by g.id limit 1;
   group_id := coalesce(v_group_id, p_group_id);
   is_done := v_group_id is null;
@@ -53,10 +60,13 @@ begin
   end if;
 
   for v_lane in
-    select c.partition_id as id, c.available_at, greatest(c.acked, p.tail - 1) as acked, w.last
+    select c.partition_id as id, c.available_at, p.acked, w.last
     from skep.cursor c
     cross join lateral (
-      select p.tail from skep.partition p where p.id = c.partition_id offset 0
+      select case when c.starts_at is null then greatest(c.acked, p.tail - 1)
+                  else skep.offset_before(p.id, c.starts_at, greatest(c.acked, p.tail - 1), p.head)
+             end as acked
+      from skep.partition p where p.id = c.partition_id offset 0
     ) p
     cross join lateral (
       select max(o.last) as last
@@ -65,7 +75,7 @@ begin
         where s.partition_id = c.partition_id
           and s.first >= coalesce(
             (select b.first from skep.segment b
-             where b.partition_id = c.partition_id and b.first <= greatest(c.acked, p.tail - 1) + 1
+             where b.partition_id = c.partition_id and b.first <= p.acked + 1
              order by b.first desc limit 1), 1)
         order by s.first limit v_segments
       ) o
@@ -82,8 +92,12 @@ begin
     after_id := v_lane.id;
     continue when v_lane.last is null or v_lane.last <= v_lane.acked;
     v_to := least(v_lane.last, v_lane.acked + p_limit - messages);
-    messages := messages + skep.bury_range(
-      v_lane.id, v_group_id, v_lane.acked, v_to, 'Waited too long', v_started);
+    if v_keeps then
+      messages := messages + skep.bury_range(
+        v_lane.id, v_group_id, v_lane.acked, v_to, 'Waited too long', v_started);
+    else
+      messages := messages + v_to - v_lane.acked;
+    end if;
     perform skep.pass_cursor(v_lane.id, v_group_id, v_to);
     partitions := partitions + 1;
     if v_to < v_lane.last or messages >= p_limit then

@@ -4,8 +4,8 @@ forget_group: end the subscription of a consumer group to its queue.
 Takes   p_group_id.
 Returns whether it existed.
 Locks   its skep.queue row for update, against provision_partitions.
-Why     The row goes first, the cursors after it by forget_lanes: a group that had lost some of
-        its cursors would never read those lanes again. Polls of the group learn by SK404 that it
+Why     The row goes first, the cursors after it by sweep_removed_group: a group that had lost some
+        of its cursors would never read those lanes again. Polls of the group learn by SK404 that it
         is gone. The lock makes sure that no lane is just being born with a cursor for it.
 */
 create function skep.forget_group(p_group_id integer) returns boolean
@@ -14,6 +14,10 @@ begin
   perform 1 from skep.queue q
   where q.id = (select g.queue_id from skep.consumer_group g where g.id = p_group_id)
   for update;
-  delete from skep.consumer_group g where g.id = p_group_id;
+  with removed as (
+    delete from skep.consumer_group g where g.id = p_group_id returning g.id, g.queue_id
+  )
+  insert into skep.removed_group (group_id, queue_id, removed_at)
+  select r.id, r.queue_id, skep.now() from removed r;
   return found;
 end $$;

@@ -1,7 +1,8 @@
 /*
 lagging_lanes: the lanes whose first unread message is oldest, worst first.
 
-Takes   p_group, p_queue: names to narrow the search, null for any. p_lag_s: the least age in
+Takes   p_group, p_queue: names to narrow the search, null for any; without p_group those that do
+        not count as readers are left out (see counts_as_reader). p_lag_s: the least age in
         seconds. p_look_max: how many lanes to look at, about. p_limit, p_offset: the page.
 Returns total (lanes found), is_partial (some group has more lanes not at rest than were looked
         at), and per lane: group_name, queue_name, partition_id, partition_name, lease_id (null
@@ -10,7 +11,8 @@ Returns total (lanes found), is_partial (some group has more lanes not at rest t
 Locks   none.
 Why     The index of lanes that are not at rest is the place to look, and from both of its ends:
         lanes that nobody polls have been ready for longest, and lanes that a consumer or a
-        poison message blocks are the ones under lease or backing off.
+        poison message blocks are the ones under lease or backing off. stored_at is written out
+        as in measure_backlog.
 */
 create function skep.lagging_lanes(
   p_group text, p_queue text, p_lag_s integer, p_look_max integer, p_limit integer,
@@ -25,7 +27,8 @@ language sql stable as $$
     select g.id, g.name, q.name as queue_name,
            greatest(p_look_max / (2 * count(*) over ()), 10) as share
     from skep.consumer_group g join skep.queue q on q.id = g.queue_id
-    where (p_group is null or g.name = p_group) and (p_queue is null or q.name = p_queue)
+    where (g.name = p_group or p_group is null and skep.counts_as_reader(g))
+      and (p_queue is null or q.name = p_queue)
   ),
   seen as materialized (
     select a.name as group_name, a.queue_name, a.share, c.*
@@ -54,8 +57,10 @@ language sql stable as $$
       from skep.partition p where p.id = s.partition_id offset 0
     ) p
     cross join lateral (
-      select skep.stored_at(s.partition_id, greatest(s.acked + 1, p.tail)) as oldest_at
-      where p.backlog > 0 offset 0
+      select o.created_at as oldest_at from skep.segment o
+      where p.backlog > 0
+        and o.partition_id = s.partition_id and o.first <= greatest(s.acked + 1, p.tail)
+      order by o.first desc limit 1
     ) o
     where o.oldest_at <= k.now - make_interval(secs => p_lag_s)
   )

@@ -33,8 +33,10 @@ language sql stable as $$
     -- Of the cursors of a lane the first in this order decides.
     select distinct on (u.id) u.id, c.acked, c.leased, c.available_at, c.done, c.failed_offset
     from unnest(p_partition_id) u(id)
-    left join skep.cursor c on c.partition_id = u.id
-    left join skep.consumer_group g on g.id = c.group_id
+    left join (
+      -- Cursors of a group that was removed stay until they are swept, and mean nothing.
+      skep.cursor c join skep.consumer_group g on g.id = c.group_id
+    ) on c.partition_id = u.id
     order by u.id,
              (g.name = '__QUEUE_MODE__' and (c.acked > 0 or c.lease_id is not null)) desc,
              g.name = '__QUEUE_MODE__',

@@ -1,10 +1,11 @@
 /*
 list_groups: consumer groups with their subscriptions, one row per group and queue.
 
-Takes   p_group, p_queue: names to narrow the list, null for any. p_limit, p_offset: the page.
+Takes   p_group, p_queue: names to narrow the list, null for any; without p_group those that do not
+        count as readers are left out (see counts_as_reader). p_limit, p_offset: the page.
 Returns total (of all that match), and of the page, by group and queue name: group_id, group_name,
         queue_id, queue_name, subscription_mode, subscribed_from (of mode 'new': when it
-        subscribed), created_at, is_paused. An empty page is one row that holds only the total.
+        subscribed), created_at, is_paused, conflation. An empty page is one row that holds only the total.
 Locks   none.
 Why     Reads groups and queues only, never lanes: what a group has yet to read is asked for the
         groups of the page alone, by measure_backlog.
@@ -12,16 +13,18 @@ Why     Reads groups and queues only, never lanes: what a group has yet to read 
 create function skep.list_groups(p_group text, p_queue text, p_limit integer, p_offset integer)
 returns table (
   total bigint, group_id integer, group_name text, queue_id integer, queue_name text,
-  subscription_mode text, subscribed_from timestamptz, created_at timestamptz, is_paused boolean)
+  subscription_mode text, subscribed_from timestamptz, created_at timestamptz, is_paused boolean,
+  conflation boolean)
 language sql stable as $$
   with found as (
     select g.id, g.name, g.queue_id, q.name as queue_name, g.subscription_mode,
            coalesce(
              g.subscribed_from, case g.subscription_mode when 'new' then g.created_at end
            ) as subscribed_from,
-           g.created_at, g.is_paused
+           g.created_at, g.is_paused, coalesce(g.conflation, false) as conflation
     from skep.consumer_group g join skep.queue q on q.id = g.queue_id
-    where (p_group is null or g.name = p_group) and (p_queue is null or q.name = p_queue)
+    where (g.name = p_group or p_group is null and skep.counts_as_reader(g))
+      and (p_queue is null or q.name = p_queue)
   )
   select t.total, f.*
   from (select count(*) as total from found) t

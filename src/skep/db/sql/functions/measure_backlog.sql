@@ -1,15 +1,16 @@
 /*
 measure_backlog: what consumer groups have yet to read, in messages and in time.
 
-Takes   p_group_id. p_exact_max: up to so many lanes are counted one by one.
+Takes   p_group_id. p_exact_max: up to so many lanes are counted one by one, in all.
 Returns one row per group that exists: group_id; lanes; lanes_behind, backlog, lag_s: the
         lanes with unread messages, the messages, and the age of the oldest of them in seconds;
         ready_s: how long some lane has been waiting for a poll; is_held: some lane is under
-        lease; is_estimated: the queue has more than p_exact_max lanes, so lanes are estimated
-        from a sample, and so is the backlog unless nearly all of them are at rest.
+        lease; is_estimated: the figures come from a sample, either because the queue has more
+        than p_exact_max lanes, or because too many of them are not at rest.
 Locks   none.
 Why     Only lanes that are not at rest can hold something unread, and an index lists these: the
-        cost depends on them, not on the number of lanes, and a sample bounds it from above.
+        cost depends on them, not on the number of lanes, and a sample bounds it from above. The
+        groups with few such lanes are counted first, so that a busy one never makes them vague.
         stored_at is written out, because ten thousand calls of a function take longer than what
         it does. For the laterals see push_segments.
 */
@@ -22,19 +23,39 @@ language plpgsql stable as $$
 declare
   v_now constant timestamptz := skep.now();
   v_sample_blocks constant integer := 150;
+  v_sample_lanes constant integer := 100;
+  -- Lanes not at rest that a single group may have and still be counted.
+  v_share constant integer := p_exact_max / least(greatest(cardinality(p_group_id), 1), 10);
+  v_queue integer[];                      -- the queues of the groups ...
+  v_lanes bigint[];                       -- ... and their lanes, counted to one above the maximum
   v_large integer[];                      -- groups whose queue has too many lanes to count
-  v_busy integer[];                       -- those of them with too many lanes not at rest
+  v_busy integer[];                       -- groups with too many lanes not at rest
 begin
-  select coalesce(array_agg(i.id), '{}') into v_large
-  from unnest(p_group_id) i(id)
-  cross join lateral (select g.queue_id from skep.consumer_group g where g.id = i.id offset 0) g
-  where exists (
-    select 1 from skep.partition p where p.queue_id = g.queue_id offset p_exact_max);
-  select coalesce(array_agg(i.id), '{}') into v_busy
-  from unnest(v_large) i(id)
-  where exists (
-    select 1 from skep.cursor c
-    where c.group_id = i.id and c.available_at is not null offset p_exact_max / 10);
+  select array_agg(q.id), array_agg(n.lanes) into v_queue, v_lanes
+  from (
+    select distinct g.queue_id as id from skep.consumer_group g where g.id = any(p_group_id)
+  ) q
+  cross join lateral (
+    select count(*) as lanes from (
+      select 1 from skep.partition p where p.queue_id = q.id limit p_exact_max + 1
+    ) p
+  ) n;
+  select coalesce(array_agg(g.id), '{}') into v_large
+  from unnest(v_queue, v_lanes) q(id, lanes)
+  join skep.consumer_group g on g.queue_id = q.id
+  where q.lanes > p_exact_max and g.id = any(p_group_id);
+  select coalesce(array_agg(g.id), '{}') into v_busy
+  from (
+    select i.id, r.lanes, sum(r.lanes) over (order by r.lanes, i.id) as up_to
+    from unnest(p_group_id) i(id)
+    cross join lateral (
+      select count(*) as lanes from (
+        select 1 from skep.cursor c
+        where c.group_id = i.id and c.available_at is not null limit v_share + 1
+      ) c
+    ) r
+  ) g
+  where g.lanes > v_share or g.up_to > p_exact_max;
 
   return query
   with sampled as materialized (
@@ -42,7 +63,13 @@ begin
            count(*) filter (where b.backlog > 0) * max(s.weight) as lanes_behind,
            sum(b.backlog) * max(s.weight) as backlog,
            min(b.oldest_at) as oldest_at
-    from skep.sample_cursors(v_large, v_sample_blocks) s
+    from (
+      select * from skep.sample_cursors(v_large, v_sample_blocks)
+      where cardinality(v_large) > 0
+      union all
+      select * from skep.spread_cursors(
+        array(select unnest(v_busy) except select unnest(v_large)), v_sample_lanes)
+    ) s
     left join lateral (
       select l.backlog, o.created_at as oldest_at
       from (
@@ -59,17 +86,16 @@ begin
       where l.backlog > 0
       offset 0
     ) b on true
-    where cardinality(v_large) > 0
     group by s.group_id
   )
   select g.id,
-         coalesce(round(s.lanes)::bigint, n.lanes),
+         case when x.is_large then coalesce(round(s.lanes)::bigint, n.lanes) else n.lanes end,
          coalesce(round(case when x.is_busy then s.lanes_behind end)::bigint, b.lanes_behind, 0),
          coalesce(round(case when x.is_busy then s.backlog end)::bigint, b.backlog, 0),
          skep.age_s(case when x.is_busy then s.oldest_at else b.oldest_at end, v_now),
          skep.age_s(r.ready_since, v_now),
          h.is_held,
-         x.is_large
+         x.is_large or x.is_busy
   from unnest(p_group_id) i(id)
   cross join lateral (
     select g.id, g.queue_id from skep.consumer_group g where g.id = i.id offset 0
@@ -78,10 +104,7 @@ begin
     select g.id = any(v_large) as is_large, g.id = any(v_busy) as is_busy
   ) x
   left join sampled s on s.group_id = g.id
-  left join lateral (
-    select count(*) as lanes from skep.partition p
-    where not x.is_large and p.queue_id = g.queue_id
-  ) n on true
+  join unnest(v_queue, v_lanes) n(queue_id, lanes) on n.queue_id = g.queue_id
   left join lateral (
     select count(*) as lanes_behind, sum(l.backlog)::bigint as backlog,
            min(o.created_at) as oldest_at
@@ -112,7 +135,7 @@ begin
       select 1 from (
         select c.leased from skep.cursor c
         where c.group_id = g.id and c.available_at > v_now
-        limit p_exact_max
+        limit v_share
       ) c
       where c.leased is not null
     ) as is_held

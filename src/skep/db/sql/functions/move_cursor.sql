@@ -10,7 +10,9 @@ Returns is_finished: the cursor was moved or stopped and holds no range under le
 Locks   the skep.partition row for share, skipping it if locked.
 Why     A lease is over when every message under it was answered: done, or nacked. Then the lane
         waits until the last of the nacked may come again; without any it is ready, or idle when
-        no push is in flight and nothing is left (see take_lanes). What was failed and counted is
+        no push is in flight and nothing is left (see take_lanes). A lease with nacked messages
+        lasts until these may come again, or its end would bring them early; and an ack without a
+        lease does not cut short the pause in which a lane rests. What was failed and counted is
         forgotten as soon as it is done.
 */
 create function skep.move_cursor(
@@ -46,8 +48,16 @@ begin
   end if;
   v_is_finished := p_ends_lease or v_acked >= coalesce(p_cursor.leased, v_acked)
     or coalesce(v_done, '{}') + coalesce(v_nacked, '{}')
-       @> int8range(v_acked + 1, p_cursor.leased + 1);
-  if v_is_finished then
+       @> int8range(v_acked + 1, p_cursor.leased + 1)
+    or (v_nacked is not null and p_cursor.available_at <= p_now);
+  if p_cursor.leased is null and exists (
+       select from unnest(p_cursor.failed_offset) f(at)
+       where f.at > v_acked and not coalesce(v_done @> f.at, false)) then
+    v_retry_at := greatest(v_retry_at, p_cursor.available_at);
+  end if;
+  if not v_is_finished then
+    v_available_at := greatest(v_available_at, v_retry_at);
+  else
     -- Idle only while no push is in flight on the lane.
     perform 1 from skep.partition p
     where p.id = p_cursor.partition_id and p.head <= v_acked for share skip locked;

@@ -8,7 +8,8 @@ Why     A lease that ends within them has nothing left to work on, so its lane i
         one that reaches further stays. Acks of the consumer find their messages done. What was
         done out of order right behind them is passed as well: done never contains acked + 1.
         A lease that is given back later does not take the cursor back, as after an ack; but a
-        claim that was acknowledged at once can still be undone, rather twice than never.
+        claim that was acknowledged at once can still be undone, rather twice than never. Nobody
+        waits for the pause of a failed message that is among them.
 */
 create function skep.pass_cursor(p_partition_id bigint, p_group_id integer, p_last bigint)
 returns void
@@ -17,7 +18,11 @@ language sql as $$
   set acked = a.acked,
       leased_from = case when c.leased is null then c.leased_from end,
       leased = case when c.leased > a.acked then c.leased end,
-      available_at = case when c.leased <= a.acked then skep.now() else c.available_at end,
+      available_at = case
+        when c.leased <= a.acked then skep.now()
+        when c.leased is null and c.failed_offset is not null
+             and a.acked >= all(c.failed_offset) then least(c.available_at, skep.now())
+        else c.available_at end,
       deliveries = case when c.leased > a.acked then 1 else 0 end,
       unanswered = case when c.leased > a.acked then 1 else 0 end,
       nacked = case when c.leased > a.acked then c.nacked end,

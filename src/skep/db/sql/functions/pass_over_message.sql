@@ -7,7 +7,9 @@ Locks   the caller holds the partition for no key update, then the cursors. (So 
         flight, and a lane in which nothing is left may be marked idle.)
 Why     The next message to deliver is always the one after acked: a cursor that waits for a
         message that is not there would claim its lane and find nothing, again and again. So acked
-        moves over what has become contiguous. A lease of which nothing is left ends.
+        moves over what has become contiguous. A lease of which nothing is left ends. A lane that
+        rests because a message failed goes on resting, unless it was this one. A claim that was
+        acknowledged at once can still be undone (see release_claims).
 */
 create function skep.pass_over_message(
   p_partition_id bigint, p_group_id integer[], p_offset bigint, p_now timestamptz) returns void
@@ -16,7 +18,7 @@ language sql as $$
   set acked = n.acked,
       done = nullif(n.done - int8multirange(int8range(null, n.acked, '(]')), '{}'),
       leased = case when n.acked < c.leased then c.leased end,
-      leased_from = case when n.acked = c.acked then c.leased_from end,
+      leased_from = case when n.acked = c.acked or c.leased is null then c.leased_from end,
       deliveries = case when n.acked = c.acked then c.deliveries
                         when n.acked < c.leased then 1 else 0 end,
       unanswered = case when n.acked = c.acked then c.unanswered
@@ -26,8 +28,10 @@ language sql as $$
       available_at = case
         when n.acked < c.leased then c.available_at
         when n.acked >= p.head then null
-        when n.acked = c.acked then c.available_at
-        else p_now end,
+        when c.leased is not null then p_now
+        when exists (select from unnest(c.failed_offset) f(at)
+                     where f.at > n.acked and f.at <> p_offset) then c.available_at
+        else least(c.available_at, p_now) end,
       failed_offset = (select array_agg(f.at) from unnest(c.failed_offset) f(at)
                        where f.at > n.acked and f.at <> p_offset),
       failed_count = (select array_agg(f.count)

@@ -9,8 +9,9 @@ Returns acked and done as they are to be from now on; upto and count: the range 
         there is nothing now (null = unknown, perhaps a push brings it).
 Locks   the caller holds the cursor. A message delivered too often is buried here.
 Why     Apart from the pops so that lanes without rules pay nothing for these. Messages are passed
-        over in front when they are older than the queue's ttl or than a subscription that began
-        later; they are held back while the window since the newest is open, or while they are
+        over in front when they are older than the queue's ttl or than the start of the cursor,
+        which is looked up only where the group may have one; they are held back while the window
+        since the newest is open, or while they are
         younger than the delay. A group that wants only the newest is not asked about deliveries:
         what kills its consumer is replaced by the next push, not waited for.
 */
@@ -32,8 +33,9 @@ declare
     p_pushed_at + make_interval(secs => p_queue.window_buffer_s);
   v_since constant timestamptz := greatest(
     case when p_queue.ttl_s > 0 then p_now - make_interval(secs => p_queue.ttl_s) end,
-    -- A start in the past was already counted when the group subscribed; a seek may go before it.
-    case when p_group.subscribed_from > p_group.created_at then p_group.subscribed_from end);
+    case when p_group.subscribed_from > p_group.created_at then (
+      select c.starts_at from skep.cursor c
+      where c.partition_id = p_partition_id and c.group_id = p_group.id) end);
 begin
   v_acked := p_acked;
   if v_since is not null then
@@ -43,9 +45,11 @@ begin
   if p_queue.max_deliveries > 0 and p_unanswered >= p_queue.max_deliveries
      and v_acked = p_acked and v_acked < p_head and not v_is_conflated then
     v_acked := v_acked + 1;
-    perform skep.bury_message(
-      p_partition_id, p_group.id, p_group.queue_id, v_acked,
-      format('%s deliveries without an answer', p_unanswered), p_unanswered, p_now);
+    if p_queue.dead_letter_queue or p_queue.dlq_after_max_retries then
+      perform skep.bury_message(
+        p_partition_id, p_group.id, p_group.queue_id, v_acked,
+        format('%s deliveries without an answer', p_unanswered), p_unanswered, p_now);
+    end if;
     select d.acked, d.done into v_acked, v_done from skep.pass_done(v_acked, v_done) d;
   end if;
   if v_acked >= p_head then

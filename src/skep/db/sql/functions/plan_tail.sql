@@ -4,7 +4,8 @@ plan_tail: which messages of a queue appeared between two snapshots.
 Takes   p_queue_id; p_after, p_until: snapshots as text, p_until null for the present; p_since: only
         segments created then or later.
 Returns per lane with something new, ascending: until (the later snapshot), partition_id,
-        partition_name, first and last offset. Without anything new one row with until alone.
+        partition_name, first and last offset. Without anything new one row with until alone; no
+        row when the queue does not exist (any more).
 Locks   none.
 Why     A position in all lanes of a queue at once is one snapshot, however many lanes there are.
         What a snapshot shows of a lane is a prefix of it, because offset order is commit order;
@@ -18,7 +19,10 @@ returns table (
   until text, partition_id bigint, partition_name text, first bigint, last bigint)
 language sql stable as $$
   select b.until::text, t.partition_id, p.name, t.first, t.last
-  from (select coalesce(p_until::pg_snapshot, pg_current_snapshot()) as until) b
+  from (
+    select coalesce(p_until::pg_snapshot, pg_current_snapshot()) as until
+    from skep.queue q where q.id = p_queue_id
+  ) b
   left join lateral (
     select s.partition_id, min(s.first) as first, max(s.last) as last
     from skep.segment s

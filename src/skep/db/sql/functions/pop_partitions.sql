@@ -3,12 +3,15 @@ pop_partitions: serve polls of one consumer group that ask for a certain lane ea
 
 Takes   as pop_messages, with p_partition_id (the lane of each poll) instead of p_lanes.
 Returns as take_lanes. No row for a poll that got nothing: its lane is leased, held back or empty,
-        or the group or its queue is paused.
+        or the group or its queue is paused. A row with nothing but poll and partition_id: the
+        queue has no such lane (any more).
 Raises  SK404 when the group does not exist (any more).
 Locks   the skep.cursor rows named, if ready, skipping locked ones; then as take_lanes. It never
         waits for a lock.
 Why     Apart from pop_messages because a lane asked for by name is found by its address and must
         not be searched for among the ready ones. Of several polls for one lane the first gets it.
+        Brokers remember the ids of lanes; when one was removed, and perhaps created anew under
+        another id, a poll that is told nothing would wait for a ghost.
 */
 create function skep.pop_partitions(
   p_group_id integer, p_lease_id uuid[], p_partition_id bigint[], p_batch integer[],
@@ -89,5 +92,16 @@ begin
     return query select * from skep.take_lanes(
       v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from, v_taken_to,
       v_delivery, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
+  end if;
+  if cardinality(v_taken_id) < cardinality(p_partition_id) then
+    return query
+    select i.ord::integer, i.id, null::text, null::bigint, null::bigint, null::integer,
+           null::bigint, null::timestamptz, null::bytea, null::bytea, null::bigint[], null::boolean
+    from unnest(p_partition_id) with ordinality i(id, ord)
+    left join lateral (
+      select true as is_there from skep.partition p
+      where p.id = i.id and p.queue_id = v_group.queue_id offset 0
+    ) p on true
+    where p.is_there is null;
   end if;
 end $$;

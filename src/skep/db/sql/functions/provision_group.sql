@@ -57,8 +57,9 @@ begin
     return;
   end if;
 
-  insert into skep.cursor (partition_id, group_id, queue_id, acked, done, available_at)
-  select p.id, v_group_id, v_queue_id, d.acked, d.done, skep.now()
+  insert into skep.cursor (partition_id, group_id, queue_id, acked, done, available_at, starts_at)
+  select p.id, v_group_id, v_queue_id, d.acked, d.done, skep.now(),
+         case when p_from > skep.now() then p_from end
   from skep.partition p
   cross join lateral (
     select case p_mode

@@ -31,8 +31,9 @@ begin
     on conflict (queue_id, name) do nothing
     returning id, queue_id
   )
-  insert into skep.cursor (partition_id, group_id, queue_id)
-  select b.id, g.id, b.queue_id
+  insert into skep.cursor (partition_id, group_id, queue_id, starts_at)
+  select b.id, g.id, b.queue_id,
+         case when g.subscribed_from > skep.now() then g.subscribed_from end
   from born b join skep.consumer_group g on g.queue_id = b.queue_id
   order by b.id, g.id;
 

@@ -9,12 +9,10 @@ Returns one row per letter: letter_id, result, queue_id, partition_id, message_o
         is no dead letter any more, or its destination is gone. No row at all: the job does not
         run, or not under this owner.
 Raises  40001 when a letter vanished while its message was pushed: nothing happened, look again.
-Locks   the skep.redrive row, then as push_segments, then skep.dead_letter rows in id order; old
-        skep.redriven_letter rows, skipping locked ones.
+Locks   the skep.redrive row, then as push_segments, then skep.dead_letter rows in id order.
 Why     The letters come last, as for everyone who holds a partition or a cursor and touches
         letters, and nothing is waited for once they are deleted. The price is that a push may turn
-        out to be for nothing; then everything is rolled back. For every record written, two that
-        are older than 30 days are deleted: so many are kept, without a service to clean up.
+        out to be for nothing; then everything is rolled back.
 */
 create function skep.redrive_letters(
   p_letter_id bigint[], p_partition_id bigint[], p_key bytea[], p_envelope bytea[],
@@ -69,13 +67,6 @@ begin
   from moved m
   join unnest(v_letter_id, v_to_partition, v_to_offset) t(id, partition_id, at) on t.id = m.id;
 
-  delete from skep.redriven_letter r
-  where r.id in (
-    select o.id from skep.redriven_letter o
-    where o.redriven_at < skep.now() - interval '30 days'
-    order by o.redriven_at limit 2 * cardinality(v_moved)
-    for update skip locked
-  );
   update skep.redrive r
   set moved = r.moved + coalesce(cardinality(v_moved), 0),
       duplicates = r.duplicates + (

@@ -8,7 +8,8 @@ Why     A client that hung up during its poll must not keep the lane until the l
         its messages must not count as delivered. An acknowledged-at-once claim is undone the same
         way, as long as nobody moved the cursor since: an ack that does clears leased_from, so that
         what it did is never taken back. Of a range acknowledged at once everything comes again,
-        also what was done ahead of the cursor before.
+        also what was done ahead of the cursor before, but not what was deleted meanwhile. A pause
+        after a failure goes on.
 */
 create function skep.release_claims(
   p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[]) returns integer
@@ -28,18 +29,31 @@ begin
   ) c;
 
   update skep.cursor c
-  set acked = case when c.leased is null then c.leased_from else c.acked end,
+  set acked = k.acked,
+      done = k.done,
       leased = null,
       lease_id = null,
       deliveries = greatest(c.deliveries - 1, 0),
       unanswered = greatest(c.unanswered - 1, 0),
       nacked = null,
       retry_at = null,
-      available_at = v_now
+      available_at = greatest(v_now, c.retry_at)
   from unnest(p_partition_id, p_group_id, p_lease_id) i(partition_id, group_id, lease_id)
-  where c.partition_id = any(array[i.partition_id]) and c.group_id = i.group_id
-    and c.lease_id = i.lease_id
-    and (c.leased is not null or c.leased_from is not null);
+  cross join lateral (
+    select k.ctid as place, d.acked, d.done
+    from skep.cursor k
+    cross join lateral skep.pass_done(
+      case when k.leased is null then k.leased_from else k.acked end,
+      coalesce(k.done, '{}') + coalesce(
+        (select range_agg(int8range(d.message_offset, d.message_offset, '[]'))
+         from skep.deleted_message d
+         where k.leased is null and d.partition_id = k.partition_id
+           and d.message_offset > k.leased_from and d.message_offset <= k.acked), '{}')) d
+    where k.partition_id = i.partition_id and k.group_id = i.group_id
+      and k.lease_id = i.lease_id and (k.leased is not null or k.leased_from is not null)
+    offset 0
+  ) k
+  where c.ctid = k.place;
   get diagnostics v_count = row_count;
   return v_count;
 end $$;

@@ -127,7 +127,7 @@ begin
       select case when o.outcome = 'noop' then 'already_done' else o.outcome end, o.item
       into v_refusal, v_refused
       from unnest(ack_outcome, ack_item) o(outcome, item)
-      where o.outcome in ('lease_lost', 'not_found', 'already_done')
+      where o.outcome in ('lease_lost', 'beyond_lease', 'not_found', 'already_done')
          or (o.outcome = 'noop' and v_is_held[o.item] is not true)
       order by o.item limit 1;
     end if;

@@ -43,11 +43,17 @@ begin
         done = case when i.done is null then null
                     else nullif(i.done - int8multirange(int8range(
                       null, case when i.is_done then i.upto else i.beyond end + 1)), '{}') end,
-        leased_from = i.beyond,
+        -- A lane that is only put to rest still remembers its last claim: it may yet be undone.
+        leased_from = case when i.poll is null and c.leased is null and i.upto = c.acked
+                           then c.leased_from else i.beyond end,
         leased = case when i.is_done then null else i.upto end,
-        lease_id = p_lease_id[i.poll],
-        deliveries = case when i.is_done then 0 else i.delivery end,
-        unanswered = case when i.is_done then 0
+        lease_id = case when i.poll is null and c.leased is null and i.upto = c.acked
+                        then c.lease_id else p_lease_id[i.poll] end,
+        -- A look at a lane that is held back is no delivery, and no answer either.
+        deliveries = case when i.poll is null and i.beyond = c.acked then c.deliveries
+                          when i.is_done then 0 else i.delivery end,
+        unanswered = case when i.poll is null and i.beyond = c.acked then c.unanswered
+                          when i.is_done then 0
                           when i.delivery = 1 then 1 else c.unanswered + 1 end,
         nacked = null,
         retry_at = null,

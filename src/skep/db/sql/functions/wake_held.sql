@@ -17,7 +17,7 @@ language sql as $$
     cross join lateral (
       select c.partition_id, c.group_id from skep.cursor c
       where c.group_id = g.id and c.available_at > skep.now() and c.leased is null
-        and c.failed_offset is null
+        and not exists (select from unnest(c.failed_offset) f(at) where f.at > c.acked)
       offset 0
     ) c
     where g.queue_id = p_queue_id

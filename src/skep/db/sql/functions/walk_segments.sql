@@ -2,16 +2,18 @@
 walk_segments: segments of one queue, or of several, the newest first, a bounded number at a time.
 
 Takes   p_queue, p_partition, p_namespace, p_task: names, null for any; p_key: of a transaction id,
-        or null; p_from, p_to: when they were pushed, p_from null for an hour ago; p_after_queue, p_after_xid, p_after_partition,
-        p_after_first: the segment to continue behind, or nulls; p_segments_max, p_messages_max:
-        when to stop.
+        or null; p_from, p_to: when they were pushed, p_from null for an hour ago; p_after_queue,
+        p_after_xid, p_after_partition, p_after_first: the segment to continue behind, or nulls;
+        p_segments_max, p_messages_max: when to stop.
 Returns every segment looked at: queue_id, xid (as text), partition_id, first, last, and whether it
-        is wanted. What was not wanted is returned as well, as places to continue behind.
+        is wanted. What was not wanted is returned as well, as places to continue behind. So is a
+        queue without any: a row whose xid is 0.
 Locks   none.
 Why     Nothing is indexed by time. Queues are walked from the youngest on, and in each the segments
         in the order in which they were written. That is the order of time but for the length of a
         transaction, so a walk may end ten minutes before p_from. The time of a call is bounded
-        whatever the filter, and bodies are not read.
+        whatever the filter, because a queue without any counts as a segment, and bodies are not
+        read.
 */
 create function skep.walk_segments(
   p_queue text, p_partition text, p_namespace text, p_task text, p_key bytea,
@@ -39,7 +41,8 @@ begin
     where (p_queue is null or q.name = p_queue)
       and (p_namespace is null or q.namespace = p_namespace)
       and (p_task is null or q.task = p_task)
-      and (p_after_queue is null or q.id <= p_after_queue)
+      and (p_after_queue is null or q.id < p_after_queue
+           or (q.id = p_after_queue and p_after_xid <> '0'))
     order by q.id desc
   loop
     v_xid := '18446744073709551615';
@@ -88,5 +91,17 @@ begin
         return;
       end if;
     end loop;
+
+    if queue_id is distinct from v_queue_id then
+      queue_id := v_queue_id;
+      xid := '0';
+      partition_id := 0;
+      first := 0;
+      last := -1;
+      is_wanted := false;
+      return next;
+      v_segments := v_segments - 1;
+      exit when v_segments <= 0;
+    end if;
   end loop;
 end $$;

@@ -8,6 +8,13 @@ done ahead of their cursor, and messages deleted out of their segment.
 alter table skep.queue alter column ttl_s set default 0;
 update skep.queue set ttl_s = 0;
 
+-- Queen showed false for both and kept dead letters all the same. They are true now, and a message
+-- that is given up is dropped only where both were set to false.
+alter table skep.queue
+  alter column dead_letter_queue set default true,
+  alter column dlq_after_max_retries set default true;
+update skep.queue set dead_letter_queue = true, dlq_after_max_retries = true;
+
 alter table skep.queue
   -- After so many deliveries without an outcome a message is dead; 0 = never.
   add column max_deliveries integer not null default 0,

@@ -12,13 +12,16 @@ their quotes, and headers are written with a space behind each comma.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-from skep.model.errors import BadRequest
+from skep.model.errors import BadRequest, Defect
 from skep.model.limits import HEADERS_BYTES_MAX, HEADERS_MAX, TTL_SECONDS_MAX
+
+DATA_MARK: Final = b',"data":'
+"""Where the head of an envelope ends and its payload begins."""
 
 Header: TypeAlias = str | int | float | bool | None
 
@@ -38,7 +41,7 @@ def build_envelope(
     """Spell a message as it is stored.
 
     Args:
-        transaction_id: As checked by `skep.broker.names`.
+        transaction_id: As checked by `skep.model.names`.
         payload: JSON, as it was sent; of an encrypted message the base64 of its ciphertext.
         trace_id: As returned by `checked_trace_id`.
         producer: Who sent it, if known.
@@ -60,6 +63,18 @@ def build_envelope(
         b'"headers":%b,' % _spell_headers(headers) if headers else b"",
         payload,
     )
+
+
+def cut_envelope(envelope: bytes) -> tuple[bytes, bytes]:
+    """Return what stands before the payload, a JSON object once it is closed, and the payload.
+
+    Raises:
+        Defect: It is no envelope.
+    """
+    head, mark, rest = envelope.partition(DATA_MARK)
+    if not mark:
+        raise Defect("An envelope has no data.")
+    return head, rest[:-1]
 
 
 def checked_trace_id(text: str | None) -> str | None:

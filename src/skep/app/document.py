@@ -1,0 +1,46 @@
+"""The API document of this version, without a database and without a port.
+
+It comes from the same parts that a worker process serves, wired but never connected: so what
+`skep openapi` prints is what `/openapi.json` answers.
+"""
+
+import asyncio
+import socket
+
+import msgspec
+
+from skep.app.assignment import WorkerAssignment
+from skep.app.broker import Broker
+from skep.app.interface import cold_app, hot_routes
+from skep.app.process import BrokerProbe
+from skep.server.openapi import merge_document, operations_served
+from skep.server.operations import Json
+from skep.settings import Settings
+
+
+def describe_api() -> Json:
+    """Return the OpenAPI document."""
+    return asyncio.run(_describe())
+
+
+async def _describe() -> Json:
+    settings = Settings()
+    # Both sockets belong to an assignment; neither is bound, and nothing is sent.
+    with socket.socket() as listener, socket.socket(type=socket.SOCK_DGRAM) as wakeup:
+        broker = Broker(
+            WorkerAssignment(
+                index=0,
+                settings=settings,
+                dsn="",
+                listener=listener,
+                wakeup_socket=wakeup,
+                wakeup_ports=(0,),
+                wakeup_token=b"",
+            )
+        )
+        broker.wire(hash_seed=0)
+        routes = hot_routes(broker, settings)
+        app = cold_app(broker, routes, BrokerProbe(broker, index=0), settings)
+        document = merge_document(app.openapi_schema.to_schema(), operations_served(routes))
+        # Defaults of fields are objects until they are spelled.
+        return msgspec.to_builtins(document)

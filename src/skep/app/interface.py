@@ -1,0 +1,76 @@
+"""The HTTP interface of one broker: its hot routes, and the application behind them.
+
+Made from the parts of a broker that is wired, whether it is connected or not: a worker serves it,
+`skep openapi` only describes it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from litestar import Litestar
+
+from skep import __version__
+from skep.app.broker import Broker
+from skep.app.routes import api_routes
+from skep.broker.configure import Configure, Configured
+from skep.server.app import build_cold_app
+from skep.server.exchange import HotRoutes
+from skep.server.hot import HotHandlers, PollDefaults
+from skep.server.routes.configure import ConfigureRequest
+from skep.server.routes.health import Probe
+from skep.settings import Settings
+
+
+def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
+    """Return the table of the routes that are answered from the parser."""
+    handlers = HotHandlers(
+        push=broker.push,
+        pop=broker.pop,
+        discovery=broker.discovery,
+        ack=broker.ack,
+        renew=broker.renew,
+        transaction=broker.transaction,
+        defaults=PollDefaults(
+            wait_ms=settings.default_wait_ms,
+            batch=settings.default_batch,
+            subscription_mode=settings.default_subscription_mode,
+        ),
+        now=asyncio.get_running_loop().time,
+    )
+    return handlers.routes()
+
+
+def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -> Litestar:
+    """Return the application of all other routes; its document includes the hot ones."""
+    return build_cold_app(
+        hot,
+        probe=probe,
+        configure=_configure(broker.configure),
+        body_bytes_max=settings.body_bytes_max,
+        version=__version__,
+        further_routes=api_routes(broker),
+    )
+
+
+def _configure(
+    configure: Configure,
+) -> Callable[[ConfigureRequest, dict[str, Any]], Awaitable[Configured]]:
+    async def run(request: ConfigureRequest, options: dict[str, Any]) -> Configured:
+        return await configure.configure_queue(
+            request.queue,
+            namespace=_given(request.namespace),
+            task=_given(request.task),
+            options=options,
+            replace=request.mode == "replace",
+        )
+
+    return run
+
+
+def _given(name: str | msgspec.UnsetType | None) -> str | None:
+    """A name left out stays as it is; null takes the default, which is none."""
+    if isinstance(name, msgspec.UnsetType):
+        return None
+    return name or ""

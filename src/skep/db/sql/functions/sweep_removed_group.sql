@@ -1,0 +1,41 @@
+/*
+sweep_removed_group: delete a portion of what a removed consumer group has left behind.
+
+Takes   p_group_id: a removed group, or null for any that was removed a minute ago: until then
+        whoever removed it is at it. p_lanes: how many lanes to sweep.
+Returns one row: lanes (how many cursors were deleted) and has_more, whether to come again.
+Locks   the skep.removed_group row for update, one of any is skipped if locked; then as forget_lanes.
+Why     Small transactions: nobody waits for long, and after a crash the next one goes on.
+*/
+create function skep.sweep_removed_group(p_group_id integer, p_lanes integer)
+returns table (lanes bigint, has_more boolean)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_removed skep.removed_group;
+  v_next text;
+begin
+  if p_group_id is not null then
+    select * into v_removed from skep.removed_group r where r.group_id = p_group_id for update;
+  else
+    select * into v_removed from skep.removed_group r
+    where r.removed_at < skep.now() - interval '1 minute'
+    order by r.removed_at limit 1
+    for update skip locked;
+  end if;
+  if v_removed.group_id is null then
+    return query select 0::bigint, false;
+    return;
+  end if;
+
+  select f.lanes, f.next_name into lanes, v_next
+  from skep.forget_lanes(
+    v_removed.queue_id, v_removed.group_id, false, v_removed.next_name, p_lanes) f;
+  if v_next is null then
+    delete from skep.removed_group r where r.group_id = v_removed.group_id;
+  else
+    update skep.removed_group r set next_name = v_next where r.group_id = v_removed.group_id;
+  end if;
+  has_more := v_next is not null or p_group_id is null;
+  return next;
+end $$;

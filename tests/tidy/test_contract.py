@@ -1,0 +1,59 @@
+"""The wire contract and the defects of Queen: nothing done is missing, and each has its test."""
+
+import re
+
+import pytest
+
+from skep.app.document import describe_api
+from skep.cli.http_page import render_http_page
+from skep.server.contract import CONTRACT, route_shape
+from tests.api.contract_calls import CALLS
+from tests.tidy.tree import ROOT, files
+
+HTTP_PAGE = ROOT / "docs" / "reference" / "http.md"
+DEFECTS = {*range(1, 47), *range(58, 64)}
+"""The numbered defects of Queen's message plane and streams (11.1 to 11.5, 11.8)."""
+
+PENDING = {
+    31: "a record that poisons the failover buffer: there are no buffer files before issue 5",
+}
+"""Defects that nothing built so far could have, and why."""
+
+
+@pytest.fixture(scope="module")
+def document():
+    return describe_api()
+
+
+@pytest.fixture(scope="module")
+def served(document):
+    return {
+        route_shape(method, path) for path, item in document["paths"].items() for method in item
+    }
+
+
+@pytest.mark.parametrize("route", CONTRACT, ids=lambda each: f"{each.method} {each.path}")
+def test_a_route_of_the_contract_is_documented_exactly_when_it_is_done(route, served):
+    assert (route.shape in served) == route.is_done
+
+
+def test_every_route_that_is_done_is_called_by_a_test():
+    called = {route_shape(*call.partition("?")[0].split(" ")) for call in CALLS}
+
+    assert called == {route.shape for route in CONTRACT if route.is_done}
+
+
+def test_the_page_of_the_routes_is_current(document):
+    assert HTTP_PAGE.read_text() == render_http_page(document), "run `make docs`"
+
+
+def test_every_defect_has_a_test_or_a_reason():
+    named = re.compile(r"def test_defect_(\d\d)_")
+    tested = {
+        int(number)
+        for path in files("tests", suffix=".py")
+        for number in named.findall(path.read_text())
+    }
+
+    assert DEFECTS - tested - PENDING.keys() == set()
+    assert tested & PENDING.keys() == set()
