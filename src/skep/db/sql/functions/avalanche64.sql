@@ -7,9 +7,10 @@ Locks   none.
 Why     The last step of XXH3.
 */
 create function skep.avalanche64(p_bits bigint) returns bigint
-language sql immutable parallel safe as $$
-  select m.mixed # skep.shift64(m.mixed, 32)
-  from (
-    select skep.wrap64((p_bits # skep.shift64(p_bits, 37))::numeric * 1609587791953885689) as mixed
-  ) m;
-$$;
+language plpgsql immutable parallel safe as $$
+declare
+  v_mixed constant bigint := skep.wrap64(
+    (p_bits # skep.shift64(p_bits, 37))::numeric * 1609587791953885689);
+begin
+  return v_mixed # skep.shift64(v_mixed, 32);
+end $$;

@@ -7,7 +7,9 @@ Locks   none.
 Why     The one step of XXH3 that mixes its input.
 */
 create function skep.fold64(p_one bigint, p_other bigint) returns bigint
-language sql immutable parallel safe as $$
-  select skep.wrap64(p.product) # skep.wrap64(div(p.product, 18446744073709551616))
-  from (select skep.unsigned64(p_one) * skep.unsigned64(p_other) as product) p;
-$$;
+language plpgsql immutable parallel safe as $$
+declare
+  v_product constant numeric := skep.unsigned64(p_one) * skep.unsigned64(p_other);
+begin
+  return skep.wrap64(v_product) # skep.wrap64(div(v_product, 18446744073709551616));
+end $$;

@@ -18,36 +18,43 @@ declare
   v_size constant integer := length(p_bytes);
   v_low bigint := skep.wrap64(v_size * c_prime1);
   v_high bigint := 0;
-  v_step record;
+  v_seed bigint := p_seed;
+  v_steps constant integer := case when v_size <= 128 then (v_size + 31) / 32
+                                   else v_size / 32 + 1 end;
+  v_one integer;     -- where the two parts of a step begin ...
+  v_other integer;
+  v_secret integer;  -- ... and its part of the secret
 begin
-  for v_step in
-    -- one, other: where the two parts of a step begin; secret: where its part of the secret does.
-    select 16 * s.number as one, v_size - 16 * (s.number + 1) as other, 32 * s.number as secret,
-           p_seed as seed, false as is_fourth
-    from generate_series((v_size - 1) / 32, 0, -1) s(number) where v_size <= 128
-    union all
-    select 32 * s.number, 32 * s.number + 16,
-           case when s.number < 4 then 32 * s.number else 32 * s.number - 125 end,
-           p_seed, s.number = 3
-    from generate_series(0, v_size / 32 - 1) s(number) where v_size > 128
-    union all
-    select v_size - 16, v_size - 32, 103, -p_seed, false where v_size > 128
-  loop
+  for v_step in 1..v_steps loop
+    if v_size <= 128 then
+      v_one := 16 * (v_steps - v_step);
+      v_other := v_size - v_one - 16;
+      v_secret := 2 * v_one;
+    elsif v_step < v_steps then
+      v_one := 32 * (v_step - 1);
+      v_other := v_one + 16;
+      v_secret := case when v_step <= 4 then v_one else v_one - 125 end;
+    else
+      v_one := v_size - 16;
+      v_other := v_size - 32;
+      v_secret := 103;
+      v_seed := -p_seed;
+    end if;
     v_low := skep.wrap64(v_low::numeric + skep.fold64(
-        skep.word64(p_bytes, v_step.one)
-          # skep.wrap64(skep.word64(c_secret, v_step.secret)::numeric + v_step.seed),
-        skep.word64(p_bytes, v_step.one + 8)
-          # skep.wrap64(skep.word64(c_secret, v_step.secret + 8)::numeric - v_step.seed)))
-      # skep.wrap64(skep.word64(p_bytes, v_step.other)::numeric
-                    + skep.word64(p_bytes, v_step.other + 8));
+        skep.word64(p_bytes, v_one)
+          # skep.wrap64(skep.word64(c_secret, v_secret)::numeric + v_seed),
+        skep.word64(p_bytes, v_one + 8)
+          # skep.wrap64(skep.word64(c_secret, v_secret + 8)::numeric - v_seed)))
+      # skep.wrap64(skep.word64(p_bytes, v_other)::numeric
+                    + skep.word64(p_bytes, v_other + 8));
     v_high := skep.wrap64(v_high::numeric + skep.fold64(
-        skep.word64(p_bytes, v_step.other)
-          # skep.wrap64(skep.word64(c_secret, v_step.secret + 16)::numeric + v_step.seed),
-        skep.word64(p_bytes, v_step.other + 8)
-          # skep.wrap64(skep.word64(c_secret, v_step.secret + 24)::numeric - v_step.seed)))
-      # skep.wrap64(skep.word64(p_bytes, v_step.one)::numeric
-                    + skep.word64(p_bytes, v_step.one + 8));
-    if v_step.is_fourth then
+        skep.word64(p_bytes, v_other)
+          # skep.wrap64(skep.word64(c_secret, v_secret + 16)::numeric + v_seed),
+        skep.word64(p_bytes, v_other + 8)
+          # skep.wrap64(skep.word64(c_secret, v_secret + 24)::numeric - v_seed)))
+      # skep.wrap64(skep.word64(p_bytes, v_one)::numeric
+                    + skep.word64(p_bytes, v_one + 8));
+    if v_size > 128 and v_step = 4 then
       v_low := skep.avalanche64(v_low);
       v_high := skep.avalanche64(v_high);
     end if;

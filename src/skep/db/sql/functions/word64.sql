@@ -7,7 +7,12 @@ Locks   none.
 Why     Hashes read their input this way round; PostgreSQL's own casts read the highest first.
 */
 create function skep.word64(p_bytes bytea, p_at integer, p_size integer default 8) returns bigint
-language sql immutable parallel safe as $$
-  select bit_or(get_byte(p_bytes, p_at + b.number)::bigint << (8 * b.number))
-  from generate_series(0, p_size - 1) b(number);
-$$;
+language plpgsql immutable parallel safe as $$
+declare
+  v_word bigint := 0;
+begin
+  for v_byte in reverse p_size - 1 .. 0 loop
+    v_word := (v_word << 8) | get_byte(p_bytes, p_at + v_byte);
+  end loop;
+  return v_word;
+end $$;

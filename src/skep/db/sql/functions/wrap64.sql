@@ -7,9 +7,11 @@ Locks   none.
 Why     Hashes calculate modulo 2^64; bigint arithmetic raises an error instead of wrapping.
 */
 create function skep.wrap64(p_number numeric) returns bigint
-language sql immutable parallel safe as $$
-  select (case when r.rest >= 9223372036854775808 then r.rest - 18446744073709551616
-               when r.rest < -9223372036854775808 then r.rest + 18446744073709551616
-               else r.rest end)::bigint
-  from (select mod(p_number, 18446744073709551616) as rest) r;
-$$;
+language plpgsql immutable parallel safe as $$
+declare
+  v_rest constant numeric := mod(p_number, 18446744073709551616);
+begin
+  return case when v_rest >= 9223372036854775808 then v_rest - 18446744073709551616
+              when v_rest < -9223372036854775808 then v_rest + 18446744073709551616
+              else v_rest end;
+end $$;
