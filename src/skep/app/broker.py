@@ -52,6 +52,8 @@ from skep.broker.scheduling import Schedule, ScheduleExecutor
 from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
+from skep.broker.staged import StagedSequencer
+from skep.broker.staged_moving import StagedMover
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
@@ -74,6 +76,9 @@ _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
 SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
+
+STAGED_DEDUP_BYTES: Final = 8 * _MIB
+"""Keys that were staged; as many."""
 
 HOUSEKEEPING: Final = "housekeeping"
 """The background work that one process of the installation leads."""
@@ -194,9 +199,9 @@ class Broker:
             peer_ports=_other_ports(assignment),
             token=assignment.wakeup_token,
         )
-        leadership = Leadership(self.query_slots, HOUSEKEEPING)
+        self._leadership: Final = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
-            leadership, _duties(settings, self.housekeeping_slots, leadership.term)
+            self._leadership, _duties(settings, self.housekeeping_slots, self._leadership.term)
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.discovery: Final = Discovery(self.query_slots, self.pop, now=loop.time)
@@ -223,6 +228,8 @@ class Broker:
             self.query_slots, self._sequencer, open_envelope=self.key_ring.open_envelope
         )
         self._scheduled_max: Final = settings.scheduled_max
+        self._dsn: Final = assignment.dsn
+        self._staged: StagedSequencer
         self.push: Push
         self.ack: Ack
         self.transaction: Transaction
@@ -253,6 +260,7 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        self._staged.start()
 
     def wire(self, *, hash_seed: int) -> None:
         """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
@@ -276,6 +284,7 @@ class Broker:
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()
+        await self._staged.stop()
         await self.engine.drain()
         await self._gate.settle()
         self._wakeups.stop()
@@ -342,6 +351,24 @@ class Broker:
             "schedule",
             ScheduleExecutor(slots, rule_book, self._sequencer, waiting_max=self._scheduled_max),
         )
+        self._sequence_staged(rule_book, lanes)
+
+    def _sequence_staged(self, rule_book: RuleBook, lanes: LaneProvisioner) -> None:
+        staged_keys = DedupCache(memory_bytes_max=STAGED_DEDUP_BYTES)
+        mover = StagedMover(
+            self.hot_slots,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=Vouching(self.hot_slots, staged_keys),
+            rule_book=rule_book,
+            gate=self._gate,
+            cache=staged_keys,
+            announcer=self._wakeups,
+            due_listener=self._sequencer,
+            hash_seed=self.hash_seed,
+            scheduled_max=self._scheduled_max,
+        )
+        self._staged = StagedSequencer(mover, self._wakeups, self._leadership, self._dsn)
 
     def _serve_dead_letters(self, hash_seed: int) -> None:
         slots = self.query_slots

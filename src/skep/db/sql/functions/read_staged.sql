@@ -37,7 +37,10 @@ begin
       select n.xid, n.commit_number
       from (
         select t.xid, t.commit_number from skep.staged_transaction t
-        where t.commit_number > p_floor order by t.commit_number limit p_limit
+        where t.commit_number > p_floor
+          -- An operator may have deleted what a transaction staged.
+          and exists (select from skep.staged s where s.xid = t.xid)
+        order by t.commit_number limit p_limit
       ) n
       union all
       select t.xid, t.commit_number

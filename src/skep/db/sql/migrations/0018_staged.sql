@@ -29,10 +29,10 @@ create table skep.staged (
   transaction_id text not null
     constraint staged__transaction_id_length check (length(transaction_id) between 1 and 255),
   payload json not null,
-  headers jsonb,
+  headers jsonb constraint staged__headers check (jsonb_typeof(headers) = 'object'),
   trace_id uuid,
   deliver_at timestamptz,
-  ttl_s double precision,
+  ttl_s double precision constraint staged__ttl check (ttl_s > 0 and ttl_s <= 316224000),
   staged_at timestamptz not null default clock_timestamp()
 ) with (
   vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,

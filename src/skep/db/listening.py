@@ -1,0 +1,113 @@
+"""Hear what transactions tell when they commit: LISTEN on a connection of its own.
+
+A notification is a hint and nothing more. Whoever relies on hearing of something also looks by
+itself now and then, because none is repeated: those of a time without a connection are lost, and a
+pooler that shares sessions passes on none at all.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import asyncpg
+
+from skep.db.connection import Connection, connect
+
+_log = logging.getLogger(__name__)
+
+CHECK_S: Final = 3.0
+"""How often to see whether listening is still wanted."""
+
+PROBE_S: Final = 30.0
+"""How often to make sure that the session is alive: one that was cut silently hears nothing."""
+
+PROBE_TIMEOUT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 10.0
+RECONNECT_S: Final = 1.0
+
+_FAILURES: Final = (
+    OSError,  # TimeoutError is one
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+
+
+class Listener:
+    """Listens on channels, and connects again when the connection breaks."""
+
+    def __init__(
+        self,
+        dsn: str,
+        hear: Mapping[str, Callable[[str], None]],
+        *,
+        begin: Callable[[], None],
+        application_name: str = "skep listener",
+    ) -> None:
+        """Take what is needed.
+
+        Args:
+            dsn: Of the database.
+            hear: Called with the payload of every notification, by channel.
+            begin: Called when listening begins (again): what was told before was not heard.
+            application_name: What the session is called in PostgreSQL.
+        """
+        self._dsn: Final = dsn
+        self._hear: Final = hear
+        self._begin: Final = begin
+        self._settings: Final = {"application_name": application_name}
+
+    async def listen_while(self, is_wanted: Callable[[], bool]) -> None:
+        """Listen until it is not wanted any more."""
+        while is_wanted():
+            try:
+                await self._listen_while(is_wanted)
+            except _FAILURES as error:
+                _log.debug("not listening, trying again: %s", error)
+                await asyncio.sleep(RECONNECT_S)
+
+    async def _listen_while(self, is_wanted: Callable[[], bool]) -> None:
+        connection = await connect(
+            self._dsn, timeout_s=CONNECT_TIMEOUT_S, server_settings=self._settings
+        )
+        try:
+            has_ended = asyncio.Event()
+            connection.add_termination_listener(lambda *_: has_ended.set())
+            for channel, hear in self._hear.items():
+                await connection.add_listener(channel, _payload_to(hear))
+            self._begin()
+            await _watch(connection, has_ended, is_wanted)
+        finally:
+            connection.terminate()
+
+
+def _payload_to(hear: Callable[[str], None]) -> Callable[..., None]:
+    def heard(*notification: object) -> None:
+        hear(str(notification[-1]))
+
+    return heard
+
+
+async def _watch(
+    connection: Connection, has_ended: asyncio.Event, is_wanted: Callable[[], bool]
+) -> None:
+    """Return when listening is not wanted any more.
+
+    Raises:
+        OSError: The connection has broken.
+    """
+    loop = asyncio.get_running_loop()
+    probe_at = loop.time() + PROBE_S
+    while is_wanted():
+        try:
+            async with asyncio.timeout(CHECK_S):
+                await has_ended.wait()
+        except TimeoutError:
+            pass
+        else:
+            raise ConnectionResetError("the session has ended")
+        if loop.time() >= probe_at:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                await connection.execute("select 1")
+            probe_at = loop.time() + PROBE_S
