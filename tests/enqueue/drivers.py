@@ -26,9 +26,12 @@ async def asyncpg_connection(url):
 
 @asynccontextmanager
 async def asyncpg_pool(url):
-    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool:
-        async with pool.acquire() as connection, connection.transaction():
-            yield connection
+    async with (
+        asyncpg.create_pool(url, min_size=1, max_size=1) as pool,
+        pool.acquire() as connection,
+        connection.transaction(),
+    ):
+        yield connection
 
 
 @asynccontextmanager
@@ -40,9 +43,11 @@ async def psycopg_async(url):
 @asynccontextmanager
 async def psycopg_async_in_autocommit(url):
     """A block of a transaction on a connection that else commits by itself."""
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        async with connection.transaction():
-            yield connection
+    async with (
+        await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
+        connection.transaction(),
+    ):
+        yield connection
 
 
 def _sqlalchemy_async(dialect, open_transaction):

@@ -64,9 +64,11 @@ async def test_what_skep_refuses_is_its_own_error_on_an_asynchronous_connection(
 
 @pytest.mark.parametrize("driver", SYNC)
 def test_what_skep_refuses_is_its_own_error_on_a_synchronous_connection(enqueue_url, driver):
-    with pytest.raises(BadRequest, match=r"^a message needs a queue$"):
-        with SYNC[driver](enqueue_url) as connection:
-            join(connection).fetch_sync(REFUSED, "1")
+    with (
+        pytest.raises(BadRequest, match=r"^a message needs a queue$"),
+        SYNC[driver](enqueue_url) as connection,
+    ):
+        join(connection).fetch_sync(REFUSED, "1")
 
 
 async def test_another_error_stays_the_drivers_own(enqueue_url):
@@ -76,9 +78,11 @@ async def test_another_error_stays_the_drivers_own(enqueue_url):
 
 
 def test_another_error_stays_the_drivers_own_also_in_its_wrapper(enqueue_url):
-    with pytest.raises(sqlalchemy.exc.DataError, match="division by zero"):
-        with SYNC["sqlalchemy connection"](enqueue_url) as connection:
-            join(connection).fetch_sync("select 1 / $1::int", 0)
+    with (
+        pytest.raises(sqlalchemy.exc.DataError, match="division by zero"),
+        SYNC["sqlalchemy connection"](enqueue_url) as connection,
+    ):
+        join(connection).fetch_sync("select 1 / $1::int", 0)
 
 
 async def test_asyncpg_without_a_transaction_is_refused(sql):
@@ -95,9 +99,9 @@ async def test_a_transaction_that_has_ended_since_is_noticed(sql):
 
 
 def test_psycopg_in_autocommit_is_refused(enqueue_url):
-    with psycopg.connect(enqueue_url, autocommit=True) as connection:
-        with pytest.raises(NoTransaction):
-            join(connection)
+    connection = psycopg.connect(enqueue_url, autocommit=True)
+    with connection, pytest.raises(NoTransaction):
+        join(connection)
 
 
 def test_sqlalchemy_in_autocommit_is_refused(enqueue_url):
@@ -137,9 +141,11 @@ async def test_the_wrong_kind_of_call_is_refused(enqueue_url):
     async with ASYNC["asyncpg"](enqueue_url) as connection:
         with pytest.raises(WrongCall, match="await"):
             join(connection).fetch_sync("select 1")
-    with SYNC["psycopg"](enqueue_url) as connection:
-        with pytest.raises(WrongCall, match="synchronous call"):
-            await join(connection).fetch("select 1")
+    with (
+        SYNC["psycopg"](enqueue_url) as connection,
+        pytest.raises(WrongCall, match="synchronous call"),
+    ):
+        await join(connection).fetch("select 1")
 
 
 def test_placeholders_may_repeat_and_percent_signs_survive():

@@ -178,6 +178,8 @@ class Log:
         tables = (
             "deleted_message",
             "scheduled",
+            "staged",
+            "staged_transaction",
             "redriven_letter",
             "redrive",
             "dead_letter",

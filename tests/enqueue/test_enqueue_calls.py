@@ -69,11 +69,14 @@ def test_what_is_pushed_synchronously_is_there_after_the_commit(
 
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_a_rollback_takes_everything_back(enqueue_url, queue, staged, stored, driver):
-    with pytest.raises(Abandoned):
+    async def enqueue_and_give_up():
         async with ASYNC[driver](enqueue_url) as connection:
             await enqueue.stage(connection, queue, 1)
             await enqueue.push(connection, queue, 2)
             raise Abandoned
+
+    with pytest.raises(Abandoned):
+        await enqueue_and_give_up()
 
     assert await staged() == []
     assert await stored() == []
@@ -83,10 +86,14 @@ async def test_a_rollback_takes_everything_back(enqueue_url, queue, staged, stor
 def test_a_synchronous_rollback_takes_everything_back(
     arun, enqueue_url, queue, staged, stored, driver
 ):
-    with pytest.raises(Abandoned), SYNC[driver](enqueue_url) as connection:
-        enqueue.stage_sync(connection, queue, 1)
-        enqueue.push_sync(connection, queue, 2)
-        raise Abandoned
+    def enqueue_and_give_up():
+        with SYNC[driver](enqueue_url) as connection:
+            enqueue.stage_sync(connection, queue, 1)
+            enqueue.push_sync(connection, queue, 2)
+            raise Abandoned
+
+    with pytest.raises(Abandoned):
+        enqueue_and_give_up()
 
     assert arun(staged()) == []
     assert arun(stored()) == []
