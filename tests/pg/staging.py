@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tests.pg.log import NOTHING, envelope, key_of
+from tests.pg.log import NOTHING, body_of, envelope, keys_of
 
 ANY_SIZE = 1 << 40
 
@@ -24,10 +24,10 @@ class Read(NamedTuple):
 
 class Sequenced(NamedTuple):
     lane: int
-    stored_item: list[int] | None
+    partition_id: int
     first: int | None
     created_at: object
-    duplicate_item: list[int] | None
+    duplicate_index: list[int] | None
     duplicate_offset: list[int] | None
     gap_first: int | None
     gap_keys: bytes | None
@@ -80,25 +80,34 @@ def names(rows):
     return [row.transaction_id for row in rows]
 
 
-async def sequence(log, ids, lots, *, versions=None, vouch=NOTHING):
-    """Move staged messages into lanes: `lots` are the names of each lane's messages by its id."""
+async def sequence(log, ids, lots, *, dropped=(), versions=None, vouch=NOTHING):
+    """Move staged messages into lanes: `lots` are the names of each lane's messages by its id.
+
+    The ids are those of the messages, lane by lane, and then of those to drop. Returns what became
+    of the lanes, or None when the messages were somebody else's.
+    """
     lanes = sorted(lots)
     if versions is None:
         versions = await log.versions(lanes)
-    sent = [(number, name) for number, lane in enumerate(lanes, 1) for name in lots[lane]]
+    numbers = [number for number, lane in enumerate(lanes, 1) for _ in lots[lane]]
+    pairs = sorted(zip([*ids, *dropped], [*numbers, *[None] * len(dropped)], strict=True))
     rows = await log.rows(
-        "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        ids,
+        "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        [id_ for id_, _ in pairs],
+        [number for _, number in pairs],
         list(versions),
         list(versions.values()),
         lanes,
+        [len(lots[lane]) for lane in lanes],
         [vouch.to] * len(lanes),
         [vouch.since] * len(lanes),
-        [number for number, _ in sent],
-        [key_of(name) for _, name in sent],
-        [envelope(name).encode() for _, name in sent],
+        [keys_of(lots[lane]) for lane in lanes],
+        [body_of(map(envelope, lots[lane])) for lane in lanes],
     )
-    return [Sequenced(*row) for row in rows]
+    if not rows:
+        return None
+    assert rows[0]["lane"] == 0
+    return sorted((Sequenced(*row) for row in rows[1:]), key=lambda row: row.lane)
 
 
 async def push(log, *items):

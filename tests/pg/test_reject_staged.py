@@ -65,7 +65,7 @@ async def test_what_another_session_has_taken_is_left_to_it(log):
     [lane] = await log.provision("hive", "a")
     await stage(log, "x")
     ids = await staged_ids(log)
-    await log.value("select skep.take_staged($1)", ids)
+    await log.value("select skep.drop_staged($1)", ids)
 
     assert await reject(log, lane, ids, "x") is None
     assert await log.dead_letters() == []

@@ -11,20 +11,39 @@ async def test_messages_leave_the_staged_ones_and_arrive_in_their_lanes(log):
 
     rows = await sequence(log, await staged_ids(log), {a: ["x", "y"], b: ["z"]})
 
-    assert [(row.lane, row.stored_item, row.first) for row in rows] == [(1, [1, 2], 1), (2, [3], 1)]
+    assert [(row.lane, row.partition_id, row.first) for row in rows] == [(1, a, 1), (2, b, 1)]
     assert await stored(log) == [("a", 1, "x"), ("a", 2, "y"), ("b", 1, "z")]
     assert await staged(log) == []
 
 
-async def test_a_message_that_is_stored_already_is_dropped(log):
-    [a] = await log.provision("hive", "a")
+async def test_a_lane_with_a_duplicate_gets_nothing_and_its_messages_stay_staged(log):
+    a, b = await log.provision("hive", "a", "b")
     await log.push(a, "x")
-    await stage(log, "x", "y")
+    await stage(log, "x", "y", "z")
 
-    [row] = await sequence(log, await staged_ids(log), {a: ["x", "y"]})
+    first, second = await sequence(log, await staged_ids(log), {a: ["x", "y"], b: ["z"]})
 
-    assert (row.duplicate_item, row.duplicate_offset, row.stored_item) == ([1], [1], [2])
+    assert (first.first, first.duplicate_index, first.duplicate_offset) == (None, [0], [1])
+    assert second.first == 1
+    assert await staged(log) == ["x", "y"]
+    assert await stored(log) == [("a", 1, "x"), ("b", 1, "z")]
+
+
+async def test_what_repeats_another_is_dropped_with_the_rest(log):
+    [a] = await log.provision("hive", "a")
+    await stage(log, "x", "again", "y")
+    x, again, y = await staged_ids(log)
+
+    await sequence(log, [x, y], {a: ["x", "y"]}, dropped=[again])
+
     assert await stored(log) == [("a", 1, "x"), ("a", 2, "y")]
+    assert await staged(log) == []
+
+
+async def test_there_may_be_nothing_to_store(log):
+    await stage(log, "again")
+
+    assert await sequence(log, [], {}, dropped=await staged_ids(log)) == []
     assert await staged(log) == []
 
 
@@ -34,7 +53,7 @@ async def test_what_another_session_has_taken_is_not_stored(log):
     ids = await staged_ids(log)
     await sequence(log, ids[:1], {a: ["x"]})
 
-    assert await sequence(log, ids, {a: ["x", "y"]}) == []
+    assert await sequence(log, ids, {a: ["x", "y"]}) is None
     assert await stored(log) == [("a", 1, "x")]
     assert await staged(log) == ["y"]
 
@@ -47,8 +66,8 @@ async def test_two_sessions_at_once_store_everything_once(log, open_log):
     async with other.connection.transaction():
         assert await sequence(other, ids, {a: ["x"]})
 
-        assert await sequence(log, ids, {a: ["x"]}) == []
-    assert await sequence(log, ids, {a: ["x"]}) == []
+        assert await sequence(log, ids, {a: ["x"]}) is None
+    assert await sequence(log, ids, {a: ["x"]}) is None
 
     assert await stored(log) == [("a", 1, "x")]
 

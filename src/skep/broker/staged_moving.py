@@ -26,17 +26,17 @@ from skep.broker.staged_reading import Portion, StagedMessage, StagedReader
 from skep.broker.wakeups import Announcer
 from skep.db.errors import RejectedData, RulesChanged
 from skep.db.slots import Caller
-from skep.engine.dedup import KEY_BYTES, DedupCache
+from skep.engine.dedup import KEY_BYTES, DedupCache, Vouch
 from skep.model.envelopes import build_envelope, end_of_life
 from skep.model.errors import SkepError
 
-SEQUENCE_CALL: Final = "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+SEQUENCE_CALL: Final = "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 SCHEDULE_CALL: Final = "select * from skep.schedule_staged($1, $2, $3, $4, $5, $6, $7, $8)"
 REJECT_CALL: Final = "select skep.reject_staged($1, $2, $3, $4, $5)"
 
 PORTION_MESSAGES: Final = 1_000
 
-_NO_WORD: Final = (0, datetime.max.replace(tzinfo=UTC))
+_NO_WORD: Final[Vouch] = (0, datetime.max.replace(tzinfo=UTC))
 """What a broker vouches for that vouches for nothing."""
 
 _FULL: Final = "too many messages of the queue wait for their time"
@@ -273,67 +273,96 @@ class StagedMover:
 
     async def _sequence(self, messages: Sequence[_Prepared]) -> bool:
         """Append messages to their lanes; of those with the same id in a lane the first."""
-        call = _SequenceCall(messages)
-        rows = await self._caller.call(
-            SEQUENCE_CALL,
-            sorted(message.staged.id for message in messages),
-            [rules.queue_id for rules in call.rules],
-            [rules.version for rules in call.rules],
-            [lane.partition_id for lane in call.lanes],
-            *call.vouch(self._cache),
-            [lane_number for lane_number, _ in call.sent],
-            [message.key for _, message in call.sent],
-            [message.envelope for _, message in call.sent],
-        )
-        lanes_by_queue = Counter(lane.queue_id for lane in call.settle(rows, self._cache))
-        for queue_id, lane_count in lanes_by_queue.items():
-            self._announcer.announce(queue_id, lane_count)
-        return bool(rows)
+        pending, repeated = _without_twins(messages)
+        while pending or repeated:
+            call = _SequenceCall(pending, repeated)
+            rows = await self._caller.call(SEQUENCE_CALL, *call.arguments(self._cache))
+            if not rows:
+                return False
+            lanes_by_queue = Counter(lane.queue_id for lane in call.settle(rows[1:], self._cache))
+            for queue_id, lane_count in lanes_by_queue.items():
+                self._announcer.announce(queue_id, lane_count)
+            pending, repeated = call.pending, call.repeated
+        return True
+
+
+def _without_twins(
+    messages: Sequence[_Prepared],
+) -> tuple[list[_Prepared], list[_Prepared]]:
+    """Return the messages that have their key first in their lane, and the others."""
+    first_by_key: dict[tuple[int, bytes], _Prepared] = {}
+    twins = [
+        message
+        for message in messages
+        if first_by_key.setdefault((message.lane.partition_id, message.key), message) is not message
+    ]
+    return list(first_by_key.values()), twins
 
 
 class _SequenceCall:
-    """The messages of one call by lane, each key once."""
+    """The messages of one call by lane, no key twice in a lane."""
 
-    def __init__(self, messages: Sequence[_Prepared]) -> None:
-        self.lanes: Final = sorted(
-            {message.lane for message in messages}, key=lambda lane: lane.partition_id
-        )
-        self.rules: Final = list({message.lane.rules for message in messages})
-        number_by_lane = {lane: number for number, lane in enumerate(self.lanes, start=1)}
-        first_by_key: dict[tuple[int, bytes], _Prepared] = {}
+    def __init__(self, messages: Sequence[_Prepared], repeated: Sequence[_Prepared]) -> None:
+        """Take what to store, and what is only to be dropped because it repeats another."""
+        by_lane: dict[Lane, list[_Prepared]] = {}
         for message in messages:
-            first_by_key.setdefault((number_by_lane[message.lane], message.key), message)
-        self.sent: Final = [(number, message) for (number, _), message in first_by_key.items()]
-        """(number of the lane from 1, message)."""
+            by_lane.setdefault(message.lane, []).append(message)
+        self._lots: Final = sorted(by_lane.items(), key=lambda lot: lot[0].partition_id)
+        self._dropped: Final = repeated
+        self.pending: list[_Prepared] = []
+        """After the call: what has to go again."""
+        self.repeated: list[_Prepared] = []
+        """After the call: what turned out to be stored already."""
 
-    def vouch(self, cache: DedupCache) -> tuple[list[int], list[datetime]]:
+    def arguments(self, cache: DedupCache) -> tuple[object, ...]:
+        """Return the arguments of the call, with the word of the cache for its lanes."""
+        numbers: dict[int, int | None] = {message.staged.id: None for message in self._dropped}
+        for number, (_, messages) in enumerate(self._lots, start=1):
+            numbers.update((message.staged.id, number) for message in messages)
+        ids = sorted(numbers)
+        rules = {lane.rules for lane, _ in self._lots}
+        keys = [b"".join([message.key for message in messages]) for _, messages in self._lots]
+        words = self._vouch(keys, cache)
+        return (
+            ids,
+            [numbers[id_] for id_ in ids],
+            [each.queue_id for each in rules],
+            [each.version for each in rules],
+            [lane.partition_id for lane, _ in self._lots],
+            [len(messages) for _, messages in self._lots],
+            [to for to, _ in words],
+            [since for _, since in words],
+            keys,
+            [
+                b"[%b]" % b",".join([message.envelope for message in messages])
+                for _, messages in self._lots
+            ],
+        )
+
+    def _vouch(self, keys: Sequence[bytes], cache: DedupCache) -> list[Vouch]:
         """Give the cache's word for each lane; none for a lane in which it suspects a duplicate."""
-        keys: list[list[bytes]] = [[] for _ in self.lanes]
-        for number, message in self.sent:
-            keys[number - 1].append(message.key)
-        lots = [
-            (lane.partition_id, b"".join(its_keys))
-            for lane, its_keys in zip(self.lanes, keys, strict=True)
+        partition_ids = [lane.partition_id for lane, _ in self._lots]
+        suspects = {hit.lot for hit in cache.find(list(zip(partition_ids, keys, strict=True)))}
+        return [
+            _NO_WORD if lot in suspects or word is None else word
+            for lot, word in enumerate(cache.vouch_each(partition_ids))
         ]
-        suspects = {hit.lot for hit in cache.find(lots)}
-        words = [
-            _NO_WORD if lot in suspects else cache.vouch(lane.partition_id) or _NO_WORD
-            for lot, lane in enumerate(self.lanes)
-        ]
-        return [to for to, _ in words], [since for _, since in words]
 
     def settle(self, rows: Sequence[Any], cache: DedupCache) -> list[Lane]:
-        """Let the cache learn what is stored now; return the lanes that got something."""
+        """Take what became of the lanes; return those that got something."""
         woken: list[Lane] = []
         for row in rows:
             number: int = row[0]
-            stored: Sequence[int] | None = row[1]
-            first, created_at, _, _, gap_first, gap_keys, gap_at = row[2:]
-            lane = self.lanes[number - 1]
+            first, created_at, duplicates, _, gap_first, gap_keys, gap_created_at = row[2:]
+            lane, messages = self._lots[number - 1]
             if gap_keys is not None:
-                cache.adopt(lane.partition_id, gap_first, gap_keys, gap_at)
-            if stored:
-                keys = b"".join([self.sent[item - 1][1].key for item in stored])
+                cache.adopt(lane.partition_id, gap_first, gap_keys, gap_created_at)
+            if first is not None:
+                keys = b"".join([message.key for message in messages])
                 cache.record(lane.partition_id, first, keys, created_at)
                 woken.append(lane)
+                continue
+            repeated = frozenset[int](duplicates)
+            for index, message in enumerate(messages):
+                (self.repeated if index in repeated else self.pending).append(message)
         return woken

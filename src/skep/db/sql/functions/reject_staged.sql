@@ -5,8 +5,8 @@ Takes   p_partition_id: the lane they were meant for. Per message, in parallel a
         (ascending), p_key (16 bytes that no other message has), p_envelope, p_error: why.
 Returns how many there are now; null when the messages were taken by somebody else.
 Raises  SK409 when the lane is gone; nothing has happened then.
-Locks   as take_staged; the skep.partition row for no key update; its skep.cursor rows in group
-        order.
+Locks   as claim_staged; the skep.partition row for no key update; its skep.cursor rows in group
+        order; as drop_staged.
 Why     The transaction that staged them has committed: nobody is left to be told, and nothing may
         be lost. A dead letter needs an address, so each message gets its place in the lane, as one
         that is deleted already; no consumer sees it. Its letter is that of queue mode, and can be
@@ -24,7 +24,7 @@ declare
   v_queue_id integer;
   v_first bigint;
 begin
-  if not skep.take_staged(p_id) then
+  if not skep.claim_staged(p_id) then
     return null;
   end if;
   select r.first, p.queue_id into v_first, v_queue_id
@@ -64,5 +64,6 @@ begin
     select convert_from(u.envelope, 'UTF8') as envelope, u.error, u.item
     from unnest(p_envelope, p_error) with ordinality u(envelope, error, item)
   ) l;
+  perform skep.drop_staged(p_id);
   return v_count;
 end $$;

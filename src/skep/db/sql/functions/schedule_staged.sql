@@ -5,9 +5,8 @@ Takes   per message, in parallel arrays: p_id (ascending), p_queue_id, p_partiti
         p_transaction_id, p_envelope, p_deliver_at; p_waiting_max: as schedule_messages.
 Returns one row per message: item (1-based), outcome as schedule_messages, seconds until its time.
         Those that are scheduled or duplicates are taken off the staged ones, the others are not.
-        Nothing at all when somebody else is at it.
-Raises  40001 when somebody else has taken one of them.
-Locks   as schedule_messages; then as take_staged.
+        Nothing at all when somebody else has taken the messages.
+Locks   as claim_staged; as schedule_messages; then as drop_staged.
 Why     As sequence_staged, for those that do not go into the log yet.
 */
 create function skep.schedule_staged(
@@ -19,7 +18,7 @@ language plpgsql as $$
 declare
   v_settled bigint[] := '{}';
 begin
-  if not pg_try_advisory_xact_lock(hashtext('skep.take_staged')) then
+  if not skep.claim_staged(p_id) then
     return;
   end if;
   for item, outcome, seconds in
@@ -34,7 +33,5 @@ begin
     end if;
     return next;
   end loop;
-  if not skep.take_staged(v_settled) then
-    raise exception using errcode = '40001', message = 'staged messages were taken meanwhile';
-  end if;
+  perform skep.drop_staged(v_settled);
 end $$;
