@@ -13,7 +13,7 @@ from tests.pg.staging import names, read, stage
 
 MANY = 6_000
 BLOCKS_MAX = 20
-"""A few descents of indexes and the rows found. To pass all dead entries takes five times as many."""
+"""A few descents of indexes and the rows found. To pass all dead entries takes 100 blocks."""
 
 
 async def stage_many(log, count=MANY):

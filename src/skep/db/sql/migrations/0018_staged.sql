@@ -43,7 +43,7 @@ create index staged__transaction on skep.staged (xid, id);
 
 /*
 A trigger that waits for the commit, because only there numbers can be drawn in commit order. It
-inserts and reads nothing, so that serializable transactions which stage do not abort each other.
+reads nothing, so serializable transactions get no conflicts from it, and writes one row once.
 Deferred triggers may run as whoever commits, hence the definer's rights. Its function is made here
 and not among the functions: a function that a trigger uses cannot be dropped and created anew.
 */
