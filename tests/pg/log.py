@@ -176,6 +176,8 @@ class Log:
     async def clear(self) -> None:
         """Delete everything; ten times as quick as truncating while there is little."""
         tables = (
+            "operation",
+            "operation_total",
             "deleted_message",
             "scheduled",
             "redriven_letter",

@@ -10,22 +10,29 @@ from typing import Any, Final
 
 from skep.app.assignment import WorkerAssignment
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
+from skep.broker.ack_attempt import AckIntake
 from skep.broker.admission import AdmissionGate
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
+from skep.broker.deferral import DeferralExecutor, DepthLimits, OperationPart
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.discovery import Discovery
 from skep.broker.enforcement import Enforcer
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.groups import Groups
 from skep.broker.housekeeping import Duty, Housekeeper
+from skep.broker.intake import Intake
 from skep.broker.leadership import Leadership, Term
 from skep.broker.leases import LeaseMemory
 from skep.broker.letter_moves import Mover
+from skep.broker.line import LaneKey, LaneWatch, Line
 from skep.broker.live import Live
+from skep.broker.load import engine_shares
 from skep.broker.lounge import Lounge
 from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages
+from skep.broker.operation_processor import OperationProcessor, ProcessorLimits
+from skep.broker.operations import OperationDesk, OperationPurge
 from skep.broker.parking import SweepPolicy
 from skep.broker.pop import (
     POP_CALL,
@@ -36,8 +43,10 @@ from skep.broker.pop import (
     UndoExecutor,
 )
 from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
+from skep.broker.push_attempt import PushIntake
 from skep.broker.queue_lifecycle import RemovedQueueSweep
 from skep.broker.redrive import Redrives
+from skep.broker.relief import Relief
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.retention import (
     CleanupDuty,
@@ -74,6 +83,9 @@ _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
 SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
+
+LINE_SHARE: Final = 0.25
+"""What requests may weigh that are held back, as a share of the engine's capacity."""
 
 HOUSEKEEPING: Final = "housekeeping"
 """The background work that one process of the installation leads."""
@@ -129,6 +141,7 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         "transaction": alone,
         "cycle": alone,
         "schedule": rare,
+        "defer": dataclasses.replace(rare, weight_max=4 * _MIB),
     }
 
 
@@ -172,6 +185,14 @@ class Broker:
         )
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
         self._directory: Final = Directory()
+        self._line: Final = Line(
+            self.engine,
+            wait_s=settings.overload_wait_s,
+            weight_max=int(settings.engine_weight_mib * _MIB * LINE_SHARE),
+            is_congestion=settings.overload_status == 503,
+        )
+        self._watch: Final = LaneWatch(self.query_slots, self._line.free)
+        self._settings: Final = settings
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
         self.key_ring: Final = KeyRing(encryption_keys(settings))
         self.envelopes: Final = EnvelopeReader(self.key_ring.open_envelope)
@@ -223,6 +244,11 @@ class Broker:
             self.query_slots, self._sequencer, open_envelope=self.key_ring.open_envelope
         )
         self._scheduled_max: Final = settings.scheduled_max
+        self.operations: Final = OperationDesk(
+            self.query_slots, when_waiting=self._hear_of_operations
+        )
+        self.intake: Intake
+        self._processor: OperationProcessor
         self.push: Push
         self.ack: Ack
         self.transaction: Transaction
@@ -253,6 +279,7 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        self._processor.start()
 
     def wire(self, *, hash_seed: int) -> None:
         """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
@@ -264,6 +291,7 @@ class Broker:
         stager = Stager(self._leases, hash_seed=hash_seed, now=utc_now)
         self.transaction = Transaction(self.engine, self._directory, stager)
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
+        self.intake = self._take_in()
         self._serve_operations()
         self._serve_dead_letters(hash_seed)
 
@@ -276,6 +304,9 @@ class Broker:
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()
+        await self._processor.stop()
+        self._line.stop()
+        await self._watch.stop()
         await self.engine.drain()
         await self._gate.settle()
         self._wakeups.stop()
@@ -286,6 +317,24 @@ class Broker:
     def _wake(self, queue_id: int, lane_count: int) -> None:
         self.lounge.wake(queue_id, lane_count)
         self.tails.wake(queue_id)
+
+    def _take_in(self) -> Intake:
+        relief = Relief(self.engine, self._line, self._watch, deferral=self._settings.deferral)
+        return Intake(
+            relief,
+            push=PushIntake(self.push, self._directory, relief),
+            ack=AckIntake(self.ack, relief),
+            pop=self.pop,
+            transaction=self.transaction,
+        )
+
+    def _hear_of_operations(self) -> None:
+        self._processor.hear_of_operations()
+
+    def _note_deferred(self, parts: Sequence[OperationPart]) -> None:
+        for part in parts:
+            self._watch.note(LaneKey(part.type, part.partition_id))
+        self._hear_of_operations()
 
     def _serve_operations(self) -> None:
         engine, slots = self.engine, self.hot_slots
@@ -336,11 +385,42 @@ class Broker:
             leases=self._leases,
             announcer=self._wakeups,
         )
+        self._serve_deferral(lanes, rule_book, settler)
         engine.serve("transaction", TransactionExecutor(slots, settler))
         engine.serve("cycle", CycleExecutor(settler, self._wakeups))
         engine.serve(
             "schedule",
             ScheduleExecutor(slots, rule_book, self._sequencer, waiting_max=self._scheduled_max),
+        )
+
+    def _serve_deferral(
+        self, lanes: LaneProvisioner, rule_book: RuleBook, settler: Settler
+    ) -> None:
+        settings = self._settings
+        self.engine.serve(
+            "defer",
+            DeferralExecutor(
+                self.hot_slots,
+                push=self.push,
+                directory=self._directory,
+                provisioner=lanes,
+                rule_book=rule_book,
+                gate=self._gate,
+                limits=DepthLimits(
+                    operations=settings.operation_depth_max,
+                    per_lane=settings.operation_depth_max_per_partition,
+                    bytes=settings.operation_mib_max * _MIB,
+                ),
+                when_accepted=self._note_deferred,
+            ),
+        )
+        self._processor = OperationProcessor(
+            self.hot_slots,
+            settler,
+            leases=self._leases,
+            announcer=self._wakeups,
+            open_envelope=self.key_ring.open_envelope,
+            limits=ProcessorLimits(settings.operation_timeout_s, settings.operation_retries_max),
         )
 
     def _serve_dead_letters(self, hash_seed: int) -> None:
@@ -371,8 +451,16 @@ def utc_now() -> datetime:
 
 
 def _core(settings: Settings) -> FusionCore:
+    shares = engine_shares(
+        push=settings.push_load_max / 100,
+        pop=settings.pop_load_max / 100,
+        ack=settings.ack_load_max / 100,
+    )
     operations: dict[str, tuple[BatchPolicy, ConcurrencyLimiter]] = {
-        name: (policy, _limiter(settings, policy.concurrency_max))
+        name: (
+            dataclasses.replace(policy, own_share=shares[name].own, ceiling=shares[name].ceiling),
+            _limiter(settings, policy.concurrency_max),
+        )
         for name, policy in policies(settings.connections).items()
     }
     return FusionCore(
@@ -414,6 +502,11 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
         ),
         RemovedQueueSweep(caller),
         RemovedGroupSweep(caller),
+        OperationPurge(
+            caller,
+            keep_s=settings.operation_retention_s,
+            keep_failed_s=settings.operation_failed_retention_s,
+        ),
     ]
     if settings.trace_retention_days:
         duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))

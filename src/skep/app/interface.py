@@ -26,12 +26,10 @@ from skep.settings import Settings
 def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
     """Return the table of the routes that are answered from the parser."""
     handlers = HotHandlers(
-        push=broker.push,
+        intake=broker.intake,
         pop=broker.pop,
         discovery=broker.discovery,
-        ack=broker.ack,
         renew=broker.renew,
-        transaction=broker.transaction,
         defaults=PollDefaults(
             wait_ms=settings.default_wait_ms,
             batch=settings.default_batch,

@@ -17,6 +17,7 @@ from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
 from skep.server.routes.live import LiveParts, live_route
 from skep.server.routes.messages import message_routes
+from skep.server.routes.operations import operation_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
 from skep.server.routes.resources import resource_routes
@@ -50,6 +51,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),
         *scheduled_routes(broker.scheduled),
+        *operation_routes(broker.operations),
         *streams_routes(broker.streams),
         *retention_routes(
             broker.retention, Removals(broker.query_slots), Holds(broker.query_slots)

@@ -12,12 +12,10 @@ from uuid import UUID
 
 import msgspec
 
-from skep.broker.ack import Ack, AckRequest
 from skep.broker.discovery import Discovery, Search
+from skep.broker.intake import Intake
 from skep.broker.pop import Deliver, Poll, PollOptions, Pop, wire_time
-from skep.broker.push import Push, PushRequest
 from skep.broker.renew import Renew, Renewal
-from skep.broker.transaction import Transaction
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
 from skep.model.names import check_name
@@ -74,6 +72,8 @@ _TRANSACTION_WORDS: Final = {
     ".requiredLeases": "requiredLeases must be an array of lease ids",
 }
 
+_RESPOND_ASYNC: Final = b"respond-async"
+
 _POP_PREFIX: Final = b"/api/v1/pop/queue/"
 _PARTITION_MARK: Final = b"/partition/"
 _LEASE_PREFIX: Final = b"/api/v1/lease/"
@@ -94,27 +94,44 @@ class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
     subscription_mode: str = "all"
 
 
+class HotClient:
+    """The client of an exchange, as the intake sees it."""
+
+    __slots__ = ("_exchange", "respond")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self.respond = exchange.respond
+
+    @property
+    def prefers_async(self) -> bool:
+        """Whether it sent `Prefer: respond-async`; other preferences may stand beside it."""
+        wishes = self._exchange.header(b"prefer") or b""
+        names = (wish.partition(b";")[0].strip().lower() for wish in wishes.split(b","))
+        return _RESPOND_ASYNC in names
+
+    def refuse(self, error: SkepError) -> None:
+        """Answer with an error."""
+        respond_error(self._exchange, error)
+
+
 class HotHandlers:
     """Handlers of the hot routes."""
 
     def __init__(
         self,
         *,
-        push: Push,
+        intake: Intake,
         pop: Pop,
         discovery: Discovery,
-        ack: Ack,
         renew: Renew,
-        transaction: Transaction,
         defaults: PollDefaults,
         now: Callable[[], float],
     ) -> None:
-        self._push: Final = push
+        self._intake: Final = intake
         self._pop: Final = pop
         self._discovery: Final = discovery
-        self._ack: Final = ack
         self._renew: Final = renew
-        self._transaction: Final = transaction
         self._defaults: Final = defaults
         self._now: Final = now
 
@@ -136,14 +153,7 @@ class HotHandlers:
         if not items:
             exchange.respond(201, b"[]")
             return
-
-        def answer(request: PushRequest) -> None:
-            if request.error is not None and not request.has_stored:
-                respond_error(exchange, request.error)
-            else:
-                exchange.respond(201, b"[%b]" % b",".join(request.results))
-
-        self._push.push_messages(items, answer, size=len(exchange.body))
+        self._intake.push(items, HotClient(exchange), size=len(exchange.body))
 
     def pop(self, exchange: Exchange) -> None:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
@@ -156,7 +166,7 @@ class HotHandlers:
             refuse=lambda error: respond_error(exchange, error),
         )
         exchange.when_aborted(lambda: self._pop.abort(poll))
-        self._pop.pop_messages(poll)
+        self._intake.pop(poll, waits=wait_ms > 0)
 
     def pop_discovered(self, exchange: Exchange) -> None:
         """`GET /api/v1/pop?namespace=&task=`."""
@@ -180,26 +190,21 @@ class HotHandlers:
     def ack(self, exchange: Exchange) -> None:
         """`POST /api/v1/ack`."""
         item = decode_body(_ACK, exchange.body, _ACK_WORDS)
-        self._ack.ack_messages([item], None, _ack_answer(exchange))
+        self._intake.ack([item], None, HotClient(exchange), is_batch=False)
 
     def ack_batch(self, exchange: Exchange) -> None:
         """`POST /api/v1/ack/batch`."""
         body = decode_body(_ACK_BATCH, exchange.body, _ACK_BATCH_WORDS)
         # The group of the body stands over those of the items, and a body without one means
         # queue mode only for items that name none either.
-        self._ack.ack_messages(body.acknowledgments, body.consumer_group, _ack_answer(exchange))
+        self._intake.ack(
+            body.acknowledgments, body.consumer_group, HotClient(exchange), is_batch=True
+        )
 
     def commit_transaction(self, exchange: Exchange) -> None:
         """`POST /api/v1/transaction`."""
         body = decode_body(_TRANSACTION, exchange.body, _TRANSACTION_WORDS)
-
-        def answer(result: bytes | SkepError) -> None:
-            if isinstance(result, SkepError):
-                respond_error(exchange, result)
-            else:
-                exchange.respond(200, result)
-
-        self._transaction.commit(body, answer)
+        self._intake.commit(body, HotClient(exchange))
 
     def extend_lease(self, exchange: Exchange) -> None:
         """`POST /api/v1/lease/{leaseId}/extend`."""
@@ -275,16 +280,6 @@ def _pop_target(path: bytes) -> tuple[str, str | None]:
 def _pop_answer(exchange: Exchange) -> Deliver:
     def answer(body: bytes | None) -> bool:
         return exchange.respond(204) if body is None else exchange.respond(200, body)
-
-    return answer
-
-
-def _ack_answer(exchange: Exchange) -> Callable[[AckRequest], None]:
-    def answer(request: AckRequest) -> None:
-        if request.error is not None:
-            respond_error(exchange, request.error)
-        else:
-            exchange.respond(200, b"[%b]" % b",".join(request.results))
 
     return answer
 

@@ -51,6 +51,7 @@ begin
       ack_mode = v_changed.ack_mode,
       overflow = v_changed.overflow,
       json_schema = v_changed.json_schema,
+      deferral = v_changed.deferral,
       version = q.version + 1,
       updated_at = skep.now()
   where q.id = v_queue.id
