@@ -49,7 +49,7 @@ async def test_a_lane_keeps_its_order_whichever_broker_is_asked(
             refused = await push(other, queue, "overtaking", headers="")
             fourth = await accepted(other, queue, 4)
         await ended(other, fourth["operationId"])
-        assert (await push(other, queue, 5)).status == 201
+        assert (await push(other, queue, 5, headers="")).status == 201
 
     positions = [each["queuePosition"] for each in (first, second, third, fourth)]
     assert positions == [1, 2, 3, 4]

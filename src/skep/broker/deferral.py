@@ -43,6 +43,7 @@ DEFER_CALL: Final = (
 
 PUSH_TYPE: Final = "push"
 ACK_TYPE: Final = "ack_batch"
+PRIORITY_BY_TYPE: Final = {PUSH_TYPE: int(Priority.PUSH), ACK_TYPE: int(Priority.BATCH_ACK)}
 
 TRIES_MAX: Final = 5
 """How often rules may change or lanes vanish under a call before it is given up."""
@@ -322,7 +323,7 @@ class DeferralExecutor:
             [number for number, _ in sent],
             [part.type for _, part in sent],
             [part.partition_id for _, part in sent],
-            [_PRIORITY_BY_TYPE[part.type] for _, part in sent],
+            [PRIORITY_BY_TYPE[part.type] for _, part in sent],
             [part.item_count for _, part in sent],
             [part.items.decode() for _, part in sent],
             [part.payload for _, part in sent],
@@ -372,9 +373,6 @@ class DeferralExecutor:
             lane = self._directory.lanes.get((part.queue, part.partition))
             if lane is not None and lane.partition_id == part.partition_id:
                 self._directory.forget_lane(lane)
-
-
-_PRIORITY_BY_TYPE: Final = {PUSH_TYPE: int(Priority.PUSH), ACK_TYPE: int(Priority.BATCH_ACK)}
 
 
 def _prepare_acks(cargo: AckDeferral) -> list[OperationPart]:

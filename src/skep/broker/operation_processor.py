@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from skep.broker.ack import AckRow
-from skep.broker.deferral import ACK_TYPE, AckPayload, PushPayload
+from skep.broker.deferral import ACK_TYPE, PRIORITY_BY_TYPE, AckPayload, PushPayload
 from skep.broker.leases import LeaseMemory
 from skep.broker.settlement import Operations, Settler, StagedPush
 from skep.broker.wakeups import Announcer
@@ -30,7 +30,7 @@ from skep.model.errors import SkepError, Unavailable
 
 _log = logging.getLogger(__name__)
 
-CLAIM_CALL: Final = "select * from skep.claim_operations($1, $2, $3, $4, $5)"
+CLAIM_CALL: Final = "select * from skep.claim_operations($1, $2, $3, $4, $5, $6)"
 PROCESS_PUSHES_CALL: Final = (
     "select * from skep.process_pushes("
     "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
@@ -39,6 +39,8 @@ PROCESS_ACKS_CALL: Final = (
     "select * from skep.process_acks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 )
 POSTPONE_CALL: Final = "select skep.postpone_operation($1, $2, $3, $4, $5, $6)"
+
+PRIORITIES: Final = sorted(PRIORITY_BY_TYPE.values())
 
 LANES_PER_CLAIM: Final = 100
 PER_LANE: Final = 100
@@ -176,6 +178,7 @@ class OperationProcessor:
         rows = await self._caller.call(
             CLAIM_CALL,
             claim_id,
+            PRIORITIES,
             LANES_PER_CLAIM,
             PER_LANE,
             BYTES_PER_CLAIM,

@@ -1,7 +1,7 @@
 /*
 claim_operations: take the oldest operations of some lanes, and what may go with them.
 
-Takes   p_claim_id: the name of the claim. p_lanes: lanes at most. p_per_lane: operations of one
+Takes   p_claim_id: the name of the claim. p_priority: which to take, in this order. p_lanes: lanes at most. p_per_lane: operations of one
         lane at most. p_bytes: payload to return at most, but at least one operation. p_timeout_s:
         after so long whoever comes may take them again.
 Returns id, type, queue, partition, partition_id, retries, is_gone (its queue was deleted),
@@ -9,10 +9,11 @@ Returns id, type, queue, partition, partition_id, retries, is_gone (its queue wa
 Locks   the oldest skep.operation row of each lane taken, skipping locked ones.
 Why     Only the oldest operation of a lane is marked as claimed: nobody else may touch those behind
         it meanwhile. One that was in work and comes again counts as an attempt that failed. Costs
-        what it takes, however much waits: one index holds nothing but the oldest of each lane.
+        what it takes, however much waits or backs off: an index holds the oldest of each lane, and
+        those that are ready come first in it.
 */
 create function skep.claim_operations(
-  p_claim_id uuid, p_lanes integer, p_per_lane integer, p_bytes bigint,
+  p_claim_id uuid, p_priority integer[], p_lanes integer, p_per_lane integer, p_bytes bigint,
   p_timeout_s double precision)
 returns table (
   id uuid, type text, queue text, partition text, partition_id bigint, retries integer,
@@ -25,10 +26,15 @@ declare
 begin
   select array_agg(h.id) into v_ids
   from (
-    select o.id from skep.operation o
-    where o.is_next and o.available_at <= v_now
-    order by o.priority, o.available_at, o.number limit p_lanes
-    for update skip locked
+    select o.id
+    from unnest(p_priority) i(priority)
+    cross join lateral (
+      select o.id from skep.operation o
+      where o.is_next and o.priority = i.priority and o.available_at <= v_now
+      order by o.available_at, o.number limit p_lanes
+      for update skip locked
+    ) o
+    limit p_lanes
   ) h;
   if v_ids is null then
     return;

@@ -13,7 +13,7 @@ language sql stable as $$
          / nullif(count(*) - 1, 0)
   from (
     select o.finished_at from skep.operation o
-    where o.finished_at > skep.now() - interval '5 minutes' and o.status = 'completed'
+    where o.status = 'completed' and o.finished_at > skep.now() - interval '5 minutes'
     order by o.finished_at desc, o.number desc limit 100
   ) r;
 $$;

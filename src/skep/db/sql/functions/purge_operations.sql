@@ -2,10 +2,11 @@
 purge_operations: delete operations that ended long ago.
 
 Takes   p_keep_s: how long those completed or cancelled are kept, p_keep_failed_s: those given up.
-        p_limit: rows at most.
+        p_limit: rows of each status at most.
 Returns how many were deleted.
 Locks   the skep.operation rows deleted, skipping locked ones; then totals.
-Why     Oldest first through an index of what ended, so that a run costs what it deletes.
+Why     Status by status, the oldest first: those that are kept longer must not stand before the
+        others, so that a run costs what it deletes.
 */
 create function skep.purge_operations(
   p_keep_s double precision, p_keep_failed_s double precision, p_limit integer) returns integer
@@ -19,13 +20,16 @@ declare
   v_bytes bigint[];
 begin
   with old as (
-    (select o.id from skep.operation o
-     where o.finished_at < v_now - make_interval(secs => p_keep_s) and o.status <> 'failed'
-     order by o.finished_at, o.number limit p_limit for update skip locked)
-    union all
-    (select o.id from skep.operation o
-     where o.finished_at < v_now - make_interval(secs => p_keep_failed_s) and o.status = 'failed'
-     order by o.finished_at, o.number limit p_limit for update skip locked)
+    select k.id
+    from (
+      values ('completed', p_keep_s), ('cancelled', p_keep_s), ('failed', p_keep_failed_s)
+    ) i(status, keep_s)
+    cross join lateral (
+      select o.id from skep.operation o
+      where o.status = i.status and o.finished_at < v_now - make_interval(secs => i.keep_s)
+      order by o.finished_at, o.number limit p_limit
+      for update skip locked
+    ) k
   ),
   gone as (
     delete from skep.operation o using old where o.id = any(array[old.id])

@@ -51,7 +51,7 @@ create index operation__ready on skep.operation (priority, available_at, number)
 create index operation__lane on skep.operation (partition_id, type, number)
   where status in ('waiting', 'processing');
 create index operation__status on skep.operation (status, number);
-create index operation__finished on skep.operation (finished_at, number)
+create index operation__finished on skep.operation (status, finished_at, number)
   where finished_at is not null;
 
 /*
