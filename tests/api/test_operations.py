@@ -284,6 +284,17 @@ async def test_an_operation_that_does_not_exist_is_not_found(client, method, pat
     assert answer.status == 404
 
 
+async def test_analytics_give_way_to_messages(broker, client, queue):
+    path = "/api/v1/analytics/retention"
+    async with overload(broker, queue):
+        busy = await client.call("GET", path)
+        other = await client.call("GET", "/api/v1/operations/stats")
+    quiet = await client.call("GET", path)
+
+    assert [busy.status, other.status, quiet.status] == [429, 200, 200]
+    assert int(busy.headers["retry-after"]) >= 1
+
+
 async def delivered(client, queue, count):
     await client.push_payloads(queue, *range(count))
     return await client.pop(queue, batch=count)

@@ -27,7 +27,7 @@ from skep.broker.leases import LeaseMemory
 from skep.broker.letter_moves import Mover
 from skep.broker.line import LaneKey, LaneWatch, Line
 from skep.broker.live import Live
-from skep.broker.load import engine_shares
+from skep.broker.load import engine_shares, is_shed
 from skep.broker.lounge import Lounge
 from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages
@@ -75,6 +75,8 @@ from skep.engine.fusion import FusionCore
 from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
 from skep.model.encryption import KeyRing
+from skep.model.errors import Overloaded
+from skep.model.priorities import Priority
 from skep.settings import Settings
 from skep.settings.keys import encryption_keys
 
@@ -217,7 +219,9 @@ class Broker:
         )
         leadership = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
-            leadership, _duties(settings, self.housekeeping_slots, leadership.term)
+            leadership,
+            _duties(settings, self.housekeeping_slots, leadership.term),
+            gives_way=lambda: is_shed(Priority.BACKGROUND, self.engine.load),
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.discovery: Final = Discovery(self.query_slots, self.pop, now=loop.time)
@@ -262,6 +266,15 @@ class Broker:
     def announcer(self) -> Announcer:
         """Whoever tells parked polls of all processes that there may be something for them."""
         return self._wakeups
+
+    def check_analytics(self) -> None:
+        """Make sure that there is time for analytics.
+
+        Raises:
+            Overloaded: Messages come first.
+        """
+        if is_shed(Priority.ANALYTICS, self.engine.load):
+            raise Overloaded("messages come first now; ask again shortly")
 
     async def start(self) -> None:
         """Connect, and become able to serve.

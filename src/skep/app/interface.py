@@ -49,6 +49,7 @@ def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -
         body_bytes_max=settings.body_bytes_max,
         version=__version__,
         further_routes=api_routes(broker),
+        check_analytics=broker.check_analytics,
     )
 
 

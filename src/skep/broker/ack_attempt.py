@@ -10,7 +10,7 @@ from typing import Final
 from skep.broker.ack import Ack, AckRequest
 from skep.broker.deferral import ACK_TYPE, AckDeferral, DeferralLot
 from skep.broker.line import Kind, LaneKey, Turn
-from skep.broker.load import CEILINGS
+from skep.broker.load import is_shed
 from skep.broker.push_attempt import DEFERRED_LANES_MAX, respond_accepted
 from skep.broker.relief import Client, Relief, is_passing, renumber
 from skep.model.errors import Overloaded, SkepError
@@ -90,7 +90,7 @@ class AckAttempt:
             Overloaded: There is no room.
         """
         intake = self._intake
-        if not self._is_batch and intake.relief.load > CEILINGS[Priority.ACK]:
+        if not self._is_batch and is_shed(Priority.ACK, intake.relief.load):
             raise Overloaded
         intake.record.ack_messages(self._pending(), self._group, self._finish)
 

@@ -75,6 +75,11 @@ def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
     }
 
 
+def is_shed(priority: Priority, load: float) -> bool:
+    """Tell whether work of a priority gives way while the engine is so full."""
+    return load > CEILINGS[priority]
+
+
 def estimated_wait_s(ahead: int, pace_s: float | None) -> float:
     """Return about how long an operation waits that has so many before it, itself included."""
     return round(ahead * (UNKNOWN_PACE_S if pace_s is None else pace_s), 3)
