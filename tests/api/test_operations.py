@@ -122,6 +122,40 @@ async def test_who_is_held_back_for_a_lane_is_served_when_the_lane_is_free(broke
     assert payloads(await client.pop(queue, batch=10)) == [1, 2]
 
 
+async def test_a_push_is_not_accepted_before_an_earlier_one_of_its_lane_is_stored(
+    broker, client, queue
+):
+    name = f"{queue}-full"  # where `overload` has a push in flight
+    async with overload(broker, queue):
+        waiting = asyncio.ensure_future(push(client, name, "behind"))
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+
+    body = json.loads((await waiting).body)
+    assert (await ended(client, body["operationId"]))["status"] == "completed"
+    stored = payloads(await client.pop(name, batch=10))
+    assert [stored[0], stored[2], len(stored)] == [0, "behind", 3]
+
+
+async def test_requests_of_one_connection_keep_their_order_though_only_one_is_deferred(
+    broker, client, open_client, queue
+):
+    await client.push_payloads(queue, 1)
+    other = await open_client()
+    async with overload(broker, queue):
+        for value, headers in ((2, PREFER), (3, ""), (4, PREFER)):
+            body = json.dumps({"items": [{"queue": queue, "payload": value}]}).encode()
+            client.request("POST", "/api/v1/push", body, headers)
+        first = await client.answer()
+        assert first.status == 202
+        await ended(other, json.loads(first.body)["operationId"])
+    others = [await client.answer(), await client.answer()]
+
+    assert [each.status for each in others] == [201, 202]
+    await ended(client, json.loads(others[1].body)["operationId"])
+    assert payloads(await client.pop(queue, batch=10)) == [1, 2, 3, 4]
+
+
 async def test_beyond_the_limit_of_a_partition_operations_are_refused(broker, client, queue):
     async with standstill(broker), overload(broker, queue):
         operations = [await accepted(client, queue, number) for number in range(3)]

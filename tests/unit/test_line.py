@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from skep.broker.intake import Intake
-from skep.broker.line import LaneKey, LaneWatch, Line, Turn
+from skep.broker.line import DEFERRAL, LaneKey, LaneWatch, Line, OutOfTurn, Turn
 from skep.broker.relief import Relief, is_passing, kind_of, renumber
 from skep.model.errors import (
     BadRequest,
@@ -96,6 +96,32 @@ async def test_the_more_important_are_served_first(engine, requests):
     engine.relieve()
 
     assert requests.served == ["ack", "push", "pop"]
+
+
+async def test_who_is_not_first_in_its_own_lane_does_not_keep_others_from_trying(engine, requests):
+    line = await line_of(engine)
+
+    def attempt():
+        raise OutOfTurn
+
+    turn = Turn(attempt, lambda error: requests.refused.update(early=error))
+    line.stand(Priority.PUSH, turn, weight=1, deadline=line.deadline())
+    stand(line, requests, "late")
+    requests.has_room = True
+
+    engine.relieve()
+
+    assert (requests.served, len(line)) == (["late"], 1)
+
+
+async def test_who_waits_to_be_deferred_is_tried_like_those_who_wait_for_room(engine, requests):
+    line = await line_of(engine)
+    stand(line, requests, "x", LaneKey(DEFERRAL, 7))
+    requests.has_room = True
+
+    engine.relieve()
+
+    assert requests.served == ["x"]
 
 
 async def test_a_lane_is_tried_when_it_is_free_and_not_before(engine, requests):

@@ -11,6 +11,7 @@ from skep.app.broker import policies
 from skep.broker.load import (
     CEILINGS,
     RETRY_AFTER_S_MAX,
+    LaneOrder,
     WaitingLine,
     engine_shares,
     estimated_wait_s,
@@ -168,11 +169,91 @@ class LineMachine(RuleBasedStateMachine):
         for key in self.KEYS:
             waiting = [place for place in self.model if place.key == key]
             assert self.line.has(key) == bool(waiting)
-            assert self.line.length(key) == len(waiting)
-            assert self.line.first(key) is (waiting[0] if waiting else None)
+            assert self.line.places(key) == waiting
+        assert set(self.line.waited_for()) == {place.key for place in self.model}
 
 
 TestLine = LineMachine.TestCase
+
+
+class LaneOrderMachine(RuleBasedStateMachine):
+    """Requests on their way into lanes of operations; each lane must get them as they came."""
+
+    LANES = ("x", "y", "z")
+
+    def __init__(self):
+        super().__init__()
+        self.order = LaneOrder()
+        self.names = count()
+        self.lanes = {}
+        self.arrived = []
+        self.queued = []
+        self.sent = []
+        self.unanswered = []
+        self.under_way = set()
+
+    @rule(lanes=st.lists(st.sampled_from(LANES), min_size=1, unique=True))
+    def arrive(self, lanes):
+        request = f"request {next(self.names)}"
+        self.lanes[request] = lanes
+        self.arrived.append(request)
+        if not self.try_to_send(request):
+            self.order.queue(request, lanes)
+            self.queued.append(request)
+
+    @rule(lane=st.sampled_from(LANES))
+    def push_begins_or_ends(self, lane):
+        self.under_way ^= {lane}
+
+    @precondition(lambda self: self.queued)
+    @rule(data=st.data())
+    def try_again(self, data):
+        request = data.draw(st.sampled_from(self.queued))
+        if self.try_to_send(request):
+            self.queued.remove(request)
+
+    def try_to_send(self, request):
+        lanes = self.lanes[request]
+        if self.under_way & set(lanes) or not self.order.is_first(request, lanes):
+            return False
+        if request in self.queued:
+            self.order.leave(request, lanes)
+        self.order.send(lanes)
+        self.sent.append(request)
+        self.unanswered.append(request)
+        return True
+
+    @precondition(lambda self: self.queued)
+    @rule(data=st.data())
+    def give_up(self, data):
+        request = data.draw(st.sampled_from(self.queued))
+        self.order.leave(request, self.lanes[request])
+        self.queued.remove(request)
+        self.arrived.remove(request)
+
+    @precondition(lambda self: self.unanswered)
+    @rule(data=st.data())
+    def answer(self, data):
+        request = data.draw(st.sampled_from(self.unanswered))
+        self.unanswered.remove(request)
+        self.order.answered(self.lanes[request])
+
+    @invariant()
+    def lanes_get_requests_in_the_order_they_came(self):
+        for lane in self.LANES:
+            came = [each for each in self.arrived if lane in self.lanes[each]]
+            sent = [each for each in self.sent if lane in self.lanes[each]]
+            assert sent == came[: len(sent)]
+
+    @invariant()
+    def lanes_are_held_while_somebody_is_on_the_way_into_them(self):
+        pending = self.queued + self.unanswered
+        for lane in self.LANES:
+            assert self.order.holds([lane]) == any(lane in self.lanes[each] for each in pending)
+        assert bool(self.order) == bool(pending)
+
+
+TestLaneOrder = LaneOrderMachine.TestCase
 
 
 def test_nobody_leaves_twice():

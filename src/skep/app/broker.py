@@ -143,7 +143,8 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         "transaction": alone,
         "cycle": alone,
         "schedule": rare,
-        "defer": dataclasses.replace(rare, weight_max=4 * _MIB),
+        # One at a time: operations of a lane are accepted in the order they came.
+        "defer": dataclasses.replace(rare, weight_max=4 * _MIB, concurrency_max=1),
     }
 
 

@@ -30,7 +30,17 @@ PROBE_S: Final = 0.05
 LANES_WATCHED_MAX: Final = 10_000
 """Lanes remembered as waiting. Those beyond cost a call that is refused."""
 
+DEFERRAL: Final = "deferral"
+"""Type of a `LaneKey` under which those wait that are to be deferred when earlier requests of their
+lane are through; they are tried like those who wait for room."""
+
 STOPPING: Final = "this instance is shutting down"
+
+
+class OutOfTurn(Overloaded):
+    """Requests of the same partition that came before are still on their way."""
+
+    code = "out_of_turn"
 
 
 class LaneKey(NamedTuple):
@@ -44,7 +54,8 @@ class Turn(NamedTuple):
     """What to do with a request in line."""
 
     attempt: Callable[[], None]
-    """Tries it again. Raises `Overloaded` when there is still no room."""
+    """Tries it again. Raises `Overloaded` when there is still no room, and `OutOfTurn` when there
+    may be, but not for this one yet."""
     refuse: Callable[[SkepError], None]
     """Answers that there was none in time."""
 
@@ -101,6 +112,9 @@ class Line:
             return
         for priority in Priority:
             self._try(priority)
+        for key in self._book.waited_for():
+            if isinstance(key, LaneKey) and key.type == DEFERRAL:
+                self._try(key)
         self._set_timer()
 
     def free(self, lane: LaneKey) -> None:
@@ -115,14 +129,15 @@ class Line:
         self._set_timer()
 
     def _try(self, kind: Kind) -> None:
-        """Let those first in line try, each once."""
+        """Let those in line try, each once, until there is no room."""
         book = self._book
-        for _ in range(book.length(kind)):
-            place = book.first(kind)
-            if place is None:
-                return
+        for place in book.places(kind):
+            if place.is_left:
+                continue
             try:
                 place.entry.attempt()
+            except OutOfTurn:
+                continue
             except Overloaded:
                 return
             except SkepError as error:

@@ -1,17 +1,20 @@
 """Who gives way when there is not room for all. Pure.
 
-Two decisions. `engine_shares` says how much of the engine each kind of work may fill: a share of
+Three decisions. `engine_shares` says how much of the engine each kind of work may fill: a share of
 its own, so that no kind crowds out another, and a ceiling that falls with its priority, so that
 what matters less is turned away first when many kinds press at the same time. `WaitingLine` keeps
 the requests that were turned away for a moment: first come, first served among those that wait for
 the same, each for a bounded time, all of them together with a bounded weight.
 
+`LaneOrder` keeps requests of a lane in the order they came while some of them wait and others are
+on their way into the table of operations.
+
 What is tried when, and what becomes of a request whose time is over, is its driver's business
 (`skep.broker.line`).
 """
 
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections import Counter, OrderedDict, deque
+from collections.abc import Hashable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import ceil
@@ -140,14 +143,9 @@ class WaitingLine(Generic[E]):
         self._size += 1
         return place
 
-    def length(self, key: Hashable) -> int:
-        """Return how many wait for this."""
-        return len(self._queues.get(key, ()))
-
-    def first(self, key: Hashable) -> Place[E] | None:
-        """Return who is first in line for this."""
-        queue = self._queues.get(key)
-        return next(iter(queue)) if queue else None
+    def places(self, key: Hashable) -> list[Place[E]]:
+        """Return who is in line for this, the first one first."""
+        return list(self._queues.get(key, ()))
 
     def leave(self, place: Place[E]) -> None:
         """Let a request go; it must be in line."""
@@ -177,3 +175,60 @@ class WaitingLine(Generic[E]):
         while self._deadlines and self._deadlines[0][2].is_left:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
+
+    def waited_for(self) -> list[Hashable]:
+        """Return everything that somebody waits for."""
+        return list(self._queues)
+
+
+class LaneOrder:
+    """Who goes into which lanes, in the order they came.
+
+    A request that waits, for whatever reason, is *ahead* of all that come later. One that was sent
+    to be accepted as operations is *sent* until its answer: others may be sent after it, for calls
+    that accept are made one at a time, but nothing may go into the lane by another way.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: Final[dict[Hashable, deque[object]]] = {}
+        self._sent: Final[Counter[Hashable]] = Counter()
+
+    def __bool__(self) -> bool:
+        """Whether there is anybody at all."""
+        return bool(self._ahead) or bool(self._sent)
+
+    def holds(self, lanes: Iterable[Hashable]) -> bool:
+        """Tell whether a request that comes now must wait to use these lanes."""
+        return any(lane in self._ahead or lane in self._sent for lane in lanes)
+
+    def has_sent(self, lanes: Iterable[Hashable]) -> bool:
+        """Tell whether requests are on their way into the operations of these lanes."""
+        return any(lane in self._sent for lane in lanes)
+
+    def is_first(self, request: object, lanes: Iterable[Hashable]) -> bool:
+        """Tell whether nobody else is ahead in any of these lanes."""
+        return all(lane not in self._ahead or self._ahead[lane][0] is request for lane in lanes)
+
+    def queue(self, request: object, lanes: Iterable[Hashable]) -> None:
+        """Let a request wait for its turn; its lanes are distinct."""
+        for lane in lanes:
+            self._ahead.setdefault(lane, deque()).append(request)
+
+    def leave(self, request: object, lanes: Iterable[Hashable]) -> None:
+        """Let a request that waited go."""
+        for lane in lanes:
+            waiting = self._ahead[lane]
+            waiting.remove(request)
+            if not waiting:
+                del self._ahead[lane]
+
+    def send(self, lanes: Iterable[Hashable]) -> None:
+        """Note that a request was sent to be accepted."""
+        self._sent.update(lanes)
+
+    def answered(self, lanes: Iterable[Hashable]) -> None:
+        """Note that it was answered, in whatever way."""
+        self._sent.subtract(lanes)
+        for lane in lanes:
+            if not self._sent[lane]:
+                del self._sent[lane]

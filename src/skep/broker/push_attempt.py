@@ -4,14 +4,14 @@ What found no room waits, and only that is tried again; or it is accepted as ope
 speaks of every item: 201 when at least one was stored, 202 when some are yet to be.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from skep.broker.deferral import PUSH_TYPE, DeferralLot, PushDeferral, render_accepted
 from skep.broker.directory import Directory
-from skep.broker.line import Kind, Turn
+from skep.broker.line import DEFERRAL, Kind, LaneKey, OutOfTurn, Turn
 from skep.broker.push import Push
 from skep.broker.push_lots import PushRequest
 from skep.broker.relief import Client, Relief, is_passing, kind_of, renumber
@@ -48,7 +48,10 @@ class PushIntake:
         """
         attempt = PushAttempt(self, items, client, size, producer)
         if self.relief:
-            kind = self.relief.waited_for(Priority.PUSH, PUSH_TYPE, self._lanes_of(items))
+            lane_ids = self.lanes_of(items).values()
+            kind = self.relief.waited_for(Priority.PUSH, PUSH_TYPE, lane_ids)
+            if kind is None and self.relief.order.holds(map(_lane_key, items)):
+                kind = Priority.PUSH
             if kind is not None:
                 attempt.step_aside(kind)
                 return
@@ -66,9 +69,18 @@ class PushIntake:
         wishes: set[Deferral] = {"asked" if lane is None else lane.rules.deferral for lane in lanes}
         return self.relief.may_defer(client, wishes)
 
-    def _lanes_of(self, items: Iterable[PushItem]) -> set[int]:
-        lanes = map(self._directory.lanes.get, map(_lane_key, items))
-        return {lane.partition_id for lane in lanes if lane is not None}
+    def lanes_of(self, items: Iterable[PushItem]) -> dict[tuple[str, str], int]:
+        """Return the partitions of these items, as far as they are known."""
+        lanes = self._directory.lanes
+        known = {key: lanes.get(key) for key in dict.fromkeys(map(_lane_key, items))}
+        return {key: lane.partition_id for key, lane in known.items() if lane is not None}
+
+    def lane_under_way(self, items: Iterable[PushItem]) -> int | None:
+        """Return a partition of these items that earlier pushes are on their way into."""
+        for partition_id in self.lanes_of(items).values():
+            if self.relief.is_under_way("push", partition_id):
+                return partition_id
+        return None
 
 
 class PushAttempt:
@@ -80,7 +92,9 @@ class PushAttempt:
         "_error",
         "_has_stored",
         "_intake",
+        "_is_queued",
         "_items",
+        "_lanes",
         "_positions",
         "_producer",
         "_results",
@@ -103,6 +117,8 @@ class PushAttempt:
         self._deadline = 0.0
         self._error: SkepError | None = None
         self._has_stored = False
+        self._is_queued = False
+        self._lanes: list[tuple[str, str]] = []
         # Of what was not done at once: which items are left, and the results of the others.
         self._positions: Sequence[int] | None = None
         self._results: list[bytes] = []
@@ -123,17 +139,56 @@ class PushAttempt:
         """There is no room: have it accepted as operations, or stand in line."""
         intake = self._intake
         pending = self._pending()
-        if intake.may_defer(pending, self._client):
-            lot = PushDeferral(pending, self._pending_positions(), self._producer, self._deferred)
-            intake.relief.defer(lot, lot.weigh(self._size))
+        self._lanes = list(dict.fromkeys(map(_lane_key, pending)))
+        if not intake.may_defer(pending, self._client):
+            self._stand(kind, self._start_in_turn)
             return
-        self._deadline = self._deadline or intake.relief.deadline()
-        intake.relief.stand(
-            kind,
-            Turn(self.start, self._give_up),
-            weight=_ITEM_WEIGHT * len(pending) + self._size,
-            deadline=self._deadline,
-        )
+        try:
+            self._defer_in_turn()
+        except OutOfTurn:
+            self._stand(LaneKey(DEFERRAL, intake.lane_under_way(pending) or 0), self._defer_in_turn)
+
+    def _stand(self, kind: Kind, attempt: Callable[[], None]) -> None:
+        relief = self._intake.relief
+        self._deadline = self._deadline or relief.deadline()
+        relief.order.queue(self, self._lanes)
+        self._is_queued = True
+        weight = _ITEM_WEIGHT * len(self._pending_positions()) + self._size
+        relief.stand(kind, Turn(attempt, self._give_up), weight=weight, deadline=self._deadline)
+
+    def _start_in_turn(self) -> None:
+        """Try it again, after everything of its lanes that came before.
+
+        Raises:
+            BadRequest: The request as a whole is refused.
+            OutOfTurn: Something that came before waits or is being deferred.
+            Overloaded: There is no room.
+        """
+        order = self._intake.relief.order
+        if order.has_sent(self._lanes) or not order.is_first(self, self._lanes):
+            raise OutOfTurn
+        self.start()
+        self._leave_order()
+
+    def _defer_in_turn(self) -> None:
+        """Have it accepted as operations, after everything of its lanes that came before.
+
+        Raises:
+            OutOfTurn: Something that came before waits or is in the engine.
+        """
+        intake, lanes, pending = self._intake, self._lanes, self._pending()
+        order = intake.relief.order
+        if intake.lane_under_way(pending) is not None or not order.is_first(self, lanes):
+            raise OutOfTurn
+        self._leave_order()
+        lot = PushDeferral(pending, self._pending_positions(), self._producer, self._deferred)
+        order.send(lanes)
+        intake.relief.defer(lot, lot.weigh(self._size))
+
+    def _leave_order(self) -> None:
+        if self._is_queued:
+            self._intake.relief.order.leave(self, self._lanes)
+            self._is_queued = False
 
     def _pending(self) -> Sequence[PushItem]:
         if self._positions is None:
@@ -181,6 +236,7 @@ class PushAttempt:
         )
 
     def _give_up(self, error: SkepError) -> None:
+        self._leave_order()
         self._results = self._results or [b""] * len(self._items)
         for position in self._pending_positions():
             self._fail(position, error)
@@ -189,6 +245,7 @@ class PushAttempt:
     def _deferred(self, lot: DeferralLot) -> None:
         """Answer what was accepted, if anything was."""
         assert isinstance(lot, PushDeferral)
+        self._intake.relief.order.answered(self._lanes)
         if lot.error is not None:
             self._give_up(lot.error)
             return

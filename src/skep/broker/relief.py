@@ -4,11 +4,12 @@ The attempts of pushes, acks and polls share this; each decides for itself which
 and what is left to do when its turn comes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Final, Protocol
 
 from skep.broker.deferral import DeferralLot
-from skep.broker.line import Kind, LaneKey, LaneWatch, Line, Turn
+from skep.broker.line import DEFERRAL, Kind, LaneKey, LaneWatch, Line, Turn
+from skep.broker.load import LaneOrder
 from skep.engine.driver import Engine
 from skep.model.errors import LaneDeferred, Overloaded, QueueFull, SkepError
 from skep.model.priorities import Priority
@@ -40,10 +41,12 @@ class Relief:
         self._line: Final = line
         self._watch: Final = watch
         self._deferral: Final[Deferral] = deferral
+        self.order: Final = LaneOrder()
+        """Of pushes; lanes are named by queue and partition."""
 
     def __bool__(self) -> bool:
         """Whether anybody waits at all, or any lane is known to be waiting."""
-        return bool(self._line) or bool(self._watch)
+        return bool(self._line) or bool(self._watch) or bool(self.order)
 
     @property
     def load(self) -> float:
@@ -61,17 +64,19 @@ class Relief:
 
         Whoever waits there must not be overtaken.
         """
-        if self._line.has(priority):
-            return priority
         for partition_id in partition_ids:
             lane = LaneKey(type_, partition_id)
             if self._line.has(lane) or self._watch.is_deferred(lane):
                 return lane
-        return None
+        return priority if self._line.has(priority) else None
+
+    def is_under_way(self, operation: str, lane: Hashable) -> bool:
+        """Tell whether requests of a lane are in the engine."""
+        return self._engine.is_under_way(operation, lane)
 
     def stand(self, kind: Kind, turn: Turn, *, weight: int, deadline: float) -> None:
         """Let a request stand in line; it is tried again, or refused when its time is over."""
-        if isinstance(kind, LaneKey):
+        if isinstance(kind, LaneKey) and kind.type != DEFERRAL:
             self._watch.note(kind)
         self._line.stand(kind, turn, weight=weight, deadline=deadline)
 

@@ -79,6 +79,10 @@ class Engine:
         """How full the engine is, from 0 to 1; above that only by a single heavy lot."""
         return self._core.load
 
+    def is_under_way(self, operation: str, lane: Hashable) -> bool:
+        """Tell whether lots of a lane wait or are in flight."""
+        return self._core.is_under_way(operation, lane)
+
     def when_relieved(self, callback: Callable[[], None]) -> None:
         """Have `callback` called whenever a call came back and left room."""
         self._relieved = callback

@@ -264,6 +264,10 @@ class _Backlog:
         if first is None and lane.calls == 0:
             del self._lanes[lane.key]
 
+    def has(self, key: Hashable) -> bool:
+        """Tell whether something of a lane waits or flies."""
+        return key in self._lanes
+
     def due_at(self) -> float | None:
         """Return when a call may leave: the past if at once, None if another must return first."""
         if not self._ready:
@@ -419,6 +423,10 @@ class FusionCore:
         backlog.weight += weight
         self._weight += weight
         return True
+
+    def is_under_way(self, operation: str, lane: Hashable) -> bool:
+        """Tell whether lots of a lane wait or fly."""
+        return self._backlogs[operation].has(lane)
 
     def withdraw(self, lot: Lot[Any]) -> bool:
         """Take back a lot whose client is gone; False if it already left with a call."""
