@@ -36,31 +36,50 @@ class AckIntake:
         Raises:
             BadRequest: The request as a whole is refused.
         """
-        attempt = AckAttempt(self, items, group, client, is_batch=is_batch)
-        if self.relief:
-            kind = self.relief.waited_for(attempt.priority, ACK_TYPE, _lanes_of(items))
-            if kind is not None:
-                attempt.step_aside(kind)
+        relief = self.relief
+        priority = Priority.BATCH_ACK if is_batch else Priority.ACK
+        kind = None
+        if not relief.is_idle and relief.is_needed():
+            kind = relief.waited_for(priority, ACK_TYPE, _lanes_of(items))
+        if kind is None:
+
+            def answer(request: AckRequest) -> None:
+                if request.error is None and not request.deferred:
+                    client.respond(200, b"[%b]" % b",".join(request.results))
+                else:
+                    AckAttempt(self, items, group, client, priority).resume(request)
+
+            try:
+                self.check_room(priority)
+                self.record.ack_messages(items, group, answer)
+            except Overloaded:
+                kind = priority
+            else:
                 return
-        try:
-            attempt.start()
-        except Overloaded:
-            attempt.step_aside(attempt.priority)
+        AckAttempt(self, items, group, client, priority).step_aside(kind)
+
+    def check_room(self, priority: Priority) -> None:
+        """Make sure that single acks give way to batches.
+
+        Raises:
+            Overloaded: They must.
+        """
+        if priority is Priority.ACK and is_shed(priority, self.relief.load):
+            raise Overloaded
 
 
 class AckAttempt:
-    """One client's acknowledgments."""
+    """One client's acknowledgments that could not be recorded at once."""
 
     __slots__ = (
         "_client",
         "_deadline",
         "_group",
         "_intake",
-        "_is_batch",
         "_items",
         "_positions",
+        "_priority",
         "_results",
-        "priority",
     )
 
     def __init__(
@@ -69,30 +88,16 @@ class AckAttempt:
         items: Sequence[AckItem],
         group: str | None,
         client: Client,
-        *,
-        is_batch: bool,
+        priority: Priority,
     ) -> None:
         self._intake = intake
         self._items = items
         self._group = group
         self._client = client
-        self._is_batch = is_batch
-        self.priority: Final = Priority.BATCH_ACK if is_batch else Priority.ACK
+        self._priority = priority
         self._deadline = 0.0
         self._positions: Sequence[int] | None = None
         self._results: list[bytes] = []
-
-    def start(self) -> None:
-        """Try it.
-
-        Raises:
-            BadRequest: The request as a whole is refused.
-            Overloaded: There is no room.
-        """
-        intake = self._intake
-        if not self._is_batch and is_shed(Priority.ACK, intake.relief.load):
-            raise Overloaded
-        intake.record.ack_messages(self._pending(), self._group, self._finish)
 
     def step_aside(self, kind: Kind) -> None:
         """There is no room: have it accepted as operations, or stand in line."""
@@ -107,13 +112,17 @@ class AckAttempt:
         self._deadline = self._deadline or relief.deadline()
         relief.stand(
             kind,
-            Turn(self.start, self._give_up),
+            Turn(self._try_again, self._give_up),
             weight=_ITEM_WEIGHT * len(pending),
             deadline=self._deadline,
         )
 
+    def _try_again(self) -> None:
+        self._intake.check_room(self._priority)
+        self._intake.record.ack_messages(self._pending(), self._group, self.resume)
+
     def _may_defer(self, items: Sequence[AckItem]) -> bool:
-        if not self._is_batch or len(_lanes_of(items)) > DEFERRED_LANES_MAX:
+        if self._priority is Priority.ACK or len(_lanes_of(items)) > DEFERRED_LANES_MAX:
             return False
         return self._intake.relief.may_defer(self._client, {"asked"})
 
@@ -125,15 +134,13 @@ class AckAttempt:
     def _pending_positions(self) -> Sequence[int]:
         return range(len(self._items)) if self._positions is None else self._positions
 
-    def _finish(self, request: AckRequest) -> None:
+    def resume(self, request: AckRequest) -> None:
+        """Go on with what an attempt left undone, if anything."""
         if request.error is not None:
             if is_passing(request.error):
-                self.step_aside(self.priority)
+                self.step_aside(self._priority)
             else:
                 self._client.refuse(request.error)
-            return
-        if self._positions is None and not request.deferred:
-            self._conclude(request.results)
             return
         self._take(request)
         if request.deferred:

@@ -45,7 +45,7 @@ class Intake:
         One that waits for messages also waits for room, and hears that there is nothing when its
         time is over: a consumer goes on polling after that, and may end at an error.
         """
-        if self._relief.waited_for(Priority.POP) is None:
+        if self._relief.is_idle or self._relief.waited_for(Priority.POP) is None:
             try:
                 self._pop.pop_messages(poll)
             except Overloaded:

@@ -46,19 +46,31 @@ class PushIntake:
         Raises:
             BadRequest: The request as a whole is refused and nothing is stored.
         """
-        attempt = PushAttempt(self, items, client, size, producer)
-        if self.relief:
-            lane_ids = self.lanes_of(items).values()
-            kind = self.relief.waited_for(Priority.PUSH, PUSH_TYPE, lane_ids)
-            if kind is None and self.relief.order.holds(map(_lane_key, items)):
+        relief = self.relief
+        kind = None if relief.is_idle or not relief.is_needed() else self._waited_for(items)
+        if kind is None:
+
+            def answer(request: PushRequest) -> None:
+                if request.error is None:
+                    client.respond(201, b"[%b]" % b",".join(request.results))
+                else:
+                    PushAttempt(self, items, client, size, producer).resume(request)
+
+            try:
+                self.store.push_messages(items, answer, size=size, producer=producer)
+            except Overloaded:
                 kind = Priority.PUSH
-            if kind is not None:
-                attempt.step_aside(kind)
+            else:
                 return
-        try:
-            attempt.start()
-        except Overloaded:
-            attempt.step_aside(Priority.PUSH)
+        PushAttempt(self, items, client, size, producer).step_aside(kind)
+
+    def _waited_for(self, items: Sequence[PushItem]) -> Kind | None:
+        """Return what others wait for who must not be overtaken by these items."""
+        lane_ids = self.lanes_of(items).values()
+        kind = self.relief.waited_for(Priority.PUSH, PUSH_TYPE, lane_ids)
+        if kind is None and self.relief.order.holds(map(_lane_key, items)):
+            return Priority.PUSH
+        return kind
 
     def may_defer(self, items: Sequence[PushItem], client: Client) -> bool:
         """Decide whether these items may be accepted as operations."""
@@ -84,7 +96,7 @@ class PushIntake:
 
 
 class PushAttempt:
-    """One client's push."""
+    """One client's push that could not be done at once."""
 
     __slots__ = (
         "_client",
@@ -123,18 +135,6 @@ class PushAttempt:
         self._positions: Sequence[int] | None = None
         self._results: list[bytes] = []
 
-    def start(self) -> None:
-        """Try it.
-
-        Raises:
-            BadRequest: The request as a whole is refused.
-            Overloaded: There is no room.
-        """
-        intake = self._intake
-        intake.store.push_messages(
-            self._pending(), self._finish, size=self._size, producer=self._producer
-        )
-
     def step_aside(self, kind: Kind) -> None:
         """There is no room: have it accepted as operations, or stand in line."""
         intake = self._intake
@@ -167,7 +167,9 @@ class PushAttempt:
         order = self._intake.relief.order
         if order.has_sent(self._lanes) or not order.is_first(self, self._lanes):
             raise OutOfTurn
-        self.start()
+        self._intake.store.push_messages(
+            self._pending(), self.resume, size=self._size, producer=self._producer
+        )
         self._leave_order()
 
     def _defer_in_turn(self) -> None:
@@ -198,10 +200,8 @@ class PushAttempt:
     def _pending_positions(self) -> Sequence[int]:
         return range(len(self._items)) if self._positions is None else self._positions
 
-    def _finish(self, request: PushRequest) -> None:
-        if request.error is None and self._positions is None:
-            self._client.respond(201, b"[%b]" % b",".join(request.results))
-            return
+    def resume(self, request: PushRequest) -> None:
+        """Go on with what an attempt left undone, if anything."""
         error = self._take(request)
         if error is None:
             self._conclude()

@@ -41,12 +41,16 @@ class Relief:
         self._line: Final = line
         self._watch: Final = watch
         self._deferral: Final[Deferral] = deferral
+        self.is_idle = True
+        """Nobody waits. A look at this saves every request a look at all there is to wait for;
+        where it is false, `is_needed` knows better."""
         self.order: Final = LaneOrder()
         """Of pushes; lanes are named by queue and partition."""
 
-    def __bool__(self) -> bool:
-        """Whether anybody waits at all, or any lane is known to be waiting."""
-        return bool(self._line) or bool(self._watch) or bool(self.order)
+    def is_needed(self) -> bool:
+        """Tell whether anybody waits, or any lane is known to be waiting."""
+        self.is_idle = not (self._line or self._watch or self.order)
+        return not self.is_idle
 
     @property
     def load(self) -> float:
@@ -76,6 +80,7 @@ class Relief:
 
     def stand(self, kind: Kind, turn: Turn, *, weight: int, deadline: float) -> None:
         """Let a request stand in line; it is tried again, or refused when its time is over."""
+        self.is_idle = False
         if isinstance(kind, LaneKey) and kind.type != DEFERRAL:
             self._watch.note(kind)
         self._line.stand(kind, turn, weight=weight, deadline=deadline)
@@ -93,6 +98,7 @@ class Relief:
 
     def defer(self, lot: DeferralLot, weight: int) -> None:
         """Accept a request to be done later; its answer is called in any case."""
+        self.is_idle = False
         try:
             self._engine.submit("defer", None, weight, lot)
         except Overloaded as error:

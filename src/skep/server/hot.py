@@ -97,11 +97,10 @@ class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
 class HotClient:
     """The client of an exchange, as the intake sees it."""
 
-    __slots__ = ("_exchange", "respond")
+    __slots__ = ("_exchange",)
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self.respond = exchange.respond
 
     @property
     def prefers_async(self) -> bool:
@@ -109,6 +108,10 @@ class HotClient:
         wishes = self._exchange.header(b"prefer") or b""
         names = (wish.partition(b";")[0].strip().lower() for wish in wishes.split(b","))
         return _RESPOND_ASYNC in names
+
+    def respond(self, status: int, body: bytes = b"", *, headers: bytes = b"") -> bool:
+        """Answer; see `Exchange.respond`."""
+        return self._exchange.respond(status, body, headers=headers)
 
     def refuse(self, error: SkepError) -> None:
         """Answer with an error."""
