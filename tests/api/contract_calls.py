@@ -93,6 +93,8 @@ CALLS = {
     },
     "POST /streams/v1/state/get": {"query_id": "{queryId}", "partition_id": "{partitionId}"},
     "DELETE /api/v1/queues/{queue}/clear": None,
+    "GET /api/me": None,
+    "POST /api/logout": None,
 }
 """Bodies by route. What follows a question mark is no part of the route."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from skep.app.assignment import WorkerAssignment
+from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.admission import AdmissionGate
 from skep.broker.configure import Configure
@@ -170,6 +171,8 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             application_name=f"skep worker {assignment.index} housekeeping",
         )
+        self.security: Final = Security(settings, self.query_slots, now=loop.time)
+        self.door: Final = self.security.door
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
@@ -253,6 +256,7 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        self.security.start()
 
     def wire(self, *, hash_seed: int) -> None:
         """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
@@ -272,6 +276,7 @@ class Broker:
         self.discovery.stop()
         self.lounge.stop()
         self.tails.stop()
+        await self.security.stop()
         await self.live.finish()
         await self.housekeeper.stop()
         await self.redrives.stop()

@@ -14,8 +14,10 @@ from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
 from skep.model.errors import SkepError
 from skep.server.asgi import HotGate
+from skep.server.browsers import BrowserGate, OriginPolicy
 from skep.server.fastpath import ConnectionLimits, build_protocol
 from skep.server.routes.health import Vitals
+from skep.settings.security import listed
 
 GC_ALLOCATIONS: Final = 100_000
 """Surviving allocations between two looks at the youngest objects."""
@@ -55,15 +57,20 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
     settings = assignment.settings
     routes = hot_routes(broker, settings)
     probe = BrokerProbe(broker, index=assignment.index)
+    tls = broker.security.tls
+    app = HotGate(
+        routes,
+        cold_app(broker, routes, probe, settings),
+        body_bytes_max=settings.body_bytes_max,
+    )
     return uvicorn.Config(
-        HotGate(
-            routes,
-            cold_app(broker, routes, probe, settings),
-            body_bytes_max=settings.body_bytes_max,
-        ),
+        BrowserGate(app, OriginPolicy(listed(settings.cors_origins)), is_tls=tls is not None),
         http=build_protocol(
             routes,
-            ConnectionLimits(body_bytes_max=settings.body_bytes_max),
+            ConnectionLimits(
+                body_bytes_max=settings.body_bytes_max,
+                connections_max=settings.client_connections_max,
+            ),
             on_drain=lambda: _drain(broker, probe),
         ),
         loop="none",
@@ -76,6 +83,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
         ws="websockets-sansio",
         ws_max_size=settings.body_bytes_max,
         ws_per_message_deflate=False,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context,
         timeout_graceful_shutdown=max(1, int(settings.shutdown_grace_s)),
     )
 

@@ -46,5 +46,6 @@ def _row(name: str) -> str:
     if default is msgspec.NODEFAULT:
         shown = "by account"
     else:
-        shown = "none" if default is None else f"`{default}`"
+        spelled = str(default).lower() if isinstance(default, bool) else default
+        shown = "none" if default is None else f"`{spelled}`"
     return f"| `{name}` | {shown} | {accepted_values(name)} | {description(name)} |\n"

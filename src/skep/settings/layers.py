@@ -25,6 +25,7 @@ from skep.settings.fields import (
 )
 from skep.settings.keys import encryption_keys
 from skep.settings.queen import translate_queen_variables
+from skep.settings.security import check_security
 
 CONFIG_FILE_VARIABLE: Final = "SKEP_CONFIG"
 DEFAULT_CONFIG_FILE: Final = Path("skep.toml")
@@ -160,6 +161,7 @@ def _decode_path(kind: type, value: object) -> object:
 
 def _check_together(settings: Settings) -> None:
     encryption_keys(settings)  # a wrong key stops the start, not the first message
+    check_security(settings)
     if settings.poll_interval_ms > settings.poll_interval_ms_max:
         raise InvalidSettings(
             f"poll_interval_ms ({settings.poll_interval_ms}) must not be above "

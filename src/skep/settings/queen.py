@@ -51,6 +51,22 @@ SINGLE_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "METRICS_RETENTION_DAYS": ("history_retention_days", _as_it_is),
     "LOG_LEVEL": ("log_level", _log_level),
     "QUEEN_ENCRYPTION_KEY": ("encryption_keys", _as_it_is),
+    "JWT_ENABLED": ("jwt_enabled", _as_it_is),
+    "JWT_ALGORITHM": ("jwt_algorithm", _as_it_is),
+    "JWT_SECRET": ("jwt_secret", _as_it_is),
+    "JWT_JWKS_URL": ("jwt_jwks_url", _as_it_is),
+    "JWT_PUBLIC_KEY": ("jwt_public_key", _as_it_is),
+    "JWT_ISSUER": ("jwt_issuer", _as_it_is),
+    "JWT_AUDIENCE": ("jwt_audience", _as_it_is),
+    "JWT_CLOCK_SKEW": ("jwt_clock_skew_s", _as_it_is),
+    "JWT_SKIP_PATHS": ("jwt_skip_paths", _as_it_is),
+    "JWT_JWKS_REFRESH_INTERVAL": ("jwt_jwks_refresh_s", _as_it_is),
+    "JWT_JWKS_TIMEOUT_MS": ("jwt_jwks_timeout_s", _seconds_from_ms),
+    "JWT_ROLES_CLAIM": ("jwt_roles_claim", _as_it_is),
+    "JWT_ROLES_ARRAY_CLAIM": ("jwt_roles_array_claim", _as_it_is),
+    "JWT_ROLE_ADMIN": ("jwt_role_admin", _as_it_is),
+    "JWT_ROLE_READ_WRITE": ("jwt_role_read_write", _as_it_is),
+    "JWT_ROLE_READ_ONLY": ("jwt_role_read_only", _as_it_is),
 }
 """Variables that carry one setting each: its field, and how the text is translated."""
 
