@@ -154,6 +154,14 @@ def test_a_key_that_is_not_known_is_told_from_a_wrong_signature():
         verify(token, keys)
 
 
+def test_a_key_without_an_id_does_not_stand_for_one_that_is_not_known():
+    token = sign(claims(), "ES256", private_key("ES256", "new"), kid="new")
+
+    with pytest.raises(UnknownKey):
+        verify(token, pem_keys(public_pem("ES256", "old")))
+    assert verify(token, pem_keys(public_pem("ES256", "new")))
+
+
 def test_the_keys_of_an_algorithm_are_tried_for_a_token_that_names_none():
     keys = pem_keys(public_pem("EdDSA", "other") + public_pem("EdDSA"))
 

@@ -8,9 +8,9 @@ withdrawn key signed is good no longer. A single token cannot be revoked before 
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
-from skep.model.errors import Unauthenticated
+from skep.model.errors import Unauthenticated, Unavailable
 from skep.server.identity import ClaimNames, Identity, identity_of
 from skep.server.key_server import KeyServer
 from skep.server.keys import KeySet
@@ -61,7 +61,6 @@ class Authenticator:
 
         Raises:
             Unauthenticated: The token is missing or not to be believed.
-            Unavailable: There are no keys yet.
         """
         if header is None:
             raise Unauthenticated
@@ -75,6 +74,8 @@ class Authenticator:
         except UnknownKey:
             if self._server is None:
                 raise
+            return None
+        except Unavailable:
             return None
 
     async def identify_patiently(self, header: bytes | None) -> Identity:
@@ -93,12 +94,23 @@ class Authenticator:
         return self._verify(header, sha256(header).digest())
 
     def _verify(self, header: bytes, digest: bytes) -> Identity:
-        token = bearer_token(header)
-        keys = self._keys if self._server is None else self._keys + self._server.keys
-        claims = verify_token(token, keys, self._rules)
+        claims = self._claims(bearer_token(header))
         identity = identity_of(claims, self._names, leeway_s=self._rules.leeway_s)
         self._known[digest] = identity
         self._known.move_to_end(digest)
         if len(self._known) > REMEMBERED_MAX:
             self._known.popitem(last=False)
         return identity
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        """Verify with our own keys and those of the key server, which may have none yet."""
+        if self._server is None:
+            return verify_token(token, self._keys, self._rules)
+        try:
+            keys = self._keys + self._server.keys
+        except Unavailable as away:
+            try:
+                return verify_token(token, self._keys, self._rules)
+            except UnknownKey:
+                raise away from None
+        return verify_token(token, keys, self._rules)

@@ -102,6 +102,8 @@ def verify_token(token: str, keys: KeySet, rules: TokenRules) -> dict[str, Any]:
             raise InvalidToken(_TEXT_BY_ERROR.get(type(error), "Token is malformed")) from error
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise InvalidToken("Token is malformed") from error
+    if key_id is not None and all(candidate.id != key_id for candidate in candidates):
+        raise UnknownKey  # keys without an id were tried, but the one it names is not here
     raise InvalidToken("Invalid token signature")
 
 
