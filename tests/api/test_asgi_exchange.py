@@ -15,12 +15,12 @@ from skep.model.queue_options import QueueOptions
 from skep.server import shapes
 from skep.server.app import build_cold_app
 from skep.server.asgi import HotGate
-from skep.server.exchange import HotRoutes
 from skep.server.door import Door
+from skep.server.exchange import HotRoutes
 from skep.server.openapi import merge_document, operations_served
-from skep.server.scopes import Scopes
 from skep.server.operations import HOT_OPERATIONS
 from skep.server.routes.health import Vitals
+from skep.server.scopes import Scopes
 from tests.api.edge import Desk, echo
 
 BODY_BYTES_MAX = 1000

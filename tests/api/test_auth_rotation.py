@@ -40,7 +40,7 @@ class KeyPlace(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self):  # noqa: N802 (the library's name)
+    def do_GET(self):
         self.server.fetches += 1
         self.server.gate.wait(PATIENCE_S)
         self.send_response(self.server.status)
@@ -111,9 +111,7 @@ async def test_defect_50_a_key_server_that_stalls_holds_up_only_those_who_need_i
 
 
 @pytest.mark.parametrize("place", ["stalled"], indirect=True)
-async def test_who_hangs_up_while_keys_are_fetched_is_not_served(
-    client, open_client, place, queue
-):
+async def test_who_hangs_up_while_keys_are_fetched_is_not_served(client, open_client, place, queue):
     stranger = await open_client()
     body = json.dumps({"items": [{"queue": queue, "payload": "late"}]}).encode()
     stranger.request("POST", "/api/v1/push", body, of("first"))

@@ -18,7 +18,11 @@ CONNECTIONS_MAX = 3
 @pytest.fixture(scope="module")
 def broker(start_broker):
     with start_broker(
-        "--workers", "1", "--host", "0.0.0.0", client_connections_max=CONNECTIONS_MAX  # noqa: S104
+        "--workers",
+        "1",
+        "--host",
+        "0.0.0.0",
+        client_connections_max=CONNECTIONS_MAX,
     ) as broker:
         yield broker
 

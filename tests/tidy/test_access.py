@@ -52,8 +52,7 @@ def test_every_operation_has_an_id_by_which_its_access_is_documented(handlers):
     nameless = [
         path
         for path, handler in handlers
-        if getattr(handler, "operation_id", "a socket has none") is None
-        and path != "/openapi.json"
+        if getattr(handler, "operation_id", "a socket has none") is None and path != "/openapi.json"
     ]
 
     assert nameless == []

@@ -87,7 +87,7 @@ def test_a_broker_that_only_this_machine_reaches_needs_no_warning(host):
     assert security_warnings(Settings(host=host)) == []
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "skep.example.com"])  # noqa: S104
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "skep.example.com"])
 def test_a_broker_that_others_reach_and_nobody_guards_is_warned_of(host):
     (warning,) = security_warnings(Settings(host=host))
 

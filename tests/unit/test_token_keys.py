@@ -51,7 +51,7 @@ def test_pem_blocks_may_follow_each_other_on_one_line():
         "no key",
         "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----",
         pem_of(ec.generate_private_key(ec.SECP384R1())),
-        pem_of(rsa.generate_private_key(public_exponent=65537, key_size=1024)),  # noqa: S505
+        pem_of(rsa.generate_private_key(public_exponent=65537, key_size=1024)),
     ],
 )
 def test_a_text_without_a_usable_key_is_refused(text):
@@ -60,9 +60,7 @@ def test_a_text_without_a_usable_key_is_refused(text):
 
 
 def test_a_private_key_is_refused_and_not_quoted():
-    spelled = private_key("ES256").private_bytes(
-        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
-    )
+    spelled = private_key("ES256").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     with pytest.raises(UnusableKey) as refusal:
         pem_keys(spelled.decode())

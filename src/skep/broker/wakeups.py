@@ -14,6 +14,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from hmac import compare_digest
 from typing import Final, Protocol
 
 _log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Wakeups(asyncio.DatagramProtocol):
         """Wake what a peer's datagram names."""
         del addr
         size = len(self._token)
-        if data[:size] != self._token or (len(data) - size) % _PAIR.size:
+        if not compare_digest(data[:size], self._token) or (len(data) - size) % _PAIR.size:
             return
         for queue_id, lane_count in _PAIR.iter_unpack(data[size:]):
             self._wake(queue_id, lane_count)
