@@ -144,6 +144,27 @@ async def test_a_partition_is_refused_without_telling_its_queue(by_name, root, t
         assert theirs not in answer["error"]
 
 
+async def test_a_message_id_does_not_lead_out_of_the_partition_it_is_named_with(
+    by_name, root, mine, theirs
+):
+    """A message id is an address and spells its partition out; the path names a granted one."""
+    _, (own,) = await root.push(mine)
+    _, (foreign,) = await root.push(theirs, payload="hush")
+    path = f"/{own['partition_id']}/{foreign['message_id']}"
+    trace = {
+        "partitionId": own["partition_id"],
+        "transactionId": foreign["message_id"],
+        "data": {},
+    }
+
+    assert await by_name.status("GET", f"/api/v1/messages{path}") == 404
+    assert await by_name.status("DELETE", f"/api/v1/messages{path}") == 404
+    assert await by_name.status("POST", f"/api/v1/messages{path}/dlq") == 404
+    assert await by_name.status("POST", f"/api/v1/messages{path}/retry") == 404
+    assert await by_name.status("POST", "/api/v1/traces", trace) == 404
+    assert await root.status("GET", f"/api/v1/pop/queue/{theirs}") == 200
+
+
 async def test_a_transaction_needs_grants_for_all_of_it(by_name, root, mine, theirs):
     _, (pushed,) = await root.push(theirs)
     push = {"type": "push", "items": [{"queue": mine, "payload": 1}]}

@@ -89,6 +89,16 @@ def test_a_secret_that_is_refused_is_not_printed(tmp_path):
     assert "too-short-a-secret" not in refused.stdout + refused.stderr
 
 
+def test_keys_that_cannot_be_used_stop_the_start(tmp_path):
+    place = ("--port", "0", "--data-dir", str(tmp_path))
+    keys = {"JWT_ENABLED": "true", "JWT_ALGORITHM": "RS256", "JWT_PUBLIC_KEY": "no key"}
+    refused = skep("serve", *place, **keys)
+
+    assert refused.returncode != 0
+    assert "no PEM block" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_a_certificate_that_cannot_be_used_stops_the_start(tmp_path):
     missing = str(tmp_path / "nothing.pem")
     place = ("--port", "0", "--data-dir", str(tmp_path))

@@ -77,6 +77,14 @@ def test_a_secret_may_lie_in_a_file(tmp_path):
     assert jwt_secret(load(SKEP_JWT_SECRET_FILE=str(tmp_path / "secret"))) == SECRET
 
 
+def test_an_empty_file_is_refused(tmp_path):
+    (tmp_path / "empty").write_text("\n")
+
+    for variable in ("SKEP_JWT_SECRET_FILE", "SKEP_JWT_PUBLIC_KEY_FILE"):
+        with pytest.raises(InvalidSettings, match="is empty"):
+            load(**{variable: str(tmp_path / "empty")})
+
+
 def test_a_list_is_separated_by_commas_and_spaces():
     assert listed(" a,b , c,,") == ("a", "b", "c")
     assert listed(None) == ()

@@ -135,7 +135,7 @@ class TestEnvironment:
             "cors_origins": "https://app.example.com",
             "jwt_secret": "s" * 32,
             "jwt_secret_file": str(write_file("s" * 32, name="secret")),
-            "jwt_public_key_file": str(write_file("", name="public")),
+            "jwt_public_key_file": str(write_file("a key", name="public")),
             "jwt_jwks_url": "https://keys.example.com",
             "tls_certificate": "/certificate",
             "tls_key": "/key",

@@ -6,7 +6,7 @@ It comes from the same parts that a worker process serves, wired but never conne
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import msgspec
@@ -36,7 +36,7 @@ async def _describe() -> Json:
 
 
 @contextmanager
-def described_interface() -> Iterator[tuple[HotRoutes, Litestar]]:
+def described_interface() -> Generator[tuple[HotRoutes, Litestar]]:
     """Give the routes of this version, wired to a broker that is not connected."""
     settings = Settings()
     # Both sockets belong to an assignment; neither is bound, and nothing is sent.

@@ -71,6 +71,17 @@ class Security:
                 _log.error("the certificate stays as it was: %s", error)
 
 
+def check_files(settings: Settings) -> None:
+    """Read keys and certificates, so that what is wrong with them is said before the start.
+
+    Raises:
+        BadRequest: They cannot be used.
+    """
+    server_tls(settings)
+    if settings.jwt_enabled:
+        _own_keys(settings)
+
+
 def server_tls(settings: Settings) -> ServerTls | None:
     """Return the TLS that the settings ask for.
 

@@ -59,7 +59,7 @@ def _serve(settings: Settings) -> None:
 
     from skep.app.database import open_database, prepare_schema
     from skep.app.entry import work
-    from skep.app.security import server_tls
+    from skep.app.security import check_files
     from skep.app.sockets import assign_workers, bind_listener
     from skep.app.supervisor import Supervisor
     from skep.telemetry.logs import configure_logging
@@ -67,7 +67,7 @@ def _serve(settings: Settings) -> None:
     configure_logging(level=settings.log_level, style=settings.log_format)
     for warning in security_warnings(settings):
         logging.getLogger("skep.security").warning(warning)
-    server_tls(settings)  # files that cannot be used are better known before anything is started
+    check_files(settings)
     # Until the supervisor takes over, both signals unwind the start and undo what it did.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with bind_listener(settings.host, settings.port) as listener:

@@ -50,7 +50,7 @@ def jwt_public_keys(settings: Settings) -> str:
     """Return the public keys of tokens as PEM, one after the other; empty if there are none.
 
     Raises:
-        InvalidSettings: The file cannot be read.
+        InvalidSettings: The file cannot be read, or is empty.
     """
     path = settings.jwt_public_key_file
     from_file = "" if path is None else _text_of("jwt_public_key_file", path)
@@ -131,7 +131,11 @@ def _check_keys(algorithm: str, *, has_secret: bool, has_public: bool) -> None:
 
 def _text_of(name: str, path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InvalidSettings(f"cannot read {name} {path}: {reason}") from error
+    if not text.strip():
+        # A failed mount or a failed copy, not a wish to trust nobody.
+        raise InvalidSettings(f"{name} {path} is empty")
+    return text
