@@ -11,9 +11,7 @@ from uuid import UUID
 from skep.jobs.identifiers import new_id
 from tests.pg.log import NOON
 
-TABLES = (
-    "job_type, chain, job, open_job, blocker, job_attempt, chain_key, job_worker, job_schedule"
-)
+TABLES = "job_type, chain, job, open_job, blocker, job_attempt, chain_key, job_worker, job_schedule"
 STATE = """
 select skep.job_state(j.state, o.open_blockers, o.worker_id, o.due_at, skep.now())
 from skep.job j left join skep.open_job o on o.job_id = j.id where j.id = $1
@@ -93,9 +91,9 @@ class Chains:
             notify,
         )
 
-    async def start(self, type="work", **item):
+    async def start(self, name="work", **item):
         """Start one chain and return its id."""
-        ((_, chain_id, outcome),) = await self.start_all({"type": type, **item})
+        ((_, chain_id, outcome),) = await self.start_all({"type": name, **item})
         assert outcome == "started"
         return chain_id
 
@@ -135,7 +133,10 @@ class Chains:
             column("error"),
             column("delay_s"),
             column("due_at"),
-            [item.get("next_id") or (new_id() if item.get("next_type") else None) for item in items],
+            [
+                item.get("next_id") or (new_id() if item.get("next_type") else None)
+                for item in items
+            ],
             column("next_type"),
             [json.dumps(item.get("next_input")) for item in items],
             column("next_priority", 0),
@@ -169,7 +170,12 @@ class Chains:
         """Continue a chain; return the id of its next job."""
         next_id = new_id()
         outcome = await self.settle(
-            worker_id, job_id, "continued", attempt=attempt, next_id=next_id, next_type=next_type,
+            worker_id,
+            job_id,
+            "continued",
+            attempt=attempt,
+            next_id=next_id,
+            next_type=next_type,
             **item,
         )
         assert outcome == "settled"

@@ -31,7 +31,9 @@ async def test_case_01_a_start_that_is_rolled_back_leaves_nothing_and_notifies_n
 ):
     listener = await open_chains()
     heard = asyncio.Queue()
-    await listener.connection.add_listener("skep_job_ready", lambda *args: heard.put_nowait(args[3]))
+    await listener.connection.add_listener(
+        "skep_job_ready", lambda *args: heard.put_nowait(args[3])
+    )
 
     transaction = chains.connection.transaction()
     await transaction.start()

@@ -149,9 +149,7 @@ async def fill(chains, type_name, count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("types", [1, 20])
-async def test_defect_v01_a_claim_costs_the_same_however_many_jobs_wait(
-    chains, open_chains, types
-):
+async def test_defect_v01_a_claim_costs_the_same_however_many_jobs_wait(chains, open_chains, types):
     names = [f"type {number}" for number in range(types)]
     costs = {}
     for backlog in (100, BACKLOG):
@@ -166,6 +164,35 @@ async def test_defect_v01_a_claim_costs_the_same_however_many_jobs_wait(
         await session.rows(statement, worker, ids)
         async with session.connection.transaction():
             costs[backlog] = await blocks_read(session, statement, worker, ids)
+
+    assert costs[BACKLOG] <= costs[100] * 2, costs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waits", ["later", "blocked", "ready, but others run"])
+async def test_defect_v01_a_claim_that_finds_nothing_costs_the_same_however_many_jobs_wait(
+    chains, waits
+):
+    costs = {}
+    for backlog in (100, BACKLOG):
+        await chains.clear()
+        worker = await chains.enroll()
+        await fill(chains, "work", backlog)
+        change = {
+            "later": "set due_at = due_at + interval '1 day'",
+            "blocked": "set open_blockers = 1",
+            "ready, but others run": "set limit_key = 'k'",
+        }
+        await chains.connection.execute(f"update skep.open_job {change[waits]}")
+        await chains.connection.execute("vacuum skep.open_job")
+        if waits == "ready, but others run":
+            await limit(chains, concurrency=1)
+            await chains.advance(60)
+            assert len(await chains.claim(worker)) == 1
+        ids = await chains.type_ids("work")
+        statement = "select * from skep.job_claim($1, $2, 10)"
+        assert [row["job_id"] for row in await chains.rows(statement, worker, ids)] == [None]
+        costs[backlog] = await blocks_read(chains, statement, worker, ids)
 
     assert costs[BACKLOG] <= costs[100] * 2, costs
 

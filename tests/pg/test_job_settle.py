@@ -34,9 +34,7 @@ async def test_case_03_a_continuation_is_the_next_position_of_the_same_chain(cha
     )
 
 
-async def test_case_04_of_two_concurrent_continuations_one_is_written(
-    chains, open_chains, worker
-):
+async def test_case_04_of_two_concurrent_continuations_one_is_written(chains, open_chains, worker):
     other, observer = await open_chains(), await open_chains()
     chain_id = await chains.start()
     await chains.claim(worker)
@@ -116,9 +114,7 @@ async def test_case_09_a_reschedule_into_the_past_is_now(chains, worker):
     job_id = await chains.start()
     await chains.claim(worker)
 
-    await chains.settle(
-        worker, job_id, "rescheduled", due_at=chains.now - timedelta(days=1)
-    )
+    await chains.settle(worker, job_id, "rescheduled", due_at=chains.now - timedelta(days=1))
 
     assert await chains.value("select due_at from skep.open_job") == chains.now
 
@@ -156,9 +152,7 @@ async def test_case_09_a_future_due_time_survives_unblocking(chains, worker):
     assert await chains.state(job_id) == "scheduled"
 
 
-async def test_case_10_a_job_that_was_blocked_for_long_does_not_overtake_ready_ones(
-    chains, worker
-):
+async def test_case_10_a_job_that_was_blocked_for_long_does_not_overtake_ready_ones(chains, worker):
     blocker = await chains.start("a")
     blocked = await chains.start(blockers=[blocker])
     await chains.advance(60)
@@ -317,9 +311,7 @@ async def test_fatal_blockers_fail_their_dependents_all_the_way_and_others_wait(
     patient = await chains.start(blockers=[blocker])
     await chains.claim(worker, "a")
 
-    (row,) = await chains.settle_all(
-        worker, {"job_id": blocker, "outcome": "failed", "error": "x"}
-    )
+    (row,) = await chains.settle_all(worker, {"job_id": blocker, "outcome": "failed", "error": "x"})
 
     assert set(row["closed"]) == {blocker, fatal, further}
     assert [await chains.chain_state(each) for each in (fatal, further)] == ["failed"] * 2
@@ -333,9 +325,7 @@ async def test_a_chain_that_somebody_holds_delays_no_other(chains, open_chains, 
     async with other.connection.transaction():
         await other.start("b", blockers=[held])
 
-        rows = await chains.settle_all(
-            worker, {"job_id": held}, {"job_id": free}, wait=False
-        )
+        rows = await chains.settle_all(worker, {"job_id": held}, {"job_id": free}, wait=False)
 
     assert [row["outcome"] for row in rows] == ["busy", "settled"]
     assert await chains.settle(worker, held) == "settled"

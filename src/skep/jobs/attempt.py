@@ -47,6 +47,15 @@ _log = logging.getLogger(__name__)
 ERROR_LENGTH_MAX: Final = 10_000
 
 
+class _Blocker(msgspec.Struct, frozen=True):
+    """As `skep.job_blockers` writes it."""
+
+    chain: UUID
+    type: str
+    state: str
+    output: msgspec.Raw
+
+
 class Catalog:
     """The jobs that a worker knows: those it runs, and those whose outputs it can read."""
 
@@ -173,26 +182,21 @@ class AttemptRunner:
                 return await self._executors.call(job, context)
 
     def _blockers(self, text: str | None) -> list[BlockerResult]:
-        return (
-            [
-                BlockerResult(
-                    UUID(each["chain"]),
-                    each["type"],
-                    each["state"],
-                    self._read_output(each["type"], each["output"]),
-                )
-                for each in msgspec.json.decode(text, type=list[dict[str, Any]])
-            ]
-            if text
-            else []
-        )
+        if text is None:
+            return []
+        return [
+            BlockerResult(each.chain, each.type, each.state, self._read_output(each))
+            for each in msgspec.json.decode(text, type=list[_Blocker])
+        ]
 
-    def _read_output(self, name: str, output: object) -> object:
+    def _read_output(self, blocker: "_Blocker") -> object:
+        if blocker.state != "completed":
+            return None
         try:
-            job, _ = self._catalog.find(name)
-        except UnknownJobType:
-            return output  # declared elsewhere: plain JSON is all we can give
-        return None if output is None else job.decode_output(msgspec.json.encode(output).decode())
+            job, _ = self._catalog.find(blocker.type)
+        except UnknownJobType:  # declared elsewhere: plain JSON is all we can give
+            return cast("object", msgspec.json.decode(blocker.output))
+        return cast("object", job.decode_output(bytes(blocker.output).decode()))
 
     def _settlement(self, job: Job[Any, Any], claimed: Claimed, result: object) -> Settlement:
         if isinstance(result, Continue):

@@ -38,6 +38,8 @@ class Retry:
 
     def delay_s(self, failures: int, chance: random.Random) -> float:
         """How long to wait after so many failures."""
-        # The exponent is bounded: a float overflows beyond 2 ** 1023.
-        exact_s = min(self.initial_s * self.multiplier ** min(failures - 1, 500), self.cap_s)
+        try:
+            exact_s = min(self.initial_s * self.multiplier ** (failures - 1), self.cap_s)
+        except OverflowError:  # beyond any cap, unless it begins with nothing
+            exact_s = self.cap_s if self.initial_s else 0.0
         return exact_s * chance.uniform(1 - self.jitter, 1 + self.jitter)

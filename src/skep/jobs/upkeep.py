@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 RENEWALS_PER_LEASE: Final = 3
 REAP_BATCH: Final = 500
 RECOVERY_S: Final = 1.0
+STOP_S: Final = 2.0
 JOIN_S: Final = 10.0
 
 
@@ -86,21 +87,18 @@ class Upkeep:
             patience_s=self._lease.seconds,
             application_name="skep-jobs-upkeep",
         )
-        while not self._stopping.is_set():
-            try:
-                await slots.open()
-                break
-            except SkepError as error:
-                _log.warning("the upkeep of jobs cannot connect yet: %s", error)
-                await self._rest(RECOVERY_S)
-        try:
-            await self._keep_up(slots)
-        finally:
-            await slots.close()
+        work = self._loop.create_task(self._keep_up(slots))
+        await self._stopping.wait()
+        # A step under way may end; one that waits for a database that is away may not.
+        await asyncio.wait([work], timeout=STOP_S)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        await slots.close()
 
     async def _keep_up(self, slots: Slots) -> None:
         assert self._loop is not None
         assert self._stopping is not None
+        await self._connect(slots)
         announcements = Announcements(slots, is_silent=not self._uses_notify)
         scheduler = Scheduler(slots)
         renewed_at = self._loop.time()
@@ -116,6 +114,17 @@ class Upkeep:
                 _log.warning("the upkeep of jobs failed and will be tried again: %s", error)
             await self._rest(min(RECOVERY_S, max(renewal_due_at - self._loop.time(), 0.01)))
         await announcements.flush()
+
+    async def _connect(self, slots: Slots) -> None:
+        assert self._stopping is not None
+        while not self._stopping.is_set():
+            try:
+                await slots.open()
+            except SkepError as error:
+                _log.warning("the upkeep of jobs cannot connect yet: %s", error)
+                await self._rest(RECOVERY_S)
+            else:
+                return
 
     async def _renew(self, slots: Slots, renewed_at: float) -> float:
         """Renew the lease; return when it was renewed last, as this side can be sure of."""

@@ -50,6 +50,8 @@ CONCURRENCY: Final = 20
 LEASE_S: Final = 30.0
 POLL_S: Final = 5.0
 GRACE_S: Final = 20.0
+LEAVE_S: Final = 2.0
+"""How long a database that is away may hold up the end of a worker."""
 PROCESSES: Final = 2
 CALLS_AT_ONCE: Final = 3
 """Claiming, settling and signalling."""
@@ -159,6 +161,8 @@ class Worker:
 
     async def stop(self, *, grace_s: float = GRACE_S) -> None:
         """Stop claiming at once, let jobs end for so long, then stop them and return them."""
+        if self._is_stopping:
+            return
         self._is_stopping = True
         self._wake()
         if self._claiming is not None:
@@ -169,9 +173,10 @@ class Worker:
         if self._upkeep is not None:
             await self._upkeep.stop()
         self._executors.close()
-        with suppress(SkepError):
-            await self._announcements.flush()
-            await self._slots.call(LEAVE_CALL, self.worker_id)
+        with suppress(SkepError, TimeoutError):  # without it the lease runs out by itself
+            async with asyncio.timeout(LEAVE_S):
+                await self._announcements.flush()
+                await self._slots.call(LEAVE_CALL, self.worker_id)
         await self._pool.close()
         await self._slots.close()
 
@@ -183,7 +188,10 @@ class Worker:
         for attempt in tuple(self._attempts.values()):
             attempt.lose("shutdown")
         if late:
-            await asyncio.wait(late, timeout=grace_s)
+            _, stuck = await asyncio.wait(late, timeout=LEAVE_S)
+            for task in stuck:  # the database is away: the lease will run out
+                task.cancel()
+            await asyncio.gather(*stuck, return_exceptions=True)
 
     async def _declare(self) -> None:
         jobs = self._catalog.runnable()

@@ -16,7 +16,8 @@ Returns one row per chain, in order: item, chain_id, outcome
                             either): nothing was written at all
 Locks   the blockers' skep.chain rows for share, ascending id; then skep.chain_key rows of new
         holders, ascending; new rows.
-Why     A blocker is held for share, so that it closes before (and is seen closed) or after (and
+Why     Planned for full tables, whatever is in them at the moment (see ADR 0004).
+        A blocker is held for share, so that it closes before (and is seen closed) or after (and
         finds the new edge): a job can never wait for a chain that is done. Holders of a key are
         looked at without a lock: a user's open transaction that only found a duplicate must not
         keep the holder from closing. Who takes a key over does it by a unique index, naming the
@@ -29,7 +30,13 @@ create function skep.chain_start(
   p_key text[], p_any boolean[], p_window_s double precision[], p_instead_of uuid[],
   p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_notify boolean)
 returns table (item integer, chain_id uuid, outcome text)
-language plpgsql as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
 #variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();

@@ -24,16 +24,19 @@ declare
   v_key text;
 begin
   for v_key in
-    select k.key from skep.job_waiting_keys(p_type_id, v_start, null, 1000) k
+    select k.key from skep.job_waiting_keys(p_type_id, v_start, 1000) k
     union all
-    select k.key from skep.job_waiting_keys(p_type_id, '', v_start, 1000) k
+    select k.key from skep.job_waiting_keys(p_type_id, '', 1000) k where k.key < v_start
   loop
     exit when cardinality(v_picked) >= p_room;
     select array_agg(r.job_id) into v_ids from (
       select o.job_id from skep.open_job o
-      where o.type_id = p_type_id and o.limit_key = v_key and o.priority = p_priority
+      -- As a range, so that the order below can begin with the key: only the index that has the key
+      -- first gives it, where the one by due time would be walked past every other key.
+      where o.type_id = p_type_id and o.limit_key >= v_key and o.limit_key <= v_key
+        and o.priority = p_priority
         and o.due_at <= p_now and o.worker_id is null and o.open_blockers = 0
-      order by o.due_at, o.job_id
+      order by o.limit_key, o.due_at, o.job_id
       limit greatest(0, least(
         p_room - cardinality(v_picked),
         p_per_key - (select count(*) from (
@@ -48,7 +51,8 @@ begin
     select o.job_id from skep.open_job o
     where o.type_id = p_type_id and o.priority = p_priority and o.limit_key is null
       and o.due_at <= p_now and o.worker_id is null and o.open_blockers = 0
-    order by o.due_at, o.job_id limit p_room - cardinality(v_picked)
+    -- The key is null in all of them; to name it first leads to the index that has it first.
+    order by o.limit_key, o.due_at, o.job_id limit p_room - cardinality(v_picked)
     for update skip locked
   ) r;
   return nullif(v_picked || coalesce(v_ids, '{}'), '{}');

@@ -24,7 +24,8 @@ Returns one row per job: item, outcome
         it) and woken (on the first row: names of types that have ready jobs now).
 Locks   as chain_lock for all chains of the call and those that fall with them; then blockers of
         continuations for share.
-Why     Every write is fenced by (worker, attempt) under the lock of the open job. One call serves
+Why     Planned for full tables, whatever is in them at the moment (see ADR 0004).
+        Every write is fenced by (worker, attempt) under the lock of the open job. One call serves
         many jobs; without p_wait a chain held by somebody's long transaction delays no other.
 */
 create function skep.job_settle(
@@ -34,7 +35,13 @@ create function skep.job_settle(
   p_next_max_attempts integer[], p_next_limit_key text[], p_next_trace text[],
   p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_wait boolean)
 returns table (item integer, outcome text, closed uuid[], woken text[])
-language plpgsql as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;

@@ -16,11 +16,12 @@ language sql stable as $$
            t.tokens + extract(epoch from p_now - t.refilled_at) * t.rate_limit / t.rate_period_s
              as tokens
     from skep.job_type t
+    -- Priority by priority, as a claim looks; a plain exists would be planned as a walk over all
+    -- that is ready.
+    cross join lateral (
+      select from skep.job_fronts(array[t.id], '-infinity') f where f.due_at <= p_now limit 1
+    ) f
     where t.id = any (p_type_id) and t.rate_limit is not null
-      and exists (
-        select from skep.open_job o
-        where o.type_id = t.id and o.due_at <= p_now
-          and o.worker_id is null and o.open_blockers = 0)
   ) w
   where w.tokens < 1;
 $$;
