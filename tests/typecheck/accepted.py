@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-
-from typing_extensions import assert_type
+from typing import assert_type
 
 from skep.jobs import Chain, Continue, Ctx, Job, JobClient, JobTypes, Ref, Start
 
