@@ -6,15 +6,17 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from skep.app.assignment import WorkerAssignment
+from skep.app.failover import open_spill
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.admission import AdmissionGate
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.discovery import Discovery
+from skep.broker.diversion import Diversion
 from skep.broker.enforcement import Enforcer
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.groups import Groups
@@ -24,8 +26,10 @@ from skep.broker.leases import LeaseMemory
 from skep.broker.letter_moves import Mover
 from skep.broker.live import Live
 from skep.broker.lounge import Lounge
+from skep.broker.maintenance import Maintenance
 from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages
+from skep.broker.outage import CutShort, Outage
 from skep.broker.parking import SweepPolicy
 from skep.broker.pop import (
     POP_CALL,
@@ -52,6 +56,7 @@ from skep.broker.scheduling import Schedule, ScheduleExecutor
 from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
+from skep.broker.spill_drain import SpillDrain
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
@@ -69,11 +74,17 @@ from skep.model.encryption import KeyRing
 from skep.settings import Settings
 from skep.settings.keys import encryption_keys
 
+if TYPE_CHECKING:
+    from skep.spill.log import SpillLog
+
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
 SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
+
+DRAIN_DEDUP_BYTES: Final = 8 * _MIB
+"""Keys that were drained from the spill; about 300,000."""
 
 HOUSEKEEPING: Final = "housekeeping"
 """The background work that one process of the installation leads."""
@@ -207,6 +218,14 @@ class Broker:
             self._wakeups,
             connections_max=settings.live_connections_max,
         )
+        self._settings: Final = settings
+        self._outage: Final = Outage(after_s=settings.spill_after_s)
+        self.maintenance: Final = Maintenance(self.query_slots)
+        self.diversion: Final = Diversion(
+            self._directory, self.key_ring, self._outage, self.maintenance, now=utc_now
+        )
+        self._spill: SpillLog | None = None
+        self._drain: SpillDrain | None = None
         self.default_subscription_mode: Final = settings.default_subscription_mode
         self.hash_seed: int
         self.retention: Final = RetentionOnRequest(
@@ -243,6 +262,7 @@ class Broker:
         Raises:
             Unavailable: The database cannot be reached.
         """
+        self.open_spill()
         await self.hot_slots.open()
         await self.query_slots.open()
         await self.housekeeping_slots.open()
@@ -253,12 +273,35 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        await self.maintenance.start()
+        if self._spill is not None:
+            self.hot_slots.listener = self._outage.hear
+        self._outage.hear(True)
+        if self._drain is not None:
+            self._drain.start()
+
+    def open_spill(self) -> None:
+        """Become able to keep pushes on disk, with or without a database."""
+        if self._spill is None:
+            self._spill = open_spill(self._settings)
+            if self._spill is not None:
+                self.diversion.open(self._spill)
+
+    def wait_for_database(self) -> None:
+        """Keep pushes on disk until `start` has succeeded."""
+        self.open_spill()
+        self._outage.begin()
 
     def wire(self, *, hash_seed: int) -> None:
         """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
         self.hash_seed = hash_seed
         self.push = Push(
-            self.engine, self._directory, self.schedule, hash_seed=hash_seed, now=utc_now
+            self.engine,
+            self._directory,
+            self.schedule,
+            diversion=self.diversion,
+            hash_seed=hash_seed,
+            now=utc_now,
         )
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
         stager = Stager(self._leases, hash_seed=hash_seed, now=utc_now)
@@ -276,12 +319,22 @@ class Broker:
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()
+        await self.maintenance.stop()
+        if self._drain is not None:
+            await self._drain.stop()
         await self.engine.drain()
         await self._gate.settle()
         self._wakeups.stop()
         await self.housekeeping_slots.close()
         await self.hot_slots.close()
         await self.query_slots.close()
+        await self.close_spill()
+
+    async def close_spill(self) -> None:
+        """Answer what is on its way to the disk, and let go of the directory."""
+        await self.diversion.close()
+        if self._spill is not None:
+            self._spill.close()
 
     def _wake(self, queue_id: int, lane_count: int) -> None:
         self.lounge.wake(queue_id, lane_count)
@@ -300,24 +353,23 @@ class Broker:
             passing=self.ack,
             envelopes=self.envelopes,
             now=asyncio.get_running_loop().time,
+            is_paused=lambda: self.maintenance.is_pop_on,
         )
-        engine.serve("provision", lanes)
+        engine.serve("provision", CutShort(lanes, self._outage))
         engine.serve("subscribe", GroupProvisioner(slots, self._directory))
-        engine.serve(
-            "push",
-            PushExecutor(
-                slots,
-                push=self.push,
-                directory=self._directory,
-                provisioner=lanes,
-                listener=vouching,
-                rule_book=rule_book,
-                enforcer=Enforcer(rule_book, self._gate),
-                cache=self._cache,
-                announcer=self._wakeups,
-                now=utc_now,
-            ),
+        pushes = PushExecutor(
+            slots,
+            push=self.push,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=vouching,
+            rule_book=rule_book,
+            enforcer=Enforcer(rule_book, self._gate),
+            cache=self._cache,
+            announcer=self._wakeups,
+            now=utc_now,
         )
+        engine.serve("push", CutShort(pushes, self._outage))
         engine.serve("pop", polls)
         engine.serve("pop_partition", polls)
         engine.serve("release", ReleaseExecutor(slots, self._wakeups))
@@ -338,9 +390,34 @@ class Broker:
         )
         engine.serve("transaction", TransactionExecutor(slots, settler))
         engine.serve("cycle", CycleExecutor(settler, self._wakeups))
-        engine.serve(
-            "schedule",
-            ScheduleExecutor(slots, rule_book, self._sequencer, waiting_max=self._scheduled_max),
+        schedules = ScheduleExecutor(
+            slots, rule_book, self._sequencer, waiting_max=self._scheduled_max
+        )
+        engine.serve("schedule", CutShort(schedules, self._outage))
+        self._serve_spill(lanes, rule_book)
+
+    def _serve_spill(self, lanes: LaneProvisioner, rule_book: RuleBook) -> None:
+        if self._spill is None:
+            return
+        cache = DedupCache(memory_bytes_max=DRAIN_DEDUP_BYTES)
+        self._drain = SpillDrain(
+            self._spill,
+            self.hot_slots,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=Vouching(self.hot_slots, cache),
+            cache=cache,
+            rule_book=rule_book,
+            open_envelope=self.key_ring.open_envelope,
+            announcer=self._wakeups,
+            due=self._sequencer,
+            hash_seed=self.hash_seed,
+            may_drain=self._may_drain,
+        )
+
+    def _may_drain(self) -> bool:
+        return (
+            self.hot_slots.is_whole and not self._outage.is_on and not self.maintenance.is_push_on
         )
 
     def _serve_dead_letters(self, hash_seed: int) -> None:

@@ -15,7 +15,7 @@ again within about half a second of the database's return.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -119,6 +119,8 @@ class Slots:
         self._is_closed = False
         self.connected_count = 0
         self.call_count = 0
+        self.listener: Callable[[bool], None] | None = None
+        """Hears when the last connection is gone, and when the first one is back."""
 
     async def open(self) -> None:
         """Open every connection.
@@ -247,9 +249,19 @@ class Slots:
             return
         if self.connected_count == 0:
             _log.warning("lost the database; trying to reconnect")
+            self._tell(is_connected=False)
         repair = asyncio.get_running_loop().create_task(self._reconnect(broken))
         self._repairs.add(repair)
         repair.add_done_callback(self._repairs.discard)
+
+    @property
+    def is_whole(self) -> bool:
+        """Every connection is there, so no session of a broken one is left to do anything."""
+        return self.connected_count == self._size
+
+    def _tell(self, *, is_connected: bool) -> None:
+        if self.listener is not None:
+            self.listener(is_connected)
 
     async def _reconnect(self, broken: _Slot) -> None:
         """Open a connection in place of a broken one, and see that the broken one has ended."""
@@ -263,6 +275,7 @@ class Slots:
         self.connected_count += 1
         if self.connected_count == 1:
             _log.warning("the database is back")
+            self._tell(is_connected=True)
         self._hand_out(slot)
 
     async def _try_to_replace(self, broken: _Slot) -> _Slot | None:

@@ -276,6 +276,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "keys come after those of `encryption_keys`."
         ),
     ] = None
+    spill_dir: Annotated[
+        Path | None,
+        Meta(
+            description="Directory in which pushes are kept while PostgreSQL is away, in a folder "
+            "for each database. It must survive a restart. Without it: `spill` in `data_dir`."
+        ),
+    ] = None
+    spill_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Most that may wait in `spill_dir` for one database, in bytes; beyond it "
+            "pushes are refused. 0 keeps nothing: pushes fail while PostgreSQL is away.",
+        ),
+    ] = 4 << 30
+    spill_after_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3_600,
+            description="How long PostgreSQL may be unreachable before pushes are kept on disk; "
+            "until then they wait.",
+        ),
+    ] = 1.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
     ] = "info"
