@@ -93,8 +93,26 @@ CALLS = {
     },
     "POST /streams/v1/state/get": {"query_id": "{queryId}", "partition_id": "{partitionId}"},
     "DELETE /api/v1/queues/{queue}/clear": None,
+    "GET /api/v1/status/buffers": None,
+    "GET /api/v1/system/maintenance": None,
+    "POST /api/v1/system/maintenance": {"enabled": False},
+    "GET /api/v1/system/maintenance/pop": None,
+    "POST /api/v1/system/maintenance/pop": {"enabled": False},
+    "POST /api/v1/migration/test-connection": {},
+    "POST /api/v1/migration/start": {},
+    "GET /api/v1/migration/status": None,
+    "POST /api/v1/migration/validate": {},
+    "POST /api/v1/migration/reset": {},
 }
 """Bodies by route. What follows a question mark is no part of the route."""
+
+
+REFUSED = {
+    "POST /api/v1/migration/test-connection",
+    "POST /api/v1/migration/start",
+    "POST /api/v1/migration/validate",
+}
+"""Routes that are there to say no."""
 
 
 async def set_stage(client, queue):

@@ -219,6 +219,7 @@ class Broker:
             connections_max=settings.live_connections_max,
         )
         self._settings: Final = settings
+        self.worker_index: Final = assignment.index
         self._outage: Final = Outage(after_s=settings.spill_after_s)
         self.maintenance: Final = Maintenance(self.query_slots)
         self.diversion: Final = Diversion(
@@ -304,7 +305,12 @@ class Broker:
             now=utc_now,
         )
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
-        stager = Stager(self._leases, hash_seed=hash_seed, now=utc_now)
+        stager = Stager(
+            self._leases,
+            hash_seed=hash_seed,
+            now=utc_now,
+            check_lane=self.diversion.refuse_if_waiting,
+        )
         self.transaction = Transaction(self.engine, self._directory, stager)
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
         self._serve_operations()

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import socket
 from typing import Final
 
@@ -12,10 +13,14 @@ from skep import __version__
 from skep.app.assignment import ReportReady, WorkerAssignment
 from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
+from skep.app.waiting import Stage, must_wait, start_when_possible
 from skep.model.errors import SkepError
 from skep.server.asgi import HotGate
+from skep.server.exchange import HotRoutes
 from skep.server.fastpath import ConnectionLimits, build_protocol
 from skep.server.routes.health import Vitals
+
+_log = logging.getLogger(__name__)
 
 GC_ALLOCATIONS: Final = 100_000
 """Surviving allocations between two looks at the youngest objects."""
@@ -31,6 +36,9 @@ def run_worker_process(assignment: WorkerAssignment, report_ready: ReportReady) 
 
 async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
     broker = Broker(assignment)
+    if await must_wait(assignment):
+        await _serve_without_database(assignment, broker, report_ready)
+        return
     await broker.start()
     try:
         server = _Server(_config(assignment, broker), report_ready)
@@ -38,6 +46,39 @@ async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> Non
         await server.serve(sockets=[assignment.listener])
     finally:
         await broker.stop()
+
+
+async def _serve_without_database(
+    assignment: WorkerAssignment, broker: Broker, report_ready: ReportReady
+) -> None:
+    """Keep pushes on disk until the database is there, then serve everything."""
+    broker.wait_for_database()
+    stage = Stage(assignment, broker)
+    probe = BrokerProbe(broker, index=assignment.index)
+    server = _Server(_edge(assignment, broker, probe, stage.routes, stage), report_ready)
+
+    def take_over() -> None:
+        routes = hot_routes(broker, assignment.settings)
+        stage.enter(routes, _application(assignment, broker, probe, routes))
+
+    starting = asyncio.get_running_loop().create_task(
+        start_when_possible(broker, assignment, take_over)
+    )
+    # Whatever it is, the supervisor starts a worker that can try again.
+    starting.add_done_callback(lambda task: _exit_if_failed(server, task))
+    try:
+        await server.serve(sockets=[assignment.listener])
+    finally:
+        starting.cancel()
+        await asyncio.wait([starting])
+        has_started = not starting.cancelled() and starting.exception() is None
+        await (broker.stop() if has_started else broker.close_spill())
+
+
+def _exit_if_failed(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("cannot start on the database: %s", error)
+        server.should_exit = True
 
 
 def _calm_collector() -> None:
@@ -52,15 +93,30 @@ def _calm_collector() -> None:
 
 
 def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
-    settings = assignment.settings
-    routes = hot_routes(broker, settings)
+    routes = hot_routes(broker, assignment.settings)
     probe = BrokerProbe(broker, index=assignment.index)
+    app = _application(assignment, broker, probe, routes)
+    return _edge(assignment, broker, probe, routes, app)
+
+
+def _application(
+    assignment: WorkerAssignment, broker: Broker, probe: "BrokerProbe", routes: HotRoutes
+) -> HotGate:
+    settings = assignment.settings
+    app = cold_app(broker, routes, probe, settings)
+    return HotGate(routes, app, body_bytes_max=settings.body_bytes_max)
+
+
+def _edge(
+    assignment: WorkerAssignment,
+    broker: Broker,
+    probe: "BrokerProbe",
+    routes: HotRoutes,
+    app: HotGate | Stage,
+) -> uvicorn.Config:
+    settings = assignment.settings
     return uvicorn.Config(
-        HotGate(
-            routes,
-            cold_app(broker, routes, probe, settings),
-            body_bytes_max=settings.body_bytes_max,
-        ),
+        app,
         http=build_protocol(
             routes,
             ConnectionLimits(body_bytes_max=settings.body_bytes_max),

@@ -16,7 +16,9 @@ from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
 from skep.server.routes.live import LiveParts, live_route
+from skep.server.routes.maintenance import maintenance_routes
 from skep.server.routes.messages import message_routes
+from skep.server.routes.migration import migration_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
 from skep.server.routes.resources import resource_routes
@@ -55,6 +57,8 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
             broker.retention, Removals(broker.query_slots), Holds(broker.query_slots)
         ),
         *trace_routes(traces),
+        *maintenance_routes(broker.maintenance, broker.diversion, worker=broker.worker_index),
+        *migration_routes(),
         live_route(live),
         tail_route(broker.tails, broker.live),
     ]

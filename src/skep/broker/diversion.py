@@ -150,18 +150,18 @@ class Diversion:
             fsync_total=writer.fsync_count if writer else 0,
         )
 
-    def refuse_waiting(self, lanes: Sequence[tuple[str, str]]) -> None:
-        """Refuse to push into lanes now, for callers that cannot be diverted.
+    def refuse_if_waiting(self, lane: tuple[str, str]) -> None:
+        """Refuse to push into a lane now, for callers that cannot be diverted.
 
         Raises:
-            Unavailable: Maintenance is on, or records of a lane have to be stored first.
+            Unavailable: Maintenance is on, or records of the lane have to be stored first.
         """
-        if not lanes or not self.is_needed:
+        if not self.is_needed:
             return
         if self._maintenance.is_push_on:
             raise Unavailable("push maintenance is on; only plain pushes are kept")
         spill = self._spill
-        if spill is not None and any(spill.board.is_waiting(lane) for lane in lanes):
+        if spill is not None and spill.board.is_waiting(lane):
             raise Unavailable("messages of this partition that came first are still being stored")
 
     def take(
