@@ -33,6 +33,7 @@ from skep.model.errors import InvalidPayload, SkepError, Unavailable
 from skep.model.limits import TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_name, refuse_transaction_id
 from skep.model.wire import DEFAULT_PARTITION, PushItem
+from skep.spill.board import Board
 from skep.spill.log import SpillLog
 from skep.spill.records import SpillRecord
 from skep.spill.writer import SpillWriter
@@ -122,6 +123,13 @@ class Diversion:
     def is_usable(self) -> bool:
         """Whether there is a directory to keep messages in."""
         return self._spill is not None
+
+    @property
+    def board(self) -> Board:
+        """The numbers of the spill directory."""
+        if self._spill is None:
+            raise Unavailable
+        return self._spill.board
 
     @property
     def is_needed(self) -> bool:

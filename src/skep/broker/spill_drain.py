@@ -190,7 +190,7 @@ class SpillDrain:
         board = self._spill.board
         loop = asyncio.get_running_loop()
         began, told_at = self.drained_total, loop.time()
-        _log.warning("draining %d spilled messages", board.pending)
+        _log.info("draining %d spilled messages", board.pending)
         while board.has_backlog and self._may_drain():
             end = board.end
             board.is_closing = end - board.drained <= CLOSING_BYTES
@@ -203,11 +203,11 @@ class SpillDrain:
             await self._drain_portion(portion)
             if loop.time() - told_at > PROGRESS_S:
                 told_at = loop.time()
-                _log.warning("%d spilled messages are left to drain", board.pending)
+                _log.info("%d spilled messages are left to drain", board.pending)
         removed = await asyncio.to_thread(self._spill.remove_drained)
         if removed:
             await self._caller.call(FORGET_CALL, removed, PROGRESS_KEEP_DAYS)
-        _log.warning("drained %d spilled messages", self.drained_total - began)
+        _log.info("drained %d spilled messages", self.drained_total - began)
 
     async def _drain_portion(self, portion: Portion) -> None:
         for run in _runs(portion):
