@@ -153,7 +153,7 @@ class TestServe:
 
     def test_a_start_without_a_database_and_without_a_spill_says_so_in_a_line(self, skep):
         flags = ("--port", 0, "--database-url", UNREACHABLE)
-        result = skep("serve", *flags, SKEP_SPILL_BYTES_MAX=0)
+        result = skep("serve", *flags, SKEP_SPILL_BYTES_MAX="0")
 
         assert_refused(result, exit_code=2, saying="cannot connect to PostgreSQL")
 

@@ -62,6 +62,8 @@ class SpillStats(msgspec.Struct, frozen=True, kw_only=True):
     """Messages this process answered as `buffered`."""
     refused_total: int
     """Messages this process could not keep."""
+    drained_total: int
+    """Messages that went from the directory into PostgreSQL, since it was opened."""
     fsync_total: int
     """Group commits of this process."""
 
@@ -100,7 +102,6 @@ class Diversion:
         self._key_ring: Final = key_ring
         self._maintenance: Final = maintenance
         self._now: Final = now
-        self._loop: Final = asyncio.get_running_loop()
         self._spill: SpillLog | None = None
         self._writer: SpillWriter | None = None
         self._held: Final[deque[_Held]] = deque()
@@ -155,6 +156,7 @@ class Diversion:
             rejected_bytes=rejected_bytes,
             buffered_total=self._buffered_total,
             refused_total=self._refused_total,
+            drained_total=spill.board.drained_messages if spill else 0,
             fsync_total=writer.fsync_count if writer else 0,
         )
 
@@ -320,20 +322,22 @@ class Diversion:
             _settle(each, error)
 
     def _hold(self, lanes: list[tuple[str, str]], again: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
         if not self._held:
-            self._loop.call_later(HOLD_LOOK_S, self._review)
-        self._held.append(_Held(lanes, again, self._loop.time() + HOLD_S_MAX))
+            loop.call_later(HOLD_LOOK_S, self._review)
+        self._held.append(_Held(lanes, again, loop.time() + HOLD_S_MAX))
         self._held_lanes.update(lanes)
 
     def _review(self) -> None:
         """Let those who were held go on when the backlog is drained, or will not be soon."""
         if not self._held:
             return
-        is_over = self._loop.time() >= self._held[0].give_up_at
+        loop = asyncio.get_running_loop()
+        is_over = loop.time() >= self._held[0].give_up_at
         if is_over or self._takes_all or self._spill is None or not self._spill.board.is_closing:
             self._release()
         else:
-            self._loop.call_later(HOLD_LOOK_S, self._review)
+            loop.call_later(HOLD_LOOK_S, self._review)
 
     def _release(self) -> None:
         released = tuple(self._held)

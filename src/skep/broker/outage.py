@@ -21,7 +21,6 @@ class Outage:
     def __init__(self, *, after_s: float) -> None:
         self.is_on = False
         self._after_s: Final = after_s
-        self._loop: Final = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._limits: Final[set[asyncio.Timeout]] = set()
 
@@ -31,7 +30,7 @@ class Outage:
             self._timer.cancel()
             self._timer = None
         if not is_connected:
-            self._timer = self._loop.call_later(self._after_s, self.begin)
+            self._timer = asyncio.get_running_loop().call_later(self._after_s, self.begin)
         elif self.is_on:
             self.is_on = False
             _log.warning("the outage of the database is over")
@@ -40,8 +39,9 @@ class Outage:
         """The database is away: end what waits for it."""
         self.is_on = True
         _log.warning("the database is away; pushes are kept on disk until it is back")
+        now = asyncio.get_running_loop().time()
         for limit in tuple(self._limits):
-            limit.reschedule(self._loop.time())
+            limit.reschedule(now)
 
     async def run(self, executor: Executor, cargos: Sequence[Any], *, is_repeated: bool) -> None:
         """Execute a call, unless and until the database is away.

@@ -103,6 +103,11 @@ class Board:
         return max(0, self._numbers[_APPENDED] - self._numbers[_TAKEN])
 
     @property
+    def drained_messages(self) -> int:
+        """Messages that went into PostgreSQL since the directory was opened."""
+        return self._numbers[_TAKEN]
+
+    @property
     def set_aside(self) -> int:
         """Records given up since the directory was opened."""
         return self._numbers[_SET_ASIDE]
