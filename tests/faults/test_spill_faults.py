@@ -238,6 +238,22 @@ async def test_defect_34_an_instance_serves_pushes_before_there_is_a_database(
         end_well(broker)
 
 
+async def test_an_instance_without_a_database_stops_well_and_keeps_what_it_has(
+    postgres, tmp_path, queue
+):
+    await asyncio.to_thread(kill, postgres)
+    with serving(postgres.dsn, tmp_path, "--workers", "1") as broker:
+        async with producing(broker, queue) as producers:
+            await until_more(producers, "buffered", 50)
+        end_well(broker)
+    await asyncio.to_thread(postgres.start)
+    with serving(postgres.dsn, tmp_path, "--workers", "1") as broker:
+        await until_drained(broker)
+
+        await require_all_stored(broker, queue, producers)
+        end_well(broker)
+
+
 async def test_a_full_disk_is_told_and_nothing_is_called_buffered(postgres, tmp_path, queue):
     with serving(postgres.dsn, tmp_path, "--workers", "1") as broker:
         (worker,) = worker_pids(broker)

@@ -130,6 +130,7 @@ class TestEnvironment:
             "database_url": "postgresql://db",
             "postgres_bin": "/pg",
             "dedup_spill_dir": "/spill",
+            "spill_dir": "/spilled",
             "encryption_keys": "0" * 64,
             "encryption_key_file": str(write_file("0" * 64, name="keys")),
         }

@@ -246,7 +246,7 @@ def test_a_file_whose_sync_failed_is_not_appended_to_again(open_log, monkeypatch
     def fail(_descriptor):
         raise OSError(errno.EIO, "I/O error")
 
-    monkeypatch.setattr("os.fdatasync", fail)
+    monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(SpillRefused, match="confirm"):
         log.sync()
     monkeypatch.undo()
@@ -300,14 +300,14 @@ async def test_pushes_that_come_while_the_disk_is_busy_share_one_fsync(open_log,
     writer = SpillWriter(log)
     loop = asyncio.get_running_loop()
     begun, go_on = asyncio.Event(), asyncio.Event()
-    real = os.fdatasync
+    real = os.fsync
 
     def slow(descriptor):
         loop.call_soon_threadsafe(begun.set)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
         real(descriptor)
 
-    monkeypatch.setattr("os.fdatasync", slow)
+    monkeypatch.setattr("os.fsync", slow)
     first = asyncio.ensure_future(confirmed(writer, "0"))
     await begun.wait()
     rest = [asyncio.ensure_future(confirmed(writer, str(number))) for number in range(1, 50)]
@@ -327,6 +327,32 @@ async def test_nothing_is_confirmed_that_the_disk_refused(open_log):
 
     assert isinstance(error, SpillRefused)
     await writer.close()
+
+
+async def test_one_batch_that_does_not_fit_costs_its_neighbours_nothing(open_log, monkeypatch):
+    log = open_log(bytes_max=1_000)
+    writer = SpillWriter(log)
+    loop = asyncio.get_running_loop()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    real = SpillLog.sync
+
+    def slow(self):
+        loop.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+        real(self)
+
+    monkeypatch.setattr(SpillLog, "sync", slow)
+    first = asyncio.ensure_future(confirmed(writer, "a"))
+    await begun.wait()
+    rest = [asyncio.ensure_future(confirmed(writer, text)) for text in ("b", "x" * 2_000, "c")]
+    await asyncio.sleep(0)
+    go_on.set()
+
+    errors = await asyncio.gather(first, *rest)
+    await writer.close()
+
+    assert [error is None for error in errors] == [True, True, False, True]
+    assert read_all(log) == ["a", "b", "c"]
 
 
 async def test_a_disk_that_is_too_slow_bounds_what_waits_in_memory(open_log):

@@ -37,7 +37,7 @@ def open_spill(settings: Settings) -> SpillLog | None:
         return None
     directory = spill_directory(settings)
     try:
-        return SpillLog(directory, bytes_max=settings.spill_bytes_max)
+        spill = SpillLog(directory, bytes_max=settings.spill_bytes_max)
     except OSError as error:
         _log.warning(
             "%s cannot be used (%s): pushes will fail while PostgreSQL is away; set spill_dir",
@@ -45,3 +45,5 @@ def open_spill(settings: Settings) -> SpillLog | None:
             error,
         )
         return None
+    _log.debug("pushes are kept in %s while PostgreSQL is away", directory)
+    return spill

@@ -13,7 +13,7 @@ instead of prolonging it; otherwise a busy lane would never come back.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
@@ -105,7 +105,8 @@ class Diversion:
         self._spill: SpillLog | None = None
         self._writer: SpillWriter | None = None
         self._held: Final[deque[_Held]] = deque()
-        self._held_lanes: Final[Counter[tuple[str, str]]] = Counter()
+        self._held_lanes: Final[set[tuple[str, str]]] = set()
+        self._held_items = 0
         self._buffered_total = 0
         self._refused_total = 0
 
@@ -207,7 +208,7 @@ class Diversion:
         }
         if not waiting:
             return list(range(len(items)))
-        if again is not None and board.is_closing and held.total() < HELD_ITEMS_MAX:
+        if again is not None and board.is_closing and self._held_items < HELD_ITEMS_MAX:
             self._hold(lanes, again)
             return []
         # All are staged, so that one bad item refuses the request before anything is written.
@@ -327,6 +328,7 @@ class Diversion:
             loop.call_later(HOLD_LOOK_S, self._review)
         self._held.append(_Held(lanes, again, loop.time() + HOLD_S_MAX))
         self._held_lanes.update(lanes)
+        self._held_items += len(lanes)
 
     def _review(self) -> None:
         """Let those who were held go on when the backlog is drained, or will not be soon."""
@@ -343,6 +345,7 @@ class Diversion:
         released = tuple(self._held)
         self._held.clear()
         self._held_lanes.clear()
+        self._held_items = 0
         for held in released:
             held.again()
 

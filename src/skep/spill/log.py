@@ -142,7 +142,7 @@ class SpillLog:
             return
         file, descriptor = self._active
         try:
-            os.fdatasync(descriptor)
+            os.fsync(descriptor)
         except OSError as error:
             with self._appending():
                 if self.board.base == file.head.base:
@@ -300,7 +300,7 @@ class SpillLog:
         if self._active is not None:
             # Others may have to wait for what we wrote to it, but nobody can ask us to sync it.
             with suppress(OSError):
-                os.fdatasync(self._active[1])
+                os.fsync(self._active[1])
             os.close(self._active[1])
             self._active = None
 

@@ -8,8 +8,9 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from skep.model.errors import Defect, Overloaded, SkepError
 from skep.spill.log import SpillLog
@@ -24,7 +25,8 @@ GATHERED_BYTES_MAX: Final = 64 << 20
 """What may wait in memory for a disk that is slow."""
 
 
-class _Batch(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
     records: Sequence[SpillRecord]
     weight: int
     confirm: Confirm
@@ -71,24 +73,45 @@ class SpillWriter:
             while not self._queue.empty():
                 gathered.append(self._queue.get())
             is_open = None not in gathered
-            batches = [batch for batch in gathered if batch is not None]
-            if batches:
-                error = self._commit(batches)
-                self._loop.call_soon_threadsafe(self._confirm, batches, error)
+            if batches := [batch for batch in gathered if batch is not None]:
+                self._commit(batches)
 
-    def _commit(self, batches: Sequence[_Batch]) -> SkepError | None:
-        try:
-            self._spill.append([record for batch in batches for record in batch.records])
-            self._spill.sync()
-        except SkepError as error:
-            return error
-        except Exception as bug:  # noqa: BLE001 -- whatever it is, clients wait for an answer
-            _log.exception("the spill failed by a defect")
-            return Defect(str(bug))
-        self.fsync_count += 1
-        return None
+    def _commit(self, batches: Sequence[_Batch]) -> None:
+        """Make batches durable together; when not all of them fit, those that do."""
+        error = self._append(batches)
+        kept: Sequence[_Batch] = batches
+        refused: list[_Batch] = []
+        if error is not None:
+            verdicts = [(batch, self._append([batch])) for batch in batches if len(batches) > 1]
+            kept = [batch for batch, its_error in verdicts if its_error is None]
+            refused = [batch for batch in batches if batch not in kept]
+        if refused:
+            self._loop.call_soon_threadsafe(self._confirm, refused, error)
+        if kept:
+            self._loop.call_soon_threadsafe(self._confirm, kept, self._sync())
+
+    def _append(self, batches: Sequence[_Batch]) -> SkepError | None:
+        records = [record for batch in batches for record in batch.records]
+        return _error_of(lambda: self._spill.append(records))
+
+    def _sync(self) -> SkepError | None:
+        # What was appended may be read although this fails, so it must not be appended again.
+        error = _error_of(self._spill.sync)
+        self.fsync_count += error is None
+        return error
 
     def _confirm(self, batches: Sequence[_Batch], error: SkepError | None) -> None:
         for batch in batches:
             self._gathered -= batch.weight
             batch.confirm(error)
+
+
+def _error_of(step: Callable[[], None]) -> SkepError | None:
+    try:
+        step()
+    except SkepError as error:
+        return error
+    except Exception as bug:  # noqa: BLE001 -- whatever it is, clients wait for an answer
+        _log.exception("the spill failed by a defect")
+        return Defect(str(bug))
+    return None
