@@ -47,7 +47,7 @@ DRAIN_CALL: Final = (
 FORGET_CALL: Final = "select skep.forget_drained($1, $2)"
 
 PORTION_BYTES: Final = 2 << 20
-RECORDS_PER_CALL: Final = 2_000
+RECORDS_PER_CALL: Final = 5_000
 """Preparing them keeps the event loop busy for some milliseconds."""
 CLOSING_BYTES: Final = 2 * PORTION_BYTES
 """With so little left, pushes into the lanes that wait are held instead of being added."""
