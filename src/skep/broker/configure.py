@@ -43,6 +43,8 @@ COLUMNS: Final = {
     "maxWaitTimeSeconds": "max_wait_time_s",
     "dedupWindowSeconds": "dedup_window_s",
     "jsonSchema": "json_schema",
+    "archiveAfterSeconds": "archive_after_s",
+    "archiveBeforeDelete": "archive_before_delete",
 }
 """Options of the wire, and the column each is stored in."""
 

@@ -276,6 +276,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "keys come after those of `encryption_keys`."
         ),
     ] = None
+    archive_warehouse: Annotated[
+        str | None,
+        Meta(
+            description="Where `skep archive` puts its files: a directory, or an address that "
+            "begins with `s3://`, `gs://`, `abfs://` or `hdfs://`."
+        ),
+    ] = None
+    archive_storage: Annotated[
+        str | None,
+        Meta(
+            description="How to reach `archive_warehouse`, as `name=value` with commas between, "
+            "by the names of pyiceberg: `s3.endpoint=http://host:9000,s3.region=eu-west-1`. "
+            "Without it the usual places of the cloud in question are searched for credentials."
+        ),
+    ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
     ] = "info"
@@ -296,6 +311,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             values["database_url"] = redacted_url(self.database_url)
         if self.encryption_keys is not None:
             values["encryption_keys"] = "***"
+        if self.archive_storage is not None:
+            values["archive_storage"] = "***"
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
 
     def __repr__(self) -> str:
