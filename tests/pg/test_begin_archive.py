@@ -117,9 +117,7 @@ async def test_nothing_is_planned_that_an_open_transaction_could_still_add_to(
     assert (await archivist.begin()).upto == await xid(log, lane, 2) + 1
 
 
-async def test_a_run_that_was_not_finished_is_taken_over_with_the_same_bounds(
-    log, archivist, lane
-):
+async def test_a_run_that_was_not_finished_is_taken_over_with_the_same_bounds(log, archivist, lane):
     await log.push(lane, "a")
     await log.advance(61)
     first = await archivist.begin()

@@ -35,9 +35,7 @@ async def read(log, archivist, upto):
     await log.execute(f"update skep.cursor set acked = {upto}, available_at = skep.now()")
 
 
-async def test_what_every_group_has_read_goes_and_the_rest_of_the_log_stays(
-    log, archivist, keeper
-):
+async def test_what_every_group_has_read_goes_and_the_rest_of_the_log_stays(log, archivist, keeper):
     await read(log, archivist, 5)
 
     gone = await archivist.delete()
@@ -113,9 +111,7 @@ async def test_the_archive_of_another_server_deletes_nothing(log, archivist):
     assert (await archivist.delete())["messages"] == 0
 
 
-async def test_what_is_removed_after_it_was_archived_is_lost_for_the_live_log_only(
-    log, archivist
-):
+async def test_what_is_removed_after_it_was_archived_is_lost_for_the_live_log_only(log, archivist):
     await read(log, archivist, 5)
     await archivist.delete()
     query = (
