@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from skep.spark.archive_jobs import run_here
-from skep.spark.archive_runs import Archiver, ArchivePlan
+from skep.spark.archive_runs import ArchivePlan, Archiver
 from skep.spark.batch_reader import SkepReader
 from skep.spark.lake import Lake
 

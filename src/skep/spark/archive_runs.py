@@ -211,9 +211,7 @@ class Archiver:
             Span(seen, upto), Lanes((queue_id,), (queue,), None), None, share=plan.messages_per_task
         )
         ends: list[Address | None] = [None, *(size.last for size in sizes)]
-        return [
-            Span(seen, upto, after, through) for after, through in pairwise(ends)
-        ]
+        return [Span(seen, upto, after, through) for after, through in pairwise(ends)]
 
     def _commit(self, run: ArchiveRun, queue_id: int, copied: list[Copied]) -> int:
         files = [file for each in copied for file in each.files]
