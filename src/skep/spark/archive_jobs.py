@@ -4,9 +4,12 @@ A task is a value and a function of a module; both travel to executors as they a
 told how much has been done while the rest is still under way.
 """
 
+import re
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+
+from skep.model.errors import Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +22,16 @@ LOOK_S: Final = 0.5
 
 OnProgress = Callable[[int, int], None]
 """Is told messages and bytes that were done since it was last called."""
+
+
+_RAISED: Final = re.compile(r"[a-z_]+(\.\w+)*\.\w+: |[A-Z]\w*(Error|Exception): ")
+"""How the last line of a Python traceback begins."""
+
+
+class TaskFailed(Refused):
+    """A task failed on Spark, as often as it may."""
+
+    code: ClassVar[str] = "task_failed"
 
 
 class Measured(Protocol):
@@ -110,5 +123,14 @@ class _Job:
 
     def result(self) -> list[Any]:
         if self._failure is not None:
-            raise self._failure
+            raise TaskFailed(last_cause(str(self._failure))) from self._failure
         return self._results
+
+
+def last_cause(text: str) -> str:
+    """Return what a task said last, out of all that Spark tells about its failure."""
+    lines = [line.strip() for line in text.splitlines()]
+    named = [line for line in lines if _RAISED.match(line)]
+    # Chained errors come one after the other; Spark repeats them, so the first block counts.
+    said = named[0] if named else next(iter(lines), "")
+    return f"a task on Spark failed: {said}"

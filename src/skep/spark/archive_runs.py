@@ -14,6 +14,7 @@ deleted is decided in SQL: `skep.begin_archive`, `skep.delete_archived`.
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from uuid import uuid4
@@ -47,6 +48,10 @@ DELETE: Final = "select * from skep.delete_archived(:run_id, :queue_id, :after, 
 
 OnStep = Callable[[str], None]
 """Is told what has just been done: planned, copied, finished, added, deleted, committed, swept."""
+
+
+OnRun = Callable[[str, int], None]
+"""Is told the queue of a run that begins, and about how many messages it is."""
 
 
 class ArchiveBusy(Refused):
@@ -106,12 +111,14 @@ class Archiver:
         plan: ArchivePlan,
         run_tasks: RunTasks,
         *,
+        on_run: OnRun = lambda _queue, _messages: None,
         on_progress: OnProgress = lambda _messages, _bytes: None,
         on_step: OnStep = lambda _step: None,
     ) -> None:
         self._lake: Final = lake
         self._plan: Final = plan
         self._run_tasks: Final = run_tasks
+        self._on_run: Final = on_run
         self._on_progress: Final = on_progress
         self._on_step: Final = on_step
 
@@ -210,6 +217,7 @@ class Archiver:
         sizes = Log(options).divide(
             Span(seen, upto), Lanes((queue_id,), (queue,), None), None, share=plan.messages_per_task
         )
+        self._on_run(queue, sum(size.messages for size in sizes))
         ends: list[Address | None] = [None, *(size.last for size in sizes)]
         return [Span(seen, upto, after, through) for after, through in pairwise(ends)]
 
@@ -260,6 +268,31 @@ class Archiver:
             ).one()
             messages, after, is_done = messages + row.messages, row.reached, row.is_done
         return messages
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """How far a queue is archived."""
+
+    queue: str
+    messages: int
+    archived_at: datetime | None
+    state: str
+
+
+def archive_status(lake: Lake, queues: tuple[str, ...]) -> list[QueueStatus]:
+    """Return how far queues are archived; all that have an archive if none is named."""
+    with lake.connect() as connection:
+        rows = connection.execute(text(WORK), {"queues": list(queues) or None}).all()
+    return [QueueStatus(row.queue, row.messages, row.archived_at, _state(row)) for row in rows]
+
+
+def _state(row: Any) -> str:
+    if row.is_foreign:
+        return "of another server"
+    if row.is_open:
+        return "run not finished"
+    return "" if row.is_wanted else "off"
 
 
 def require_own_archive(work: Sequence[Any]) -> None:

@@ -23,8 +23,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 from sqlalchemy import Connection, make_url
+from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
 
-from skep.model.errors import NotFound, Refused
+from skep.model.errors import NotFound, Refused, Unavailable
+from skep.spark.arrow import pa
 from skep.spark.lake_schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA, XID_FIELD
 from skep.spark.lake_storage import Storage, warehouse_address
 
@@ -32,6 +34,12 @@ CATALOG: Final = "skep"
 CATALOG_SCHEMA: Final = "skep_lake"
 NAMESPACE: Final = "skep"
 TABLE: Final = f"{NAMESPACE}.messages"
+
+
+class CannotArchive(Refused):
+    """The database or the storage of the lake refused something."""
+
+    code: ClassVar[str] = "cannot_archive"
 
 
 class WrongWarehouse(Refused):
@@ -214,6 +222,34 @@ class Lake:
             known |= set(all_data_files(table))
         place = f"{table.location()}/{directory}".rstrip("/")
         return [address for address in self.storage.list(place) if address not in known]
+
+
+@contextmanager
+def explained() -> Generator[None]:
+    """Turn what drivers and file systems raise into one line that says what to do.
+
+    Raises:
+        Unavailable: The database is not reachable.
+        CannotArchive: It refused a statement, or the storage did.
+    """
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise Unavailable(f"the database of the archive: {_first_line(error.orig)}") from error
+    except ProgrammingError as error:
+        raise CannotArchive(
+            f"PostgreSQL refused a statement of the archive: {_first_line(error.orig)}. If the "
+            "schema is older than this skep, run `skep migrate`"
+        ) from error
+    except (OSError, pa.ArrowException) as error:
+        raise CannotArchive(
+            f"the storage of the archive: {_first_line(error)}. Check the warehouse, and the "
+            "setting archive_storage"
+        ) from error
+
+
+def _first_line(error: BaseException | None) -> str:
+    return " ".join((str(error).strip().splitlines() or [type(error).__name__])[0].split())
 
 
 # Generic classes of pydantic's, whose arguments a type checker cannot see.
