@@ -19,20 +19,20 @@ def shop(database_url, tmp_path, writer):
     return Shop(database_url, tmp_path / "lake", writer)
 
 
+def invoke(url, command, *arguments):
+    """Run a command of `skep archive`; return what it printed, or raise what it raised."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Spark's own, when a session is asked for again
+        ended = CliRunner().invoke(app, ["archive", command, "--database-url", url, *arguments])
+    if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        raise ended.exception
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
 @pytest.fixture
 def skep(shop):
-    """Run a command of `skep archive`; return what it printed, or raise what it raised."""
-
-    def skep(command, *arguments, url=shop.url):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Spark's own, when a session is asked for again
-            ended = CliRunner().invoke(app, ["archive", command, "--database-url", url, *arguments])
-        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
-            raise ended.exception
-        assert ended.exit_code == 0, ended.output
-        return ended.stdout
-
-    return skep
+    return lambda command, *arguments: invoke(shop.url, command, *arguments)
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_what_a_task_says_when_it_fails_reaches_the_person(spark):
     assert "\n" not in failure.value.message
 
 
-def test_mistakes_are_told_in_one_line(shop, skep, tmp_path, empty_database_url):
+def test_mistakes_are_told_in_one_line(shop, skep, tmp_path):
     with pytest.raises(BadRequest, match="exclude each other"):
         skep("run", "--once", "--every", "5")
     with pytest.raises(BadRequest, match="--since must be a time"):
@@ -130,13 +130,16 @@ def test_mistakes_are_told_in_one_line(shop, skep, tmp_path, empty_database_url)
     with pytest.raises(NotFound, match="there is no archive in this database yet"):
         skep("files")
     with pytest.raises(Unavailable, match="the database of the archive"):
-        skep("files", url="postgresql://x:y@127.0.0.1:1/z")
-    with pytest.raises(CannotArchive, match="skep migrate"):
-        skep("run", "--warehouse", str(tmp_path), url=empty_database_url)
+        invoke("postgresql://x:y@127.0.0.1:1/z", "files")
     shop.push_old(1)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CannotArchive, match="the storage of the archive"):
         skep("run", "--warehouse", str(tmp_path / "file"))
+
+
+def test_a_database_without_the_schema_is_told_to_migrate(empty_database_url, tmp_path):
+    with pytest.raises(CannotArchive, match="skep migrate"):
+        invoke(empty_database_url, "run", "--warehouse", str(tmp_path))
 
 
 def test_each_command_describes_itself():

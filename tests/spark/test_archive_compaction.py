@@ -3,11 +3,14 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from skep.model.errors import NotFound
 from skep.spark.archive_compaction import CompactionPlan, Compactor
 from skep.spark.archive_jobs import run_here
 from skep.spark.archive_runs import ArchiveBusy, only_archivist
+from skep.spark.lake import LOCK_TABLE
 from skep.spark.postgres import forget_connections
 from tests.spark.archives import Shop, files_below, payloads_of, run_tasks
 
@@ -102,7 +105,7 @@ def test_readers_that_planned_before_find_the_old_files_until_they_are_too_old(s
     assert scattered.read(tier="all") == [0, 1, 2, 3]
     with scattered.lake() as lake:
         assert len(lake.table().metadata.snapshots) == 1
-        assert lake.unreferenced(lake.table()) == []
+        assert lake.unreferenced() == []
 
 
 def test_a_snapshot_counts_as_old_from_when_another_took_its_place(shop):
@@ -157,3 +160,36 @@ def test_runs_and_compaction_take_turns(shop):
 
     assert file_sizes(shop) == [("orders", 3)]
     assert shop.read(tier="archive") == [0, 1, 2]
+
+
+def test_files_of_a_run_that_is_under_way_are_left_alone(scattered):
+    scattered.push_old(4)
+
+    def compact_meanwhile(tasks, work, on_progress):
+        results = run_here(tasks, work, on_progress)
+        with scattered.lake() as lake:
+            assert lake.remove_unreferenced() == 0
+        return results
+
+    scattered.archive(compact_meanwhile)
+
+    assert scattered.read(tier="all") == [0, 1, 2, 3, 4]
+
+
+def test_cleaning_waits_for_whoever_is_about_to_commit(scattered):
+    scattered.push_old(4)
+    tried = []
+
+    def clean(step):
+        if step != "added":
+            return
+        with scattered.lake() as lake, lake.connect() as connection, connection.begin():
+            connection.execute(text("set local lock_timeout = '50ms'"))
+            with pytest.raises(OperationalError, match="lock timeout"):
+                connection.execute(text(LOCK_TABLE))
+            tried.append(step)
+
+    scattered.archive(on_step=clean)
+
+    assert tried == ["added"]
+    assert scattered.read(tier="all") == [0, 1, 2, 3, 4]

@@ -5,8 +5,8 @@ put together, sorted by address, and take their place in one commit. Readers tha
 still find the old files, until the snapshots that know them are older than `keep_s`; then snapshots
 and files go. So do files that nobody ever knew, left by a process that was given up.
 
-It runs under the lock of the archive: whatever the catalog does not know, nobody is about to
-commit.
+It runs under the lock of the archive, so that it has nobody beside it. Should that lock be lost,
+with its connection, that of `Lake.transaction` still keeps it from files that somebody commits.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -117,12 +117,12 @@ class Compactor:
         done = Compacted()
         with only_archivist(self._lake):
             # Before, because whatever failed earlier is nobody's any more.
-            done.removed += self._remove_unreferenced()
+            done.removed += self._lake.remove_unreferenced()
             self._merge(done)
             self._on_step("merged")
             done.snapshots = self._expire()
             self._on_step("expired")
-            done.removed += self._remove_unreferenced()
+            done.removed += self._lake.remove_unreferenced()
         return done
 
     def _merge(self, done: Compacted) -> None:
@@ -165,11 +165,6 @@ class Compactor:
                 table.maintenance.expire_snapshots().by_ids(expired).commit()
                 self._lake.force(table)
         return len(expired)
-
-    def _remove_unreferenced(self) -> int:
-        orphans = self._lake.unreferenced(self._lake.table())
-        self._lake.storage.remove(orphans)
-        return len(orphans)
 
 
 def _replaced_at(table: Any, snapshot: Any) -> int:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import Connection, text
@@ -24,13 +24,10 @@ from sqlalchemy import Connection, text
 from skep.model.errors import NotFound, Refused
 from skep.spark.archive_files import Copied, CopyTask, copy_portion
 from skep.spark.archive_jobs import OnProgress, RunTasks
-from skep.spark.lake import Lake
+from skep.spark.lake import METADATA, Lake
 from skep.spark.log import Lanes, Log
 from skep.spark.options import ReadOptions, Subscription
 from skep.spark.positions import Address, Snapshot, Span
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 MESSAGES_PER_RUN: Final = 1_000_000
 SEGMENTS_PER_RUN: Final = 50_000
@@ -137,9 +134,10 @@ class Archiver:
             if not work:
                 return done
             system = connection.scalar(text(SYSTEM))
-            table = self._lake.ensure_table(self._plan.warehouse, str(system))
+            self._lake.ensure_table(self._plan.warehouse, str(system))
             if any(row.is_open for row in work):
-                self._remove_leftovers(table)
+                # What a commit that failed wrote about the table.
+                self._lake.remove_unreferenced(METADATA)
             for row in work:
                 self._archive_queue(connection, row.queue_id, row.queue, done)
         return done
@@ -154,10 +152,6 @@ class Archiver:
             )
         require_own_archive(work)
         return work
-
-    def _remove_leftovers(self, table: "Table") -> None:
-        """Remove what a commit that failed wrote about the table."""
-        self._lake.storage.remove(self._lake.unreferenced(table, directory="metadata"))
 
     def _archive_queue(
         self, connection: Connection, queue_id: int, queue: str, done: Archived

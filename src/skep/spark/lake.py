@@ -22,7 +22,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
-from sqlalchemy import Connection, make_url
+from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
 
 from skep.model.errors import NotFound, Refused, Unavailable
@@ -34,6 +34,11 @@ CATALOG: Final = "skep"
 CATALOG_SCHEMA: Final = "skep_lake"
 NAMESPACE: Final = "skep"
 TABLE: Final = f"{NAMESPACE}.messages"
+METADATA: Final = "metadata"
+"""The directory of the files that describe the table."""
+
+LOCK_TABLE: Final = "select from skep_lake.iceberg_tables for update"
+OPEN_RUNS: Final = "select id::text from skep.archive_run"
 
 
 class CannotArchive(Refused):
@@ -97,8 +102,13 @@ class Lake:
 
     @contextmanager
     def transaction(self) -> Generator[Connection]:
-        """Run the catalog in a transaction that commits at the end."""
+        """Run the catalog in a transaction that commits at the end, alone.
+
+        The row of the table is locked first. Whoever holds it knows that nobody is about to commit
+        files that the catalog does not know yet, whatever became of the lock of the archivist.
+        """
         with self._engine.connect() as connection, connection.begin():
+            connection.execute(text(LOCK_TABLE))
             lent: Any = connection
             self._catalog.engine = lent
             try:
@@ -214,14 +224,26 @@ class Lake:
         """Make sure that the description of the table survives a crash of the machine."""
         self.storage.force([table.metadata_location, *snapshot_files(table, current_only=True)])
 
-    def unreferenced(self, table: Table, *, directory: str = "") -> list[str]:
-        """Return the files below the table that no snapshot of it knows."""
+    def remove_unreferenced(self, directory: str = "") -> int:
+        """Remove files that nobody knows; return how many."""
+        with self.transaction():
+            orphans = self.unreferenced(directory)
+            self.storage.remove(orphans)
+        return len(orphans)
+
+    def unreferenced(self, directory: str = "") -> list[str]:
+        """Return the files below the table that no snapshot and no run under way knows."""
+        table = self.table()
         known = {table.metadata_location, *snapshot_files(table)}
         known |= {entry.metadata_file for entry in table.metadata.metadata_log}
-        if not directory.startswith("metadata"):
+        if directory != METADATA:
             known |= set(all_data_files(table))
-        place = f"{table.location()}/{directory}".rstrip("/")
-        return [address for address in self.storage.list(place) if address not in known]
+        found = self.storage.list(f"{table.location()}/{directory}".rstrip("/"))
+        # After the files were listed: the run of each of them had been planned by then.
+        with self.connect() as connection:
+            runs = connection.scalars(text(OPEN_RUNS)).all()
+        under_way = tuple(f"{table.location()}/data/{run}/" for run in runs)
+        return [each for each in found if each not in known and not each.startswith(under_way)]
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 The log can be asked where a micro-batch of so many messages ends; the lake has to be looked at.
 Files are looked at in the order of their transactions, only at the columns of the address, and
-only until enough was found. A segment is handed on when no later file can hold an earlier one.
+only until enough was found. A segment lies in one file; it is handed on when no later file can hold
+an earlier one.
 """
 
 import heapq
@@ -47,7 +48,7 @@ def segments_in_order(
             heapq.heappush(waiting, segment)
         bound = files[number + 1].xid_min if number + 1 < len(files) else None
         while waiting and (bound is None or waiting[0].address.xid < bound):
-            yield _whole(waiting)
+            yield heapq.heappop(waiting)
 
 
 def _segments(storage: Storage, file: LakeFile, choice: Choice) -> list[IndexedSegment]:
@@ -56,17 +57,6 @@ def _segments(storage: Storage, file: LakeFile, choice: Choice) -> list[IndexedS
         counts.update(dict(segments_of(rows)))
     message_bytes = file.bytes // max(file.messages, 1) + 1
     return [IndexedSegment(address, n, n * message_bytes) for address, n in counts.items()]
-
-
-def _whole(waiting: list[IndexedSegment]) -> IndexedSegment:
-    """Take the first segment; compaction may have left parts of it in two files."""
-    segment = heapq.heappop(waiting)
-    while waiting and waiting[0].address == segment.address:
-        other = heapq.heappop(waiting)
-        segment = IndexedSegment(
-            segment.address, segment.messages + other.messages, segment.bytes + other.bytes
-        )
-    return segment
 
 
 def whole_size(files: Sequence[LakeFile], choice: Choice) -> Size:

@@ -4,7 +4,7 @@ begin_archive: plan what a run copies to the lake, or take over a run that did n
 Takes   p_queue_id. p_messages, p_segments: about how much a run copies at most.
 Returns one row: run_id, attempt, since and upto (transactions from the one to before the other).
         No row when there is nothing to do.
-Locks   the skep.archive row for update.
+Locks   the skep.archive row for update, then the skep.archive_run row.
 Why     Only closed ranges: below the oldest transaction that has not ended nothing can appear any
         more. The range ends at or right behind a transaction that left a segment, because ids
         beyond it may be given out again after a crash of the server; and the commit of the plan is
