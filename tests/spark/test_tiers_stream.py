@@ -191,6 +191,7 @@ def test_a_stored_position_is_gone_on_from_in_the_archive(shop, query):
     assert query(startingOffsets=json.dumps(first.start)).drain() == [2]
 
 
+@pytest.mark.slow
 def test_whatever_is_archived_when_a_stream_brings_everything_once(shop, query, open_writer):
     random = Random(7)
     numbers, pushed = count(), []
