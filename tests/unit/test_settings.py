@@ -131,6 +131,7 @@ class TestEnvironment:
             "postgres_bin": "/pg",
             "dedup_spill_dir": "/spill",
             "encryption_keys": "0" * 64,
+            "peers": "other:6633",
             "encryption_key_file": str(write_file("0" * 64, name="keys")),
         }
         text = samples.get(name, str(value))

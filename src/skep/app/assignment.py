@@ -40,6 +40,9 @@ class WorkerAssignment:
     wakeup_ports: tuple[int, ...]
     """The loopback UDP port of every worker, by index, this one included."""
 
+    peer_socket: socket.socket | None = field(default=None, repr=False)
+    """The UDP socket on which this instance hears others; only its first worker has it."""
+
     wakeup_token: bytes = field(repr=False)
     """Random bytes that every genuine wake-up datagram of this instance begins with."""
 

@@ -114,7 +114,7 @@ class BrokerProbe:
             server=socket.gethostname(),
             worker_id=self._index,
             version=__version__,
-            shared_state={"enabled": False},
+            shared_state={"enabled": self._broker.peers.is_enabled},
         )
 
     async def why_not_ready(self) -> str | None:

@@ -273,6 +273,8 @@ def _work(target: WorkerTarget, assignment: WorkerAssignment, channel: Connectio
     # A socket that travelled is set to block again, whatever it was before.
     assignment.listener.setblocking(False)
     assignment.wakeup_socket.setblocking(False)
+    if assignment.peer_socket is not None:
+        assignment.peer_socket.setblocking(False)
     try:
         target(assignment, lambda: channel.send(_Report(is_ready=True)))
     except SkepError as error:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from skep.broker.changes import RULES, ChangeAnnouncer
 from skep.broker.schemas import compile_schema
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound, Refused
@@ -72,8 +73,15 @@ class Configured(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 class Configure:
     """Change and show the configuration of queues."""
 
-    def __init__(self, caller: Caller, *, can_encrypt: bool = False) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        can_encrypt: bool = False,
+        changes: ChangeAnnouncer | None = None,
+    ) -> None:
         self._caller: Final = caller
+        self._changes: Final = changes
         self._can_encrypt: Final = can_encrypt
 
     async def configure_queue(
@@ -115,6 +123,8 @@ class Configure:
         if replace:
             namespace, task = namespace or "", task or ""
         rows = await self._caller.call(CONFIGURE_CALL, queue, namespace, task, json.dumps(columns))
+        if self._changes is not None:
+            self._changes.announce(RULES, json.loads(rows[0][0])["id"])
         return _configured(rows[0], unknown=sorted(options.keys() - COLUMNS.keys()))
 
     async def show(self, queue: str) -> Configured:

@@ -24,6 +24,10 @@ CONNECTIONS_MAX: Final = 64
 """Per worker. More busy backends than this from one process only make PostgreSQL slower."""
 
 
+SECRETS: Final = ("encryption_keys", "peer_secret")
+"""Settings that are never shown."""
+
+
 class InvalidSettings(BadRequest):
     """A setting is wrong."""
 
@@ -138,6 +142,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Meta(gt=0, le=86_400, description="PostgreSQL cancels a statement that runs longer."),
     ] = 30.0
+    lock_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=86_400,
+            description="PostgreSQL gives up a statement that waits longer for one lock.",
+        ),
+    ] = 10.0
     body_bytes_max: Annotated[
         int, Meta(ge=1024, le=1 << 30, description="Largest request body accepted, in bytes.")
     ] = 16 << 20
@@ -276,6 +288,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "keys come after those of `encryption_keys`."
         ),
     ] = None
+    peers: Annotated[
+        str | None,
+        Meta(
+            description="Other instances on the same database, separated by commas: `host:port` "
+            "is told by UDP, `http://host:port` by request. A name may stand for several "
+            "addresses, and this instance may be among them. Instances work together without "
+            "it; polls then notice the others' messages by their own checks."
+        ),
+    ] = None
+    peer_port: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=65_535,
+            description="UDP port on which this instance hears others, on the address of `host`. "
+            "It is open only with `peers` or `peer_secret`.",
+        ),
+    ] = 6633
+    peer_secret: Annotated[
+        str | None,
+        Meta(
+            description="Secret that all instances share and sign with. Without it wake-ups are "
+            "exchanged unsigned, and changes (configuration, maintenance) are neither sent nor "
+            "taken. Never shown or logged."
+        ),
+    ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
     ] = "info"
@@ -294,8 +332,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values: dict[str, Any] = msgspec.structs.asdict(self)
         if self.database_url is not None:
             values["database_url"] = redacted_url(self.database_url)
-        if self.encryption_keys is not None:
-            values["encryption_keys"] = "***"
+        hidden = {name: "***" for name in SECRETS if values[name] is not None}
+        values.update(hidden)
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from skep.settings.fields import (
     process_environment,
 )
 from skep.settings.keys import encryption_keys
+from skep.settings.peers import peer_addresses
 from skep.settings.queen import translate_queen_variables
 
 CONFIG_FILE_VARIABLE: Final = "SKEP_CONFIG"
@@ -160,6 +161,7 @@ def _decode_path(kind: type, value: object) -> object:
 
 def _check_together(settings: Settings) -> None:
     encryption_keys(settings)  # a wrong key stops the start, not the first message
+    peer_addresses(settings)
     if settings.poll_interval_ms > settings.poll_interval_ms_max:
         raise InvalidSettings(
             f"poll_interval_ms ({settings.poll_interval_ms}) must not be above "
