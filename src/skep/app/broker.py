@@ -152,6 +152,7 @@ class Broker:
             size=settings.connections,
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             patience_s=PATIENCE_S,
             application_name=f"skep worker {assignment.index}",
             prepare=(
@@ -169,6 +170,7 @@ class Broker:
             size=settings.query_connections,
             server_settings=ONE_OFF,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} queries",
         )
         # One connection for all background work: it is done in turn, and no listing waits for it.
@@ -177,6 +179,7 @@ class Broker:
             size=1,
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} housekeeping",
         )
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)

@@ -14,6 +14,7 @@ from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
 from skep.model.errors import SkepError
 from skep.server.asgi import HotGate
+from skep.server.departure import EndWithClient
 from skep.server.fastpath import ConnectionLimits, build_protocol
 from skep.server.routes.health import Vitals
 
@@ -58,7 +59,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
     return uvicorn.Config(
         HotGate(
             routes,
-            cold_app(broker, routes, probe, settings),
+            EndWithClient(cold_app(broker, routes, probe, settings)),
             body_bytes_max=settings.body_bytes_max,
         ),
         http=build_protocol(
