@@ -94,9 +94,7 @@ async def test_skep_serve_behind_a_pooler_says_what_to_do_and_starts_nothing(poo
     with pooled(mode="transaction", ignored=EVERYTHING) as url:
         await eventually(lambda: is_serving(url))
         command = [sys.executable, "-m", "skep", "serve", "--port", "0", "--database-url", url]
-        ended = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=60
-        )
+        ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
     assert ended.returncode == 1
     assert "give it the address of PostgreSQL" in ended.stderr

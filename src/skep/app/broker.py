@@ -91,7 +91,7 @@ PATIENCE_S: Final = 10.0
 """How long a request outlasts a database that is away before it is answered as unavailable."""
 
 
-def policies(connections: int) -> dict[str, BatchPolicy]:
+def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchPolicy]:
     """Return how each operation batches. Weights are bytes.
 
     A push call holds its partitions until it commits, so a second one leaves early only when the
@@ -115,7 +115,7 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
     return {
         "push": BatchPolicy(
             preferred_weight=256 * _KIB,
-            hold_s_max=0.02,
+            hold_s_max=push_hold_s,
             gather_share=0.25,
             weight_max=4 * _MIB,
             lots_max=4096,
@@ -249,7 +249,9 @@ class Broker:
         self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
         self.seek: Final = Seek(self.query_slots, self._wakeups)
         self.configure: Final = Configure(
-            self.query_slots, can_encrypt=self.key_ring.can_encrypt, changes=self.changes
+            self.query_slots,
+            can_encrypt=lambda: self.key_ring.can_encrypt,
+            changes=self.changes,
         )
         self._gate: Final = AdmissionGate(self.query_slots, now=loop.time)
         self.schedule: Final = Schedule(self.engine)
@@ -436,7 +438,9 @@ def utc_now() -> datetime:
 def _core(settings: Settings) -> FusionCore:
     operations: dict[str, tuple[BatchPolicy, ConcurrencyLimiter]] = {
         name: (policy, _limiter(settings, policy.concurrency_max))
-        for name, policy in policies(settings.connections).items()
+        for name, policy in policies(
+            settings.connections, push_hold_s=settings.push_hold_ms / 1000
+        ).items()
     }
     return FusionCore(
         operations,

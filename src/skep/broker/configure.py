@@ -6,6 +6,7 @@ retention.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any, Final, Literal, cast, get_args
 
 import msgspec
@@ -77,7 +78,7 @@ class Configure:
         self,
         caller: Caller,
         *,
-        can_encrypt: bool = False,
+        can_encrypt: Callable[[], bool] = lambda: False,
         changes: ChangeAnnouncer | None = None,
     ) -> None:
         self._caller: Final = caller
@@ -117,7 +118,7 @@ class Configure:
             for name, value in given.items()
             if name in COLUMNS
         }
-        if columns.get("encryption_enabled") and not self._can_encrypt:
+        if columns.get("encryption_enabled") and not self._can_encrypt():
             # Storing in clear what was asked to be encrypted would be worse than refusing.
             raise Refused("this broker has no key and cannot encrypt: leave out encryptionEnabled")
         if replace:

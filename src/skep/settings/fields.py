@@ -70,6 +70,14 @@ def default_data_dir() -> Path:
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an operator can choose. The description of a field is its documentation."""
 
+    preset: Annotated[
+        Literal["balanced", "throughput", "latency"],
+        Meta(
+            description="Defaults for a purpose, below everything that is set by hand: for most "
+            "(`balanced`), for many clients that send much (`throughput`), for few clients that "
+            "wait for each answer (`latency`)."
+        ),
+    ] = "balanced"
     host: Annotated[str, Meta(min_length=1, description="Address the broker listens on.")] = (
         "127.0.0.1"
     )
@@ -138,6 +146,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "`connections` as its ceiling, `static` always allows `connections`."
         ),
     ] = "vegas"
+    push_hold_ms: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1_000,
+            description="The longest that a push waits for others to share its call. A lone "
+            "client never waits.",
+        ),
+    ] = 20.0
     statement_timeout_s: Annotated[
         float,
         Meta(gt=0, le=86_400, description="PostgreSQL cancels a statement that runs longer."),
