@@ -18,6 +18,7 @@ from tests.pg.waiting import eventually
 WAITING = """
 select count(*) from pg_stat_activity
 where datname = current_database() and wait_event_type = 'Lock'
+  and application_name = 'skep worker 0'
 """
 LEADER = """
 select holder from skep.leadership where service = 'housekeeping' and expires_at > clock_timestamp()

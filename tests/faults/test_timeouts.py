@@ -10,6 +10,7 @@ from tests.pg.waiting import eventually
 WAITING = """
 select count(*) from pg_stat_activity
 where datname = current_database() and wait_event_type = 'Lock'
+  and application_name = 'skep worker 0 queries'
 """
 LOCK_QUEUES = "lock table skep.queue in access exclusive mode"
 TIMEOUT_S = 1.0
