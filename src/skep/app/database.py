@@ -16,11 +16,14 @@ from urllib.parse import urlsplit
 from skep.app.supervisor import Companion
 from skep.db.embedded import EmbeddedPostgres
 from skep.db.migrate import migrate, schema_state
+from skep.db.sessions import require_own_sessions
 from skep.model.errors import Refused
 from skep.settings import Settings
 
 CONNECTIONS_SPARE: Final = 30
 """Connections of the embedded server beyond those of the workers: people, tools, restarts."""
+
+CONNECT_TIMEOUT_S: Final = 10.0
 
 OnStep: TypeAlias = Callable[[str], None]
 """Hears what is about to happen, for a person who waits."""
@@ -114,9 +117,11 @@ def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
     """Migrate the schema, or only make sure that it is current, as the settings say.
 
     Raises:
+        PoolerInBetween: The database is behind a pooler.
         SchemaNotCurrent: It is not, and these settings do not allow to migrate it.
         SkepError: The migration failed, or the database cannot be reached.
     """
+    asyncio.run(require_own_sessions(dsn, timeout_s=CONNECT_TIMEOUT_S))
     is_embedded = settings.database_url is None
     match settings.migrate:
         case "always":

@@ -12,10 +12,13 @@ from skep import __version__
 from skep.app.assignment import ReportReady, WorkerAssignment
 from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
+from skep.app.reloading import Reloading
 from skep.model.errors import SkepError
 from skep.server.asgi import HotGate
+from skep.server.departure import EndWithClient
 from skep.server.fastpath import ConnectionLimits, build_protocol
 from skep.server.routes.health import Vitals
+from skep.settings import Settings
 
 GC_ALLOCATIONS: Final = 100_000
 """Surviving allocations between two looks at the youngest objects."""
@@ -35,9 +38,26 @@ async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> Non
     try:
         server = _Server(_config(assignment, broker), report_ready)
         _calm_collector()
+        _follow_settings(assignment, broker)
         await server.serve(sockets=[assignment.listener])
     finally:
+        if assignment.news is not None:
+            assignment.news.close()
         await broker.stop()
+
+
+def _follow_settings(assignment: WorkerAssignment, broker: Broker) -> None:
+    """Apply settings that the supervisor read again."""
+    if assignment.news is None:
+        return
+    loop = asyncio.get_running_loop()
+    hears_peers = assignment.index > 0 or assignment.peer_socket is not None
+    reloading = Reloading(broker, hears_peers=hears_peers)
+
+    def hear(settings: Settings) -> None:
+        asyncio.run_coroutine_threadsafe(reloading.apply(settings), loop)  # on another thread
+
+    assignment.news.listen(hear)
 
 
 def _calm_collector() -> None:
@@ -58,7 +78,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
     return uvicorn.Config(
         HotGate(
             routes,
-            cold_app(broker, routes, probe, settings),
+            EndWithClient(cold_app(broker, routes, probe, settings)),
             body_bytes_max=settings.body_bytes_max,
         ),
         http=build_protocol(
@@ -114,7 +134,7 @@ class BrokerProbe:
             server=socket.gethostname(),
             worker_id=self._index,
             version=__version__,
-            shared_state={"enabled": False},
+            shared_state={"enabled": self._broker.peers.is_enabled},
         )
 
     async def why_not_ready(self) -> str | None:
