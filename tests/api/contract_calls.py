@@ -78,6 +78,10 @@ CALLS = {
     "GET /api/v1/status/queues/{queue}/messages": None,
     "GET /api/v1/analytics/retention": None,
     "GET /health": None,
+    "GET /api/v1/system/shared-state": None,
+    "GET /internal/api/shared-state/stats": None,
+    "GET /internal/api/inter-instance/stats": None,
+    "POST /internal/api/notify": {"queue": "{queue}", "partition": "{partition}"},
     "POST /streams/v1/queries": {
         "name": "{queue}-new",
         "source_queue": "{queue}",

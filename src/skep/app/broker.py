@@ -2,16 +2,21 @@
 
 import asyncio
 import dataclasses
+import socket
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from skep import __version__
 from skep.app.assignment import WorkerAssignment
 from skep.app.failover import open_spill
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.admission import AdmissionGate
+from skep.broker.changes import QUEUE, RULES, Changes
+from skep.broker.cluster import Cluster
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
@@ -21,6 +26,7 @@ from skep.broker.enforcement import Enforcer
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.groups import Groups
 from skep.broker.housekeeping import Duty, Housekeeper
+from skep.broker.instances import Instances, OwnInstance
 from skep.broker.leadership import Leadership, Term
 from skep.broker.leases import LeaseMemory
 from skep.broker.letter_moves import Mover
@@ -31,6 +37,8 @@ from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages
 from skep.broker.outage import CutShort, Outage
 from skep.broker.parking import SweepPolicy
+from skep.broker.peer_notices import Notice
+from skep.broker.peers import Peers
 from skep.broker.pop import (
     POP_CALL,
     POP_PARTITION_CALL,
@@ -73,6 +81,7 @@ from skep.engine.policy import BatchPolicy
 from skep.model.encryption import KeyRing
 from skep.settings import Settings
 from skep.settings.keys import encryption_keys
+from skep.settings.peers import peer_addresses
 
 if TYPE_CHECKING:
     from skep.spill.log import SpillLog
@@ -93,7 +102,7 @@ PATIENCE_S: Final = 10.0
 """How long a request outlasts a database that is away before it is answered as unavailable."""
 
 
-def policies(connections: int) -> dict[str, BatchPolicy]:
+def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchPolicy]:
     """Return how each operation batches. Weights are bytes.
 
     A push call holds its partitions until it commits, so a second one leaves early only when the
@@ -117,7 +126,7 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
     return {
         "push": BatchPolicy(
             preferred_weight=256 * _KIB,
-            hold_s_max=0.02,
+            hold_s_max=push_hold_s,
             gather_share=0.25,
             weight_max=4 * _MIB,
             lots_max=4096,
@@ -154,6 +163,7 @@ class Broker:
             size=settings.connections,
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             patience_s=PATIENCE_S,
             application_name=f"skep worker {assignment.index}",
             prepare=(
@@ -171,6 +181,7 @@ class Broker:
             size=settings.query_connections,
             server_settings=ONE_OFF,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} queries",
         )
         # One connection for all background work: it is done in turn, and no listing waits for it.
@@ -179,6 +190,7 @@ class Broker:
             size=1,
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} housekeeping",
         )
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
@@ -199,11 +211,32 @@ class Broker:
             ),
         )
         self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
+        self.peers: Final = Peers(
+            peer_addresses(settings),
+            settings.peer_secret,
+            instance=sha256(assignment.wakeup_token).digest(),
+            hear=self._hear_peer,
+            now_ms=_now_ms,
+        )
+        self._peer_socket: Final = assignment.peer_socket
+        self.changes: Final = Changes()
         self._wakeups: Final = Wakeups(
             wake=self._wake,
             own_socket=assignment.wakeup_socket,
             peer_ports=_other_ports(assignment),
             token=assignment.wakeup_token,
+            beyond=self.peers.tell_wakeups,
+            hear_changes=self.changes.heard,
+        )
+        self.changes.tell_also(self._wakeups.tell_changes)
+        self.changes.tell_also(self.peers.tell_changes)
+        self.instances: Final = Instances(self.query_slots, _own_instance(assignment))
+        self.cluster: Final = Cluster(
+            self.query_slots,
+            self.peers,
+            self.instances,
+            self._wakeups.pass_on,
+            worker_id=assignment.index,
         )
         leadership = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
@@ -235,7 +268,11 @@ class Broker:
         self.groups: Final = Groups(self.query_slots)
         self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
         self.seek: Final = Seek(self.query_slots, self._wakeups)
-        self.configure: Final = Configure(self.query_slots, can_encrypt=self.key_ring.can_encrypt)
+        self.configure: Final = Configure(
+            self.query_slots,
+            can_encrypt=lambda: self.key_ring.can_encrypt,
+            changes=self.changes,
+        )
         self._gate: Final = AdmissionGate(self.query_slots, now=loop.time)
         self.schedule: Final = Schedule(self.engine)
         self._sequencer: Final = ScheduledSequencer(self.hot_slots, self._wakeups)
@@ -270,6 +307,8 @@ class Broker:
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
         self.wire(hash_seed=row[0])
         await self._wakeups.start()
+        await self.peers.start(self._peer_socket)
+        self.instances.start()
         self.lounge.start(self.pop)
         self.housekeeper.start()
         self.redrives.start()
@@ -330,6 +369,9 @@ class Broker:
             await self._drain.stop()
         await self.engine.drain()
         await self._gate.settle()
+        await self.changes.stop()
+        await self.peers.stop()
+        await self.instances.stop()
         self._wakeups.stop()
         await self.housekeeping_slots.close()
         await self.hot_slots.close()
@@ -346,10 +388,29 @@ class Broker:
         self.lounge.wake(queue_id, lane_count)
         self.tails.wake(queue_id)
 
+    def _hear_peer(self, notice: Notice) -> None:
+        """Pass on inside this instance what another one told."""
+        for queue_id, lane_count in notice.wake:
+            self._wakeups.pass_on(queue_id, lane_count)
+        if notice.changed:
+            self.changes.heard(notice.changed)
+            self._wakeups.tell_changes(notice.changed)
+
+    def _listen_for_changes(self, rule_book: RuleBook) -> None:
+        async def read_rules(queue_id: int) -> None:
+            await rule_book.read_known(queue_id)
+
+        async def forget_queue(queue_id: int) -> None:
+            self._directory.forget_queue(queue_id)
+
+        self.changes.listen(RULES, read_rules)
+        self.changes.listen(QUEUE, forget_queue)
+
     def _serve_operations(self) -> None:
         engine, slots = self.engine, self.hot_slots
         vouching = Vouching(slots, self._cache)
         rule_book = RuleBook(slots, seal=self.key_ring.seal_envelope)
+        self._listen_for_changes(rule_book)
         lanes = LaneProvisioner(slots, self._directory, rule_book, vouching)
         polls = PopExecutor(
             slots,
@@ -448,6 +509,10 @@ class Broker:
         )
 
 
+def _now_ms() -> int:
+    return int(utc_now().timestamp() * 1000)
+
+
 def utc_now() -> datetime:
     """Return the time, for what is compared with times of the database."""
     return datetime.now(UTC)
@@ -456,7 +521,9 @@ def utc_now() -> datetime:
 def _core(settings: Settings) -> FusionCore:
     operations: dict[str, tuple[BatchPolicy, ConcurrencyLimiter]] = {
         name: (policy, _limiter(settings, policy.concurrency_max))
-        for name, policy in policies(settings.connections).items()
+        for name, policy in policies(
+            settings.connections, push_hold_s=settings.push_hold_ms / 1000
+        ).items()
     }
     return FusionCore(
         operations,
@@ -507,6 +574,18 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
 
 def _limiter(settings: Settings, cap: int) -> ConcurrencyLimiter:
     return StaticLimiter(cap) if settings.concurrency == "static" else VegasLimiter(cap)
+
+
+def _own_instance(assignment: WorkerAssignment) -> OwnInstance | None:
+    """What this instance reports of itself; its first process does it for all."""
+    if assignment.index:
+        return None
+    return OwnInstance(
+        host=socket.gethostname(),
+        port=assignment.listener.getsockname()[1],
+        version=__version__,
+        worker_count=len(assignment.wakeup_ports),
+    )
 
 
 def _other_ports(assignment: WorkerAssignment) -> Sequence[int]:

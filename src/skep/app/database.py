@@ -18,6 +18,7 @@ from skep.app.supervisor import Companion
 from skep.db.connection import is_reachable
 from skep.db.embedded import EmbeddedPostgres
 from skep.db.migrate import migrate, schema_state
+from skep.db.sessions import require_own_sessions
 from skep.model.errors import Refused
 from skep.settings import Settings
 
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 CONNECTIONS_SPARE: Final = 30
 """Connections of the embedded server beyond those of the workers: people, tools, restarts."""
+
+CONNECT_TIMEOUT_S: Final = 10.0
 
 OnStep: TypeAlias = Callable[[str], None]
 """Hears what is about to happen, for a person who waits."""
@@ -120,6 +123,7 @@ def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
     Somebody else's server that is away is left to the workers, which wait for it.
 
     Raises:
+        PoolerInBetween: The database is behind a pooler.
         SchemaNotCurrent: It is not, and these settings do not allow to migrate it.
         SkepError: The migration failed, or the database cannot be reached.
     """
@@ -127,6 +131,7 @@ def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
     if may_wait and not asyncio.run(is_reachable(dsn)):
         _log.warning("PostgreSQL is away; starting without it: pushes are kept on disk")
         return
+    asyncio.run(require_own_sessions(dsn, timeout_s=CONNECT_TIMEOUT_S))
     if should_migrate(settings):
         asyncio.run(migrate(dsn, on_step=on_step))
     else:

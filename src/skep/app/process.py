@@ -13,12 +13,15 @@ from skep import __version__
 from skep.app.assignment import ReportReady, WorkerAssignment
 from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
+from skep.app.reloading import Reloading
 from skep.app.waiting import Stage, must_wait, start_when_possible
 from skep.model.errors import SkepError
 from skep.server.asgi import HotGate
+from skep.server.departure import EndWithClient
 from skep.server.exchange import HotRoutes
 from skep.server.fastpath import ConnectionLimits, build_protocol
 from skep.server.routes.health import Vitals
+from skep.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -36,9 +39,20 @@ def run_worker_process(assignment: WorkerAssignment, report_ready: ReportReady) 
 
 async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
     broker = Broker(assignment)
-    if await must_wait(assignment):
-        await _serve_without_database(assignment, broker, report_ready)
-        return
+    _follow_settings(assignment, broker)
+    try:
+        if await must_wait(assignment):
+            await _serve_without_database(assignment, broker, report_ready)
+        else:
+            await _serve_with_database(assignment, broker, report_ready)
+    finally:
+        if assignment.news is not None:
+            assignment.news.close()
+
+
+async def _serve_with_database(
+    assignment: WorkerAssignment, broker: Broker, report_ready: ReportReady
+) -> None:
     await broker.start()
     try:
         server = _Server(_config(assignment, broker), report_ready)
@@ -81,6 +95,20 @@ def _exit_if_failed(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
         server.should_exit = True
 
 
+def _follow_settings(assignment: WorkerAssignment, broker: Broker) -> None:
+    """Apply settings that the supervisor read again."""
+    if assignment.news is None:
+        return
+    loop = asyncio.get_running_loop()
+    hears_peers = assignment.index > 0 or assignment.peer_socket is not None
+    reloading = Reloading(broker, hears_peers=hears_peers)
+
+    def hear(settings: Settings) -> None:
+        asyncio.run_coroutine_threadsafe(reloading.apply(settings), loop)  # on another thread
+
+    assignment.news.listen(hear)
+
+
 def _calm_collector() -> None:
     """Make the cycle collector rare.
 
@@ -103,7 +131,7 @@ def _application(
     assignment: WorkerAssignment, broker: Broker, probe: "BrokerProbe", routes: HotRoutes
 ) -> HotGate:
     settings = assignment.settings
-    app = cold_app(broker, routes, probe, settings)
+    app = EndWithClient(cold_app(broker, routes, probe, settings))
     return HotGate(routes, app, body_bytes_max=settings.body_bytes_max)
 
 
@@ -170,7 +198,7 @@ class BrokerProbe:
             server=socket.gethostname(),
             worker_id=self._index,
             version=__version__,
-            shared_state={"enabled": False},
+            shared_state={"enabled": self._broker.peers.is_enabled},
         )
 
     async def why_not_ready(self) -> str | None:

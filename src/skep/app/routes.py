@@ -15,6 +15,7 @@ from skep.broker.traces import Traces
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
+from skep.server.routes.internal import internal_routes
 from skep.server.routes.live import LiveParts, live_route
 from skep.server.routes.maintenance import maintenance_routes
 from skep.server.routes.messages import message_routes
@@ -40,7 +41,10 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     live = LiveParts(broker.live, broker.ack, broker.renew, broker.default_subscription_mode)
     catalog = QueueCatalog(broker.query_slots)
     lifecycle = QueueLifecycle(
-        broker.query_slots, broker.announcer, now=asyncio.get_running_loop().time
+        broker.query_slots,
+        broker.announcer,
+        now=asyncio.get_running_loop().time,
+        changes=broker.changes,
     )
     return [
         *group_routes(broker.groups, broker.subscriptions),
@@ -61,4 +65,5 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *migration_routes(),
         live_route(live),
         tail_route(broker.tails, broker.live),
+        *internal_routes(broker.cluster),
     ]

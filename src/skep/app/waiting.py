@@ -15,10 +15,11 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from skep import __version__
 from skep.app.assignment import WorkerAssignment
 from skep.app.broker import Broker
-from skep.app.database import require_current_schema, should_migrate
+from skep.app.database import CONNECT_TIMEOUT_S, require_current_schema, should_migrate
 from skep.app.interface import hot_routes
 from skep.db.connection import is_reachable
 from skep.db.migrate import migrate
+from skep.db.sessions import require_own_sessions
 from skep.model.errors import SkepError
 from skep.server.app import build_waiting_app
 from skep.server.exchange import HotHandler, HotRoutes
@@ -141,6 +142,7 @@ async def _until_usable(assignment: WorkerAssignment) -> None:
 
 
 async def _prepare_schema(assignment: WorkerAssignment) -> None:
+    await require_own_sessions(assignment.dsn, timeout_s=CONNECT_TIMEOUT_S)
     if should_migrate(assignment.settings):
         await migrate(assignment.dsn)
     else:
