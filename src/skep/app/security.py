@@ -47,7 +47,7 @@ class Security:
         )
 
     def start(self) -> None:
-        """Begin to fetch keys, if there is a key server."""
+        """Begin to fetch keys, if there is a key server; again it does nothing."""
         if self._key_server is not None:
             self._key_server.start()
 

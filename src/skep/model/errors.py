@@ -3,7 +3,8 @@
     SkepError
     ├── BadRequest        the caller must change the request: malformed, too large, unknown name
     ├── Refused           the request is well formed but not allowed in the present state
-    │   └── NotFound      the thing named does not exist
+    │   ├── NotFound      the thing named does not exist
+    │   └── ForgedNotice  not told by an instance of ours
     ├── Unauthenticated   who is asking is not known: there is no token
     │   └── InvalidToken  ... or one that cannot be believed
     ├── Forbidden         who is asking is known, and may not
@@ -81,6 +82,12 @@ class Forbidden(SkepError):
     """Insufficient permissions."""
 
     code = "forbidden"
+
+
+class ForgedNotice(Refused):
+    """The notice was not sent by an instance that shares our secret."""
+
+    code = "forged_notice"
 
 
 class Overloaded(SkepError):

@@ -63,7 +63,9 @@ class KeyServer:
         return self._keys
 
     def start(self) -> None:
-        """Begin to fetch, and go on from time to time."""
+        """Begin to fetch, and go on from time to time; once started this does nothing."""
+        if self._refresher is not None:
+            return
         self._refresher = asyncio.get_running_loop().create_task(self._refresh())
 
     async def stop(self) -> None:
