@@ -72,7 +72,7 @@ class Intake:
             deadline=poll.deadline if waits else self._relief.deadline(),
         )
 
-    def commit(self, body: TransactionBody, client: Client) -> None:
+    def commit(self, body: TransactionBody, client: Client, *, producer: str | None = None) -> None:
         """Do a transaction; the client is answered once.
 
         Raises:
@@ -89,7 +89,7 @@ class Intake:
                 client.refuse(result)
 
         def attempt() -> None:
-            self._transaction.commit(body, answer)
+            self._transaction.commit(body, answer, producer=producer)
 
         def stand() -> None:
             self._relief.stand(

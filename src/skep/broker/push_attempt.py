@@ -77,6 +77,8 @@ class PushIntake:
         keys = {_lane_key(item) for item in items}
         if len(keys) > DEFERRED_LANES_MAX or any(map(_is_for_later, items)):
             return False
+        if self.store.is_diverting:
+            return False  # what lies on disk comes first in its lane
         lanes = map(self._directory.lanes.get, keys)
         wishes: set[Deferral] = {"asked" if lane is None else lane.rules.deferral for lane in lanes}
         return self.relief.may_defer(client, wishes)

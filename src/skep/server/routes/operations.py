@@ -15,6 +15,7 @@ from skep.broker.operations import (
     OperationStats,
     Status,
 )
+from skep.server.access import Level, listed_by, needs
 from skep.server.routes.refusals import refusal
 
 _TAGS: Final = ["Operations"]
@@ -45,6 +46,7 @@ def operation_routes(desk: OperationDesk) -> list[HTTPRouteHandler]:
     @get(
         f"{_PATH}/stats",
         operation_id="countOperations",
+        opt=needs(Level.READ_ONLY),
         summary="Count the operations by type and status",
         tags=_TAGS,
     )
@@ -54,6 +56,7 @@ def operation_routes(desk: OperationDesk) -> list[HTTPRouteHandler]:
     @get(
         _PATH,
         operation_id="listOperations",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="List operations, the newest first",
         tags=_TAGS,
     )
@@ -68,6 +71,7 @@ def operation_routes(desk: OperationDesk) -> list[HTTPRouteHandler]:
     @get(
         _ONE,
         operation_id="showOperation",
+        opt=needs(Level.READ_ONLY),
         summary="Show an operation, and its answer when it is done",
         tags=_TAGS,
         responses=_UNKNOWN,
@@ -78,6 +82,7 @@ def operation_routes(desk: OperationDesk) -> list[HTTPRouteHandler]:
     @post(
         f"{_ONE}/retry",
         operation_id="retryOperation",
+        opt=needs(Level.READ_WRITE),
         summary="Let an operation that was given up wait once more",
         tags=_TAGS,
         responses={**_UNKNOWN, 409: refusal("It has not failed, or its queue is gone.")},
@@ -89,6 +94,7 @@ def operation_routes(desk: OperationDesk) -> list[HTTPRouteHandler]:
     @delete(
         _ONE,
         operation_id="cancelOperation",
+        opt=needs(Level.READ_WRITE),
         summary="Let an operation that waits or was given up not be done",
         tags=_TAGS,
         responses={**_UNKNOWN, 409: refusal("It is being carried out or has ended.")},
