@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from tests.pg.log import Log
+from tests.pg.staging import Staging
 from tests.pg.trace_log import TraceLog
 
 
@@ -52,3 +53,11 @@ def traces(arun, log):
     traces = TraceLog(log)
     arun(traces.clear())
     return traces
+
+
+@pytest.fixture
+def staging(arun, log):
+    """The staging of a write to the fixture `log`, empty."""
+    staging = Staging(log)
+    arun(staging.clear())
+    return staging

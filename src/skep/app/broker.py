@@ -52,6 +52,7 @@ from skep.broker.scheduling import Schedule, ScheduleExecutor
 from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
+from skep.broker.staging_sweep import StagingSweep
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
@@ -414,6 +415,7 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
         ),
         RemovedQueueSweep(caller),
         RemovedGroupSweep(caller),
+        StagingSweep(caller),
     ]
     if settings.trace_retention_days:
         duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))

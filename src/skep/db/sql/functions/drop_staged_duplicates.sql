@@ -1,0 +1,105 @@
+/*
+drop_staged_duplicates: take out of staged segments what their partitions hold already.
+
+Takes   p_write_id, p_epoch, p_attempt: whose staging. p_lane_id, p_queue, p_partition, p_window_s:
+        the partitions, as staged_lanes returns them. p_now.
+Returns how many messages were taken out.
+Locks   none beyond the staged rows; the caller holds the partitions.
+Why     A push probes segment by segment. Here a lane gets hundreds of segments at a time, and each
+        would be compared with all before it; so all keys of all lanes are compared at once, with
+        those of the window and with each other. Of two rows with one transaction id the first one
+        stays. Ids that were made up by the writer itself are not looked at. `|| ''` reads keys
+        that are stored out of line once and not once for each of them.
+*/
+create function skep.drop_staged_duplicates(
+  p_write_id text, p_epoch bigint, p_attempt text[],
+  p_lane_id bigint[], p_queue text[], p_partition text[], p_window_s integer[], p_now timestamptz)
+returns bigint
+language plpgsql
+set enable_hashjoin = on
+set work_mem = '64MB'
+as $$
+#variable_conflict use_column
+declare
+  v_count bigint;
+begin
+  with lane as materialized (
+    select l.* from unnest(p_lane_id, p_queue, p_partition, p_window_s)
+      l(id, queue, partition, window_s)
+    where l.window_s > 0
+  ),
+  given as materialized (
+    select s.id, s.place, s.task, s.number, g.index,
+           substr(s.keys, g.index * 16 + 1, 16) as key
+    from (
+      select l.id, s.ctid as place, s.task, s.number, s.messages, s.keys || ''::bytea as keys
+      from skep.staged_segment s
+      join lane l on l.queue = s.queue and l.partition = s.partition
+      where s.write_id = p_write_id and s.epoch = p_epoch and s.attempt = any(p_attempt)
+        and not s.is_unique
+      offset 0
+    ) s
+    cross join lateral generate_series(0, s.messages - 1) g(index)
+  ),
+  stored as (
+    select s.id, substr(s.keys, g.index * 16 + 1, 16) as key
+    from (
+      select l.id, s.last - s.first as last_index, s.keys || ''::bytea as keys
+      from lane l
+      cross join lateral (
+        select skep.offset_before(
+          l.id, p_now - make_interval(secs => l.window_s) + interval '1 microsecond') as upto
+        offset 0
+      ) w
+      cross join lateral (
+        select s.first, s.last, s.keys from skep.segment s
+        where s.partition_id = l.id and s.first > w.upto offset 0
+      ) s
+      where l.id in (select n.id from given n)
+      offset 0
+    ) s
+    cross join lateral generate_series(0, s.last_index::integer) g(index)
+  ),
+  repeated as (
+    select n.place, n.index,
+           row_number() over (partition by n.id, n.key order by n.task, n.number, n.index) as turn
+    from given n
+    join (select g.id, g.key from given g group by g.id, g.key having count(*) > 1) r
+      on r.id = n.id and r.key = n.key
+  ),
+  duplicate as (
+    select d.place, array_agg(d.index) as indexes
+    from (
+      select r.place, r.index from repeated r where r.turn > 1
+      union
+      select n.place, n.index from given n join stored o on o.id = n.id and o.key = n.key
+    ) d
+    group by d.place
+  ),
+  emptied as (
+    delete from skep.staged_segment s using duplicate d
+    where s.ctid = d.place and s.messages = cardinality(d.indexes)
+    returning s.messages
+  ),
+  thinned as (
+    update skep.staged_segment s
+    set messages = s.messages - cardinality(d.indexes), keys = r.keys, body = r.body
+    from duplicate d
+    join skep.staged_segment o on o.ctid = d.place and o.messages > cardinality(d.indexes)
+    cross join lateral (
+      select string_agg(substr(o.keys, e.position::integer * 16 - 15, 16), ''::bytea
+                        order by e.position) as keys,
+             convert_to('[' || string_agg(e.envelope::text, ',' order by e.position) || ']',
+                        'UTF8') as body
+      from json_array_elements(convert_from(o.body, 'UTF8')::json)
+             with ordinality e(envelope, position)
+      where e.position - 1 <> all(d.indexes)
+    ) r
+    where s.ctid = d.place
+    returning cardinality(d.indexes) as dropped
+  )
+  select coalesce((select sum(e.messages) from emptied e), 0)
+         + coalesce((select sum(t.dropped) from thinned t), 0)
+  into v_count;
+  return v_count;
+end $$;
