@@ -24,11 +24,10 @@ from skep.spark.sink_json import json_texts, pc
 from skep.spark.sink_rows import MADE_UP, Reject
 from skep.spark.sink_rules import QueueRules
 
-SEGMENT_MESSAGES_MAX: Final = 240
-"""So many keys stay in the row of their segment; more are stored out of line, and every push that
-probes them would fetch them from there one by one."""
+SEGMENT_MESSAGES_MAX: Final = 500
 SEGMENT_BYTES: Final = 128 << 10
-"""A body that has become so large is finished: a consumer reads whole segments."""
+"""A segment ends with the first of these. Larger ones are cheaper to write and to probe for
+duplicates; but a consumer that asks for ten messages reads the whole segment they are in."""
 KEY_BYTES: Final = 16
 
 Seal = Callable[[bytes], bytes]

@@ -9,7 +9,8 @@ Why     A push probes segment by segment. Here a lane gets hundreds of segments 
         would be compared with all before it; so all keys of all lanes are compared at once, with
         those of the window and with each other. Of two rows with one transaction id the first one
         stays. Ids that were made up by the writer itself are not looked at. `|| ''` reads keys
-        that are stored out of line once and not once for each of them.
+        that are stored out of line once and not once for each of them. Nobody has statistics of
+        staging: without the settings a plan may compare every key with every other.
 */
 create function skep.drop_staged_duplicates(
   p_write_id text, p_epoch bigint, p_attempt text[],
@@ -17,6 +18,8 @@ create function skep.drop_staged_duplicates(
 returns bigint
 language plpgsql
 set enable_hashjoin = on
+set enable_nestloop = off
+set enable_mergejoin = off
 set work_mem = '64MB'
 as $$
 #variable_conflict use_column
@@ -41,7 +44,7 @@ begin
     ) s
     cross join lateral generate_series(0, s.messages - 1) g(index)
   ),
-  stored as (
+  stored as materialized (
     select s.id, substr(s.keys, g.index * 16 + 1, 16) as key
     from (
       select l.id, s.last - s.first as last_index, s.keys || ''::bytea as keys
