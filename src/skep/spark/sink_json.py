@@ -68,7 +68,8 @@ def json_texts(values: Any) -> Any:
     """Spell the values of an array as JSON."""
     for is_kind, spell in _SPELLINGS:
         if is_kind(values.type):
-            return pc.fill_null(spell(values), _NULL)
+            texts = spell(values)
+            return pc.fill_null(texts, _NULL) if texts.null_count else texts
     raise InvalidColumns(f"values of Arrow's type {values.type} cannot be written as JSON")
 
 
@@ -141,7 +142,7 @@ def _struct(values: Any) -> Any:
 
 
 def _unless_null(values: Any, texts: Any) -> Any:
-    return pc.if_else(values.is_valid(), texts, _NULL)
+    return texts if values.null_count == 0 else pc.if_else(values.is_valid(), texts, _NULL)
 
 
 def _nothing(values: Any) -> Any:

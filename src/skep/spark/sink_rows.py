@@ -234,7 +234,7 @@ def _text_column(values: Any, count: int) -> Any:
 def _or_default(values: Any, default: str | None) -> Any:
     """Return a column in which what is missing or empty is the default."""
     missing = pc.fill_null(pc.equal(values, ""), True)
-    return pc.if_else(missing, pa.scalar(default, pa.string()), values)
+    return _replaced(values, missing, default)
 
 
 def _shortened(
@@ -245,7 +245,14 @@ def _shortened(
     has_nul = pc.fill_null(pc.match_substring(values, "\0"), False)
     faults.note_where(is_long, f"{name} is longer than {length_max} characters")
     faults.note_where(has_nul, f"{name} contains a NUL character")
-    return pc.if_else(pc.or_(is_long, has_nul), pa.scalar(default, pa.string()), values)
+    return _replaced(values, pc.or_(is_long, has_nul), default)
+
+
+def _replaced(values: Any, mask: Any, default: str | None) -> Any:
+    """Put a default where the mask says; most columns need none, and are not copied."""
+    if not pc.any(mask).as_py():
+        return values
+    return pc.if_else(mask, pa.scalar(default, pa.string()), values)
 
 
 def _as_text(values: Any, faults: _Faults) -> Any:
