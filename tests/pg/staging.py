@@ -27,6 +27,7 @@ class Staging:
     async def clear(self) -> None:
         tables = ("staged_segment", "staged_message", "staged_reject", "sink")
         await self.log.execute("".join(f"delete from skep.{table};" for table in tables))
+        await self.log.execute("delete from skep.segment where partition_id < 0")
 
     async def segment(
         self,
@@ -35,19 +36,24 @@ class Staging:
         partition: str = "a",
         epoch: int = 0,
         task: int = 0,
-        attempt: str = "one",
+        attempt: int = 1,
         **columns: Any,
     ) -> None:
         """Stage messages, named by their transaction ids, as a segment."""
-        values = {
-            "messages": len(names),
-            "is_unique": False,
-            "is_sealed": False,
-            "keys": keys_of(names),
-            "body": body_of(map(envelope, names)),
-            **columns,
-        }
-        await self._insert("staged_segment", epoch, task, attempt, queue, partition, values)
+        body = columns.pop("body", body_of(map(envelope, names)))
+        values = {"messages": len(names), "is_unique": False, "is_sealed": False, **columns}
+        number = await self._insert(
+            "staged_segment", epoch, task, attempt, queue, partition, values
+        )
+        await self.log.execute(
+            "insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)"
+            " values (-$1::bigint, $2, $2, 0, $3, $4, $5)",
+            attempt,
+            number,
+            columns.get("staged_at", self.log.now),
+            keys_of(names),
+            body,
+        )
 
     async def message(
         self,
@@ -58,7 +64,7 @@ class Staging:
         partition: str = "a",
         epoch: int = 0,
         task: int = 0,
-        attempt: str = "one",
+        attempt: int = 1,
         **columns: Any,
     ) -> None:
         """Stage a message for later."""
@@ -81,7 +87,7 @@ class Staging:
         partition: str = "a",
         epoch: int = 0,
         task: int = 0,
-        attempt: str = "one",
+        attempt: int = 1,
         **columns: Any,
     ) -> None:
         """Stage a row that is no message."""
@@ -99,11 +105,11 @@ class Staging:
         table: str,
         epoch: int,
         task: int,
-        attempt: str,
+        attempt: int,
         queue: str,
         partition: str,
         columns: dict[str, Any],
-    ) -> None:
+    ) -> int:
         self._numbers += 1
         row = {
             "write_id": self.write_id,
@@ -120,23 +126,24 @@ class Staging:
         await self.log.execute(
             f"insert into skep.{table} ({', '.join(row)}) values ({marks})", *row.values()
         )
+        return self._numbers
 
-    async def lanes(self, *attempts: str, epoch: int = 0) -> list[Any]:
+    async def lanes(self, *attempts: int, epoch: int = 0) -> list[Any]:
         """Return the lanes of what is staged, in the order of the functions' parameters."""
         rows = await self.log.rows(
             "select partition_id, queue, partition, window_s"
             " from skep.staged_lanes($1, $2, $3) order by partition_id",
             self.write_id,
             epoch,
-            list(attempts or ("one",)),
+            list(attempts or (1,)),
         )
         return [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
 
     async def commit(
-        self, *attempts: str, epoch: int = 0, staged: int | None = None, is_passing: bool = False
+        self, *attempts: int, epoch: int = 0, staged: int | None = None, is_passing: bool = False
     ) -> Committed:
         """Commit what these attempts staged; `staged` is what they say that is."""
-        names = list(attempts or ("one",))
+        names = list(attempts or (1,))
         if staged is None:
             staged = await self.count(*names, epoch=epoch)
         row = await self.log.row(
@@ -149,13 +156,17 @@ class Staging:
         )
         return Committed(*row)
 
-    async def count(self, *attempts: str, epoch: int | None = None) -> int:
+    async def segments(self) -> int:
+        """Return how many segments wait in lanes that do not exist, whoever staged them."""
+        return await self.log.value("select count(*) from skep.segment where partition_id < 0")
+
+    async def count(self, *attempts: int, epoch: int | None = None) -> int:
         """Return how many rows are staged; without attempts, by all of them."""
         total = 0
         for table in ("staged_segment", "staged_message", "staged_reject"):
             total += await self.log.value(
                 f"select count(*) from skep.{table} where write_id = $1"
-                " and (cardinality($2::text[]) = 0 or attempt = any($2))"
+                " and (cardinality($2::bigint[]) = 0 or attempt = any($2))"
                 " and ($3::bigint is null or epoch = $3)",
                 self.write_id,
                 list(attempts),

@@ -3,13 +3,13 @@ from datetime import timedelta
 from tests.pg.log import Poll
 from tests.pg.staging import names_in
 
-APPEND = "select skep.append_staged($1, 0, $2, $3, $4, $5, skep.now())"
+APPEND = "select skep.append_staged($1, 0, $2, $3, skep.now())"
 
 
 async def append(staging, *attempts):
-    names = list(attempts or ("one",))
-    ids, queues, partitions, _ = await staging.lanes(*names)
-    return await staging.log.value(APPEND, staging.write_id, names, ids, queues, partitions)
+    names = list(attempts or (1,))
+    ids, *_ = await staging.lanes(*names)
+    return await staging.log.value(APPEND, staging.write_id, names, ids)
 
 
 async def test_segments_follow_each_other_by_task_and_number_behind_what_is_there(log, staging):
@@ -57,3 +57,33 @@ async def test_idle_consumers_find_what_was_written(log, staging):
 
 async def test_nothing_staged_is_nothing_stored(log, staging):
     assert await append(staging) == 0
+
+
+async def test_readers_by_transaction_find_a_segment_in_the_one_that_committed_it(log, staging):
+    await staging.segment("x")
+    staged = await log.value("select xid::text from skep.segment")
+
+    await append(staging)
+
+    row = await log.row(
+        "select xid::text, queue_id > 0 as has_queue, (select max(xmin::text) from skep.partition)"
+        " as writer from skep.segment"
+    )
+    assert row["xid"] != staged
+    assert row["xid"].endswith(row["writer"])
+    assert row["has_queue"]
+
+
+async def test_what_is_stored_out_of_line_stays_where_it_is(log, staging):
+    body = b'[{"transactionId":"x","data":"' + b"y" * 100_000 + b'"}]'
+    await staging.segment("x", body=body)
+    chunks = "select max(ctid)::text from %s"
+    toast = await log.value(
+        "select reltoastrelid::regclass::text from pg_class where oid = 'skep.segment'::regclass"
+    )
+    before = await log.value(chunks % toast)
+
+    await append(staging)
+
+    assert await log.value(chunks % toast) == before
+    assert await log.value("select body from skep.segment where partition_id > 0") == body

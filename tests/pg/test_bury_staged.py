@@ -3,7 +3,7 @@ from tests.pg.letters import Filter, redrive
 from tests.pg.log import QUEUE_MODE
 from tests.pg.staging import names_in
 
-BURY = "select skep.bury_staged($1, 0, '{one}', $2, $3, $4, skep.now())"
+BURY = "select skep.bury_staged($1, 0, '{1}', $2, $3, $4, skep.now())"
 LIST = "select * from skep.list_dead_letters($1, $2, $3, $4, $5, $6, $7, 10, 0)"
 
 

@@ -3,7 +3,7 @@ from hashlib import md5
 import asyncpg
 import pytest
 
-CHECK = "select skep.check_staged_rules($1, 0, '{one}')"
+CHECK = "select skep.check_staged_rules($1, 0, '{1}')"
 SCHEMA = '{"type": "object"}'
 DIGEST = md5(SCHEMA.encode()).hexdigest()
 

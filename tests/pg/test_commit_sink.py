@@ -28,11 +28,11 @@ async def test_everything_staged_gets_to_its_place_in_one_go(log, staging):
 async def test_a_repeated_epoch_is_recognised_and_skipped(log, staging):
     await staging.segment("x", epoch=3)
     await staging.commit(epoch=3)
-    await staging.segment("other", epoch=3, attempt="two")
-    await staging.segment("older", epoch=2, attempt="two")
+    await staging.segment("other", epoch=3, attempt=2)
+    await staging.segment("older", epoch=2, attempt=2)
 
-    assert await staging.commit("two", epoch=3) == Committed(True, 0, 0, 0, 0)
-    assert (await staging.commit("two", epoch=2)).is_repeated
+    assert await staging.commit(2, epoch=3) == Committed(True, 0, 0, 0, 0)
+    assert (await staging.commit(2, epoch=2)).is_repeated
 
     assert await names_in(log) == ["x"]
     assert await staging.count() == 0
@@ -50,14 +50,14 @@ async def test_epochs_add_up_in_the_record(log, staging):
 
 
 async def test_only_the_attempts_that_succeeded_count_and_the_others_are_discarded(log, staging):
-    await staging.segment("x", attempt="failed")
-    await staging.segment("x", attempt="good")
-    await staging.segment("y", task=1, attempt="also good")
+    await staging.segment("x", attempt=7)
+    await staging.segment("x", attempt=8)
+    await staging.segment("y", task=1, attempt=9)
 
-    assert (await staging.commit("good", "also good")).messages == 2
+    assert (await staging.commit(8, 9)).messages == 2
 
     assert await names_in(log) == ["x", "y"]
-    assert await staging.count() == 0
+    assert await staging.count() == await staging.segments() == 0
 
 
 async def test_an_epoch_of_which_something_is_gone_changes_nothing(log, staging):
@@ -99,7 +99,7 @@ async def test_a_sweep_does_not_take_what_is_being_committed(staging, log, open_
     other = await open_log()
     transaction = log.connection.transaction()
     await transaction.start()
-    await log.rows("select from skep.staged_segment for update")
+    await log.value("select skep.hold_staging($1, 0, '{1}')", staging.write_id)
 
     swept = await other.value("select skep.sweep_staging($1, 10)", log.now + timedelta(days=1))
 
@@ -118,12 +118,14 @@ async def test_writes_into_the_same_new_queues_wait_for_each_other_and_never_in_
     async def write(number):
         log = await open_log()
         own = Staging(log, f"write-{number}")
+        attempt = 100 + number
         for epoch in range(3):
             # Half of the writers name the lanes backwards.
             for queue, partition in lanes if number % 2 else lanes[::-1]:
                 name = f"{number}-{epoch}-{queue}-{partition}"
-                await own.segment(name, queue=queue, partition=partition, epoch=epoch)
-            await own.commit(epoch=epoch)
+                lane = {"queue": queue, "partition": partition}
+                await own.segment(name, epoch=epoch, attempt=attempt, **lane)
+            await own.commit(attempt, epoch=epoch)
 
     await asyncio.gather(*(write(number) for number in range(4)))
 

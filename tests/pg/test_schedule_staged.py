@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-SCHEDULE = "select * from skep.schedule_staged($1, 0, '{one}', skep.now())"
+SCHEDULE = "select * from skep.schedule_staged($1, 0, '{1}', skep.now())"
 
 
 async def test_messages_wait_in_the_order_of_their_rows(log, staging):

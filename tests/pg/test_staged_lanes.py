@@ -2,7 +2,7 @@ import asyncio
 
 from tests.pg.waiting import eventually
 
-LANES = "select * from skep.staged_lanes($1, 0, '{one}')"
+LANES = "select * from skep.staged_lanes($1, 0, '{1}')"
 
 
 async def test_lanes_are_made_and_told_with_their_window(log, staging):
@@ -11,7 +11,7 @@ async def test_lanes_are_made_and_told_with_their_window(log, staging):
     await staging.segment("x", partition="old")
     await staging.message("y", log.now, partition="new")
     await staging.reject("z", queue="other", partition="bad")
-    await staging.segment("theirs", queue="hidden", attempt="two")
+    await staging.segment("theirs", queue="hidden", attempt=2)
 
     rows = await log.rows(LANES, staging.write_id)
 

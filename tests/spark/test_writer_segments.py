@@ -21,7 +21,8 @@ from skep.spark.sink_segments import (
 )
 
 RING = KeyRing([EncryptionKey("k", bytes(32))])
-PLACE = Place("write", 7, 3, "attempt")
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PLACE = Place("write", 7, 3, 11, NOON)
 
 
 def maker(rules=None):
@@ -46,7 +47,12 @@ def rows_of(*rows):
 
 
 def segments_of(rows, rules=None):
-    return maker(rules).segments(rows).to_pylist()
+    """Return the segments made of rows, with what is known of them."""
+    known, segments = maker(rules).segments(rows)
+    return [
+        before | {name: row[name] for name in ("keys", "body")}
+        for before, row in zip(known.to_pylist(), segments.to_pylist(), strict=True)
+    ]
 
 
 def test_a_segment_has_the_envelopes_and_keys_of_a_push():
@@ -63,10 +69,11 @@ def test_a_segment_has_the_envelopes_and_keys_of_a_push():
         "write_id": "write",
         "epoch": 7,
         "task": 3,
-        "attempt": "attempt",
+        "attempt": 11,
         "number": 0,
         "queue": "q",
         "partition": "p",
+        "staged_at": NOON,
         "messages": 2,
         "is_unique": False,
         "is_sealed": False,
@@ -105,9 +112,17 @@ def test_segments_end_when_they_have_enough_messages_or_bytes():
 def test_numbers_go_on_from_flush_to_flush():
     made = maker()
 
-    numbers = [made.segments(rows_of(("q", "p", "a", "1"))).to_pylist()[0]["number"] for _ in "ab"]
+    found = [made.segments(rows_of(("q", "p", "a", "1"))) for _ in "ab"]
 
-    assert numbers == [0, 1]
+    assert [known.column("number").to_pylist() for known, _ in found] == [[0], [1]]
+
+
+def test_segments_wait_at_addresses_that_no_reader_asks_for():
+    known, segments = maker().segments(rows_of(("q", "a", "1", "1"), ("q", "b", "2", "2")))
+
+    rows = segments.drop_columns(["keys", "body"]).to_pylist()
+    shared = {"partition_id": -11, "queue_id": 0, "created_at": NOON}
+    assert rows == [{"first": n, "last": n, **shared} for n in known.column("number").to_pylist()]
 
 
 def test_a_segment_is_unique_when_all_its_ids_were_made_up():
@@ -165,4 +180,6 @@ def test_ten_thousand_lanes_are_ten_thousand_segments():
     names = np.arange(10_000).astype(str)
     rows = rows_of(*(("q", name, f"t{name}", name) for name in names))
 
-    assert maker().segments(rows).num_rows == 10_000
+    known, segments = maker().segments(rows)
+
+    assert known.num_rows == segments.num_rows == 10_000

@@ -77,7 +77,9 @@ def test_a_batch_that_was_staged_and_not_committed_is_written_when_it_is_repeate
     run, writer, tmp_path
 ):
     writer.push(1, queue="source")
-    writer.execute("alter table skep.segment add constraint never check (queue_id < 0) not valid")
+    writer.execute(
+        "alter table skep.segment add constraint never check (partition_id < 2) not valid"
+    )
 
     with pytest.raises(StreamingQueryException, match="PostgreSQL refused a statement"):
         run()
@@ -86,6 +88,7 @@ def test_a_batch_that_was_staged_and_not_committed_is_written_when_it_is_repeate
 
     assert copied(writer) == [1]
     assert writer.value("select count(*) from skep.staged_segment") == 0
+    assert writer.value("select count(*) from skep.segment where partition_id < 0") == 0
 
 
 def test_rejects_of_a_stream_can_become_dead_letters(run, writer):

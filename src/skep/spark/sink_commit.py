@@ -19,7 +19,7 @@ from skep.spark.staging import REJECTS_SHOWN, Staged
 from skep.spark.write_options import WriteOptions
 
 COMMIT: Final = (
-    "select * from skep.commit_sink($1, $2::text::bigint, $3::text::boolean, $4::text::text[], "
+    "select * from skep.commit_sink($1, $2::text::bigint, $3::text::boolean, $4::text::bigint[], "
     "$5::text::bigint)"
 )
 DISCARD: Final = "select skep.discard_staging($1, $2::text::bigint) as rows"

@@ -6,6 +6,7 @@ are cut into segments. Bodies are joined by Arrow, a column at a time, in the la
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -39,7 +40,8 @@ class Place(NamedTuple):
     write_id: str
     epoch: int
     task: int
-    attempt: str
+    attempt: int
+    staged_at: datetime
 
 
 class SegmentMaker:
@@ -59,8 +61,13 @@ class SegmentMaker:
         self._seal: Final = seal
         self._number = 0
 
-    def segments(self, rows: Any) -> Any:
-        """Return the segments of rows that are to be delivered at once."""
+    def segments(self, rows: Any) -> tuple[Any, Any]:
+        """Return the segments of rows that are to be delivered at once.
+
+        Returns:
+            What is known of them, and the segments themselves as the log has them, in the lane of
+            the attempt.
+        """
         codes = _lanes(rows)
         order = np.argsort(codes, kind="stable")
         codes = codes[order]
@@ -70,17 +77,18 @@ class SegmentMaker:
         ends = np.append(starts[1:], len(codes))
         first_rows = rows.select([QUEUE, PARTITION]).take(pa.array(starts))
         made_up = rows.column(MADE_UP).to_numpy(zero_copy_only=False)
-        keys = self._keys(rows)
-        return self._staged(
+        known = self._staged(
             first_rows,
             messages=pa.array(ends - starts, pa.int32()),
             is_unique=pa.array(np.logical_and.reduceat(made_up, starts)),
             **self._followed(first_rows),
-            keys=pa.array(
-                [keys[a * KEY_BYTES : b * KEY_BYTES] for a, b in zip(starts, ends, strict=True)],
-                pa.binary(),
-            ),
-            body=_bodies(envelopes, starts),
+        )
+        keys = self._keys(rows)
+        spans = zip(starts * KEY_BYTES, ends * KEY_BYTES, strict=True)
+        return known, self._stored(
+            known.column("number"),
+            pa.array([keys[start:end] for start, end in spans], pa.binary()),
+            _bodies(envelopes, starts),
         )
 
     def messages_for_later(self, rows: Any) -> Any:
@@ -114,6 +122,25 @@ class SegmentMaker:
             error=pa.array([each.error for each in rejects], pa.string()),
         )
 
+    def _stored(self, numbers: Any, keys: Any, bodies: Any) -> Any:
+        """Return rows of the log, at addresses that nobody reads."""
+        count = len(numbers)
+        addresses = numbers.cast(pa.int64())
+        return pa.RecordBatch.from_pydict(
+            {
+                "partition_id": pa.array(np.full(count, -self._place.attempt, np.int64)),
+                "first": addresses,
+                "last": addresses,
+                "queue_id": pa.array(np.zeros(count, np.int32)),
+                "created_at": self._staged_at(count),
+                "keys": keys,
+                "body": bodies,
+            }
+        )
+
+    def _staged_at(self, count: int) -> Any:
+        return pa.array([self._place.staged_at] * count, pa.timestamp("us", tz="UTC"))
+
     def _staged(self, lanes: Any, **columns: Any) -> Any:
         """Return rows of staging: whose they are, in which lanes, and what."""
         count = lanes.num_rows
@@ -123,10 +150,11 @@ class SegmentMaker:
             "write_id": pa.array([self._place.write_id] * count, pa.string()),
             "epoch": pa.array(np.full(count, self._place.epoch, np.int64)),
             "task": pa.array(np.full(count, self._place.task, np.int32)),
-            "attempt": pa.array([self._place.attempt] * count, pa.string()),
+            "attempt": pa.array(np.full(count, self._place.attempt, np.int64)),
             "number": pa.array(numbers),
             QUEUE: lanes.column(QUEUE),
             PARTITION: lanes.column(PARTITION),
+            "staged_at": self._staged_at(count),
         }
         return pa.RecordBatch.from_pydict(whose | columns)
 

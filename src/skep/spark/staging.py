@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import uuid4
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -24,8 +23,9 @@ from skep.spark.sink_segments import Place, SegmentMaker
 from skep.spark.write_options import WriteOptions
 
 OPEN: Final = (
-    "select i.hash_seed, coalesce((select k.epoch from skep.sink k where k.write_id = $1), -1) "
-    "as epoch from skep.installation i"
+    "select i.hash_seed, nextval('skep.staging_attempt') as attempt, skep.now() as staged_at, "
+    "coalesce((select k.epoch from skep.sink k where k.write_id = $1), -1) as epoch "
+    "from skep.installation i"
 )
 
 GATHERED_ROWS: Final = 100_000
@@ -41,7 +41,7 @@ class Staged(WriterCommitMessage):
 
     place: Place
     rows: int = 0
-    """Rows of staging, not of the data."""
+    """Rows of staging, not of the data; a segment is one."""
     rejects: int = 0
     shown: tuple[str, ...] = ()
     """The first rejects, for a person."""
@@ -54,9 +54,12 @@ class Stager:
 
     def __init__(self, options: WriteOptions, write_id: str, epoch: int, task: int) -> None:
         self._options: Final = options
-        # Spark counts attempts anew when the driver is restarted; what is made up here is unique.
-        self._place: Final = Place(write_id, epoch, task, uuid4().hex)
         self._database: Final = database(options.url, options.statement_timeout_s)
+        (opened,) = self._database.rows(OPEN, write_id)
+        self._hash_seed: Final[int] = opened["hash_seed"]
+        self._is_committed: Final[bool] = opened["epoch"] >= epoch
+        # Spark counts attempts anew when the driver is restarted; the database does not.
+        self._place: Final = Place(write_id, epoch, task, opened["attempt"], opened["staged_at"])
         self._rules: Final = RuleBook(self._database, options)
         self._staged: Final = Staged(self._place)
 
@@ -66,16 +69,14 @@ class Stager:
         Raises:
             Unavailable: The database is away; the task is worth repeating.
         """
-        (opened,) = self._database.rows(OPEN, self._place.write_id)
-        if opened["epoch"] >= self._place.epoch:
-            return self._staged
-        try:
-            self._stage_all(batches, opened["hash_seed"])
-        except Refused as error:
-            self._staged.refusal = error.message
+        if not self._is_committed:
+            try:
+                self._stage_all(batches)
+            except Refused as error:
+                self._staged.refusal = error.message
         return self._staged
 
-    def _stage_all(self, batches: Iterable[Any], hash_seed: int) -> None:
+    def _stage_all(self, batches: Iterable[Any]) -> None:
         """Stage until the end, or until the write has to be refused anyway."""
         place = self._place
         checker = RowChecker(
@@ -84,7 +85,10 @@ class Stager:
             validators=self._rules.validators,
         )
         maker = SegmentMaker(
-            place, hash_seed=hash_seed, rules_of=self._rules.of, seal=Sealer(self._options).seal
+            place,
+            hash_seed=self._hash_seed,
+            rules_of=self._rules.of,
+            seal=Sealer(self._options).seal,
         )
         for gathered in _gathered(batches):
             rows, rejects = self._checked(checker, gathered)
@@ -130,7 +134,9 @@ class Stager:
         is_later = pc.is_valid(rows.column(DELIVER_AT))
         later, at_once = rows.filter(is_later), rows.filter(pc.invert(is_later))
         if at_once.num_rows:
-            self._put("staged_segment", maker.segments(at_once))
+            known, segments = maker.segments(at_once)
+            self._put("staged_segment", known)  # first: who throws it away finds the segments by it
+            self._database.ingest("segment", segments)
         if later.num_rows:
             self._put("staged_message", maker.messages_for_later(later))
 

@@ -10,7 +10,7 @@ Why     The group is that of queue mode, which every queue has: no group has fai
         letter can be listed, redriven and deleted as any other.
 */
 create function skep.bury_staged(
-  p_write_id text, p_epoch bigint, p_attempt text[],
+  p_write_id text, p_epoch bigint, p_attempt bigint[],
   p_lane_id bigint[], p_queue text[], p_partition text[], p_now timestamptz) returns bigint
 language sql
 set enable_hashjoin = on

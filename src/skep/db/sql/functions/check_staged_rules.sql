@@ -10,7 +10,7 @@ Why     Tasks encode rows long before they are committed. Unlike a push, a write
         every change of a queue, only for those that make its segments wrong: it can be hours of
         work. As for a push, a batch that is larger than the maximum is taken by an empty queue.
 */
-create function skep.check_staged_rules(p_write_id text, p_epoch bigint, p_attempt text[])
+create function skep.check_staged_rules(p_write_id text, p_epoch bigint, p_attempt bigint[])
 returns void
 language plpgsql stable
 set enable_hashjoin = on

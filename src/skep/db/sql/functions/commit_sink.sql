@@ -13,7 +13,7 @@ Why     One transaction holds the messages and the record that they were written
         recognised. What other attempts staged is thrown away with it.
 */
 create function skep.commit_sink(
-  p_write_id text, p_epoch bigint, p_is_passing boolean, p_attempt text[], p_staged bigint)
+  p_write_id text, p_epoch bigint, p_is_passing boolean, p_attempt bigint[], p_staged bigint)
 returns table (
   is_repeated boolean, messages bigint, scheduled bigint, duplicates bigint, rejected bigint)
 language plpgsql as $$
@@ -42,17 +42,7 @@ begin
     return;
   end if;
 
-  -- Locked, so that no sweep takes them away in the middle.
-  select (select count(*) from (
-            select from skep.staged_segment s where s.write_id = p_write_id
-              and s.epoch = p_epoch and s.attempt = any(p_attempt) for update) s)
-         + (select count(*) from (
-            select from skep.staged_message m where m.write_id = p_write_id
-              and m.epoch = p_epoch and m.attempt = any(p_attempt) for update) m)
-         + (select count(*) from (
-            select from skep.staged_reject r where r.write_id = p_write_id
-              and r.epoch = p_epoch and r.attempt = any(p_attempt) for update) r)
-  into v_found;
+  v_found := skep.hold_staging(p_write_id, p_epoch, p_attempt);
   if v_found <> p_staged then
     raise exception using errcode = 'SK404',
       message = format('%s of %s staged rows are gone', p_staged - v_found, p_staged);
@@ -69,8 +59,7 @@ begin
 
   v_duplicates := skep.drop_staged_duplicates(
     p_write_id, p_epoch, p_attempt, v_lane_id, v_queue, v_partition, v_window_s, v_now);
-  v_messages := skep.append_staged(
-    p_write_id, p_epoch, p_attempt, v_lane_id, v_queue, v_partition, v_now);
+  v_messages := skep.append_staged(p_write_id, p_epoch, p_attempt, v_lane_id, v_now);
   select w.scheduled, w.duplicates + v_duplicates into v_scheduled, v_duplicates
   from skep.schedule_staged(p_write_id, p_epoch, p_attempt, v_now) w;
   v_rejected := skep.bury_staged(

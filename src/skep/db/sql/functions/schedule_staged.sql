@@ -9,7 +9,7 @@ Why     As schedule_messages: ids are drawn in the order of the rows, which deci
         is found when the message is sequenced.
 */
 create function skep.schedule_staged(
-  p_write_id text, p_epoch bigint, p_attempt text[], p_now timestamptz)
+  p_write_id text, p_epoch bigint, p_attempt bigint[], p_now timestamptz)
 returns table (scheduled bigint, duplicates bigint)
 language sql
 set enable_hashjoin = on

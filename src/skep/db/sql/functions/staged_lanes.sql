@@ -9,7 +9,7 @@ Why     All lanes are locked before anything is stored, as for every push, so tw
         same queues wait for each other and never in a circle. Partitions of rejects are made too:
         a dead letter has an address.
 */
-create function skep.staged_lanes(p_write_id text, p_epoch bigint, p_attempt text[])
+create function skep.staged_lanes(p_write_id text, p_epoch bigint, p_attempt bigint[])
 returns table (
   partition_id bigint, queue_id integer, queue text, partition text, window_s integer)
 language plpgsql as $$

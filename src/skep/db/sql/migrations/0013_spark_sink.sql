@@ -1,11 +1,19 @@
 /*
-What writers on Spark need: a place for finished segments that no reader sees, and a record of what
-was moved from there into the log.
+What writers on Spark need: a place for what tasks have made and nobody may see yet, and a record of
+what was moved from there into the log.
 
-Staging is not logged. It is written by many tasks, read once and emptied; a commit counts what it
-finds, so what a crash took away is noticed and written again. Who stages is told apart by write
-(a query, or one write of a DataFrame), epoch (micro-batch), task and attempt.
+Segments are staged in the table of the log itself, in lanes that do not exist: their partition_id
+is below 0 and their queue_id is 0, which no reader asks for. To commit them is to change their
+address; the bytes stay where they are, so that lanes are not locked while megabytes are copied.
+
+What is known of them, and everything else, is in tables that are not logged: they are written by
+many tasks, read once and emptied. A commit counts what it finds, so what a crash took away is
+noticed and written again. Who stages is told apart by write (a query, or one write of a DataFrame),
+epoch (micro-batch), task and attempt.
 */
+
+-- Names the attempts of tasks. The lane of an attempt is its negative.
+create sequence skep.staging_attempt as bigint;
 
 -- A write that has committed, up to which epoch, and what all its epochs together brought.
 create table skep.sink (
@@ -20,11 +28,12 @@ create table skep.sink (
 );
 create index sink__passing on skep.sink (committed_at) where is_passing;
 
+-- A segment that waits at (-attempt, number) in skep.segment.
 create unlogged table skep.staged_segment (
   write_id text not null,
   epoch bigint not null,
   task integer not null,
-  attempt text not null,
+  attempt bigint not null,
   number integer not null,            -- the order in which the task made them
   queue text not null,
   partition text not null,
@@ -32,13 +41,9 @@ create unlogged table skep.staged_segment (
   is_unique boolean not null,         -- the transaction ids were made up here and occur nowhere else
   is_sealed boolean not null,
   schema_digest text,                 -- md5 of the schema that the payloads were checked by
-  keys bytea not null,
-  body bytea not null,
-  staged_at timestamptz not null default clock_timestamp(),
+  staged_at timestamptz not null,
   constraint staged_segment__address primary key (write_id, epoch, task, attempt, number)
 );
-alter table skep.staged_segment alter column keys set storage external;
-alter table skep.staged_segment alter column body set storage external;
 create index staged_segment__staged on skep.staged_segment (staged_at);
 
 -- Messages for later, each to become a row of skep.scheduled.
@@ -46,7 +51,7 @@ create unlogged table skep.staged_message (
   write_id text not null,
   epoch bigint not null,
   task integer not null,
-  attempt text not null,
+  attempt bigint not null,
   number integer not null,
   queue text not null,
   partition text not null,
@@ -56,7 +61,7 @@ create unlogged table skep.staged_message (
   transaction_id text not null,
   envelope bytea not null,
   deliver_at timestamptz not null,
-  staged_at timestamptz not null default clock_timestamp(),
+  staged_at timestamptz not null,
   constraint staged_message__address primary key (write_id, epoch, task, attempt, number)
 );
 create index staged_message__staged on skep.staged_message (staged_at);
@@ -66,7 +71,7 @@ create unlogged table skep.staged_reject (
   write_id text not null,
   epoch bigint not null,
   task integer not null,
-  attempt text not null,
+  attempt bigint not null,
   number integer not null,
   queue text not null,
   partition text not null,
@@ -74,7 +79,7 @@ create unlogged table skep.staged_reject (
   transaction_id text not null,
   envelope bytea not null,
   error text not null,
-  staged_at timestamptz not null default clock_timestamp(),
+  staged_at timestamptz not null,
   constraint staged_reject__address primary key (write_id, epoch, task, attempt, number)
 );
 create index staged_reject__staged on skep.staged_reject (staged_at);
