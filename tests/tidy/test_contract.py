@@ -14,9 +14,7 @@ HTTP_PAGE = ROOT / "docs" / "reference" / "http.md"
 DEFECTS = {*range(1, 47), *range(58, 64)}
 """The numbered defects of Queen's message plane and streams (11.1 to 11.5, 11.8)."""
 
-PENDING = {
-    31: "a record that poisons the failover buffer: there are no buffer files before issue 5",
-}
+PENDING: dict[int, str] = {}
 """Defects that nothing built so far could have, and why."""
 
 

@@ -15,8 +15,11 @@ from skep.broker.traces import Traces
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
+from skep.server.routes.internal import internal_routes
 from skep.server.routes.live import LiveParts, live_route
+from skep.server.routes.maintenance import maintenance_routes
 from skep.server.routes.messages import message_routes
+from skep.server.routes.migration import migration_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
 from skep.server.routes.resources import resource_routes
@@ -38,7 +41,10 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     live = LiveParts(broker.live, broker.ack, broker.renew, broker.default_subscription_mode)
     catalog = QueueCatalog(broker.query_slots)
     lifecycle = QueueLifecycle(
-        broker.query_slots, broker.announcer, now=asyncio.get_running_loop().time
+        broker.query_slots,
+        broker.announcer,
+        now=asyncio.get_running_loop().time,
+        changes=broker.changes,
     )
     return [
         *group_routes(broker.groups, broker.subscriptions),
@@ -55,6 +61,9 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
             broker.retention, Removals(broker.query_slots), Holds(broker.query_slots)
         ),
         *trace_routes(traces),
+        *maintenance_routes(broker.maintenance, broker.diversion, worker=broker.worker_index),
+        *migration_routes(),
         live_route(live),
         tail_route(broker.tails, broker.live),
+        *internal_routes(broker.cluster),
     ]

@@ -134,7 +134,16 @@ class Unacceptable(Refused):
 class Stager:
     """Checks what clients send and turns it into rows of a call."""
 
-    def __init__(self, leases: LeaseMemory, *, hash_seed: int, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        leases: LeaseMemory,
+        *,
+        hash_seed: int,
+        now: Callable[[], datetime],
+        check_lane: Callable[[tuple[str, str]], None] = lambda _: None,
+    ) -> None:
+        """Take what is needed; `check_lane` raises when nothing may be pushed into a lane now."""
+        self._check_lane: Final = check_lane
         self._leases: Final = leases
         self._hash_seed: Final = hash_seed
         self._now: Final = now
@@ -144,6 +153,7 @@ class Stager:
 
         Raises:
             BadRequest: A name or an id cannot be stored, or an option does not work here.
+            Unavailable: Messages of its lane that came first are not stored yet.
         """
         if item.deliver_at is not None or item.delay_seconds is not None:
             raise BadRequest("messages for later cannot be part of this: push them on their own")
@@ -151,11 +161,13 @@ class Stager:
         if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
             refuse_transaction_id(name)
         trace_id = checked_trace_id(item.trace_id)
+        lane_key = (
+            check_name("queue", item.queue),
+            check_name("partition", item.partition or DEFAULT_PARTITION),
+        )
+        self._check_lane(lane_key)
         return StagedPush(
-            lane_key=(
-                check_name("queue", item.queue),
-                check_name("partition", item.partition or DEFAULT_PARTITION),
-            ),
+            lane_key=lane_key,
             transaction_id=name,
             trace_id=trace_id,
             key=_digest(name.encode(), self._hash_seed),

@@ -7,6 +7,9 @@ printed once every worker accepts connections.
 
 import signal
 import socket
+import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -22,6 +25,7 @@ KILL_MARGIN_S: Final = 2.0
 
 def serve(
     *,
+    preset: Annotated[str | None, typer.Option(help=description("preset"))] = None,
     host: Annotated[str | None, typer.Option(help=description("host"))] = None,
     port: Annotated[int | None, typer.Option(help=description("port"))] = None,
     database_url: DatabaseUrl = None,
@@ -35,8 +39,10 @@ def serve(
     config_file: ConfigFile = None,
 ) -> None:
     """Run the broker until SIGTERM or Ctrl-C."""
-    settings = effective_settings(
+    read_settings = partial(
+        effective_settings,
         config_file,
+        preset=preset,
         host=host,
         port=port,
         database_url=database_url,
@@ -47,12 +53,15 @@ def serve(
         connections=connections,
         log_level=log_level,
         log_format=log_format,
-    ).settings
+    )
+    settings = read_settings().settings
     require_server_extra()
-    _serve(settings)
+    # Whoever watches a terminal expects the end of it to be the end of the broker.
+    has_terminal = sys.stdin is not None and sys.stdin.isatty()
+    _serve(settings, reload=None if has_terminal else lambda: read_settings().settings)
 
 
-def _serve(settings: Settings) -> None:
+def _serve(settings: Settings, *, reload: Callable[[], Settings] | None) -> None:
     from rich.console import Console
 
     from skep.app.database import open_database, prepare_schema
@@ -81,6 +90,7 @@ def _serve(settings: Settings) -> None:
                 grace_s=settings.shutdown_grace_s + KILL_MARGIN_S,
                 on_ready=announce,
                 companions=database.companions,
+                reload=reload,
             ).run()
 
 

@@ -17,6 +17,7 @@ from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException, NotFoundException, ValidationException
 from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Send
 
+from skep.model.errors import Unavailable
 from skep.server.exchange import HotRoutes, decode_segment
 from skep.server.openapi import openapi_config
 from skep.server.problems import Problem, problem, problem_of
@@ -54,6 +55,24 @@ def build_cold_app(
         request_max_body_size=body_bytes_max,
         logging_config=None,
     )
+
+
+def build_waiting_app(probe: Probe, routes: Sequence[ControllerRouterHandler]) -> Litestar:
+    """Build the application of a worker without a database: all other routes are unavailable."""
+    return Litestar(
+        [*health_routes(probe), *routes],
+        openapi_config=None,
+        exception_handlers={HTTPException: _answer_unavailable, Exception: _answer_exception},
+        logging_config=None,
+    )
+
+
+def _answer_unavailable(
+    request: Request[Any, Any, Any], exception: HTTPException
+) -> Response[bytes]:
+    if isinstance(exception, NotFoundException):
+        return _response(problem_of(Unavailable()))
+    return _answer_http_exception(request, exception)
 
 
 def _decode_path_parameters(app: ASGIApp) -> ASGIApp:

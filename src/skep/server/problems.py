@@ -14,6 +14,7 @@ import msgspec
 
 from skep.model.errors import (
     BadRequest,
+    ForgedNotice,
     NotFound,
     Overloaded,
     PayloadTooLarge,
@@ -28,6 +29,7 @@ STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
     PayloadTooLarge: 413,
     Refused: 409,
     NotFound: 404,
+    ForgedNotice: 403,
     Overloaded: 503,
     QueueFull: 429,
     Unavailable: 503,

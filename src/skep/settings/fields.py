@@ -24,6 +24,10 @@ CONNECTIONS_MAX: Final = 64
 """Per worker. More busy backends than this from one process only make PostgreSQL slower."""
 
 
+SECRETS: Final = ("archive_storage", "encryption_keys", "peer_secret")
+"""Settings that are never shown."""
+
+
 class InvalidSettings(BadRequest):
     """A setting is wrong."""
 
@@ -66,6 +70,14 @@ def default_data_dir() -> Path:
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an operator can choose. The description of a field is its documentation."""
 
+    preset: Annotated[
+        Literal["balanced", "throughput", "latency"],
+        Meta(
+            description="Defaults for a purpose, below everything that is set by hand: for most "
+            "(`balanced`), for many clients that send much (`throughput`), for few clients that "
+            "wait for each answer (`latency`)."
+        ),
+    ] = "balanced"
     host: Annotated[str, Meta(min_length=1, description="Address the broker listens on.")] = (
         "127.0.0.1"
     )
@@ -134,10 +146,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "`connections` as its ceiling, `static` always allows `connections`."
         ),
     ] = "vegas"
+    push_hold_ms: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1_000,
+            description="The longest that a push waits for others to share its call. A lone "
+            "client never waits.",
+        ),
+    ] = 20.0
     statement_timeout_s: Annotated[
         float,
         Meta(gt=0, le=86_400, description="PostgreSQL cancels a statement that runs longer."),
     ] = 30.0
+    lock_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=86_400,
+            description="PostgreSQL gives up a statement that waits longer for one lock.",
+        ),
+    ] = 10.0
     body_bytes_max: Annotated[
         int, Meta(ge=1024, le=1 << 30, description="Largest request body accepted, in bytes.")
     ] = 16 << 20
@@ -276,6 +305,71 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "keys come after those of `encryption_keys`."
         ),
     ] = None
+    spill_dir: Annotated[
+        Path | None,
+        Meta(
+            description="Directory in which pushes are kept while PostgreSQL is away, in a folder "
+            "for each database. It must survive a restart. Without it: `spill` in `data_dir`."
+        ),
+    ] = None
+    spill_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Most that may wait in `spill_dir` for one database, in bytes; beyond it "
+            "pushes are refused. 0 keeps nothing: pushes fail while PostgreSQL is away.",
+        ),
+    ] = 4 << 30
+    spill_after_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3_600,
+            description="How long PostgreSQL may be unreachable before pushes are kept on disk; "
+            "until then they wait.",
+        ),
+    ] = 1.0
+    archive_warehouse: Annotated[
+        str | None,
+        Meta(
+            description="Where `skep archive` puts its files: a directory, or an address that "
+            "begins with `s3://`, `gs://`, `abfs://` or `hdfs://`."
+        ),
+    ] = None
+    archive_storage: Annotated[
+        str | None,
+        Meta(
+            description="How to reach `archive_warehouse`, as `name=value` with commas between, "
+            "by the names of pyiceberg: `s3.endpoint=http://host:9000,s3.region=eu-west-1`. "
+            "Without it the usual places of the cloud in question are searched for credentials."
+        ),
+    ] = None
+    peers: Annotated[
+        str | None,
+        Meta(
+            description="Other instances on the same database, separated by commas: `host:port` "
+            "is told by UDP, `http://host:port` by request. A name may stand for several "
+            "addresses, and this instance may be among them. Instances work together without "
+            "it; polls then notice the others' messages by their own checks."
+        ),
+    ] = None
+    peer_port: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=65_535,
+            description="UDP port on which this instance hears others, on the address of `host`. "
+            "It is open only with `peers` or `peer_secret`.",
+        ),
+    ] = 6633
+    peer_secret: Annotated[
+        str | None,
+        Meta(
+            description="Secret that all instances share and sign with. Without it wake-ups are "
+            "exchanged unsigned, and changes (configuration, maintenance) are neither sent nor "
+            "taken. Never shown or logged."
+        ),
+    ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
     ] = "info"
@@ -294,8 +388,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values: dict[str, Any] = msgspec.structs.asdict(self)
         if self.database_url is not None:
             values["database_url"] = redacted_url(self.database_url)
-        if self.encryption_keys is not None:
-            values["encryption_keys"] = "***"
+        hidden = {name: "***" for name in SECRETS if values[name] is not None}
+        values.update(hidden)
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
 
     def __repr__(self) -> str:

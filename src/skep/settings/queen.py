@@ -49,13 +49,20 @@ SINGLE_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "EVICTION_BATCH_SIZE": ("eviction_batch", _as_it_is),
     "PARTITION_CLEANUP_DAYS": ("partition_cleanup_days", _as_it_is),
     "METRICS_RETENTION_DAYS": ("history_retention_days", _as_it_is),
+    "FILE_BUFFER_DIR": ("spill_dir", _as_it_is),
     "LOG_LEVEL": ("log_level", _log_level),
     "QUEEN_ENCRYPTION_KEY": ("encryption_keys", _as_it_is),
+    "QUEEN_PEERS": ("peers", _as_it_is),
+    "QUEEN_UDP_PEERS": ("peers", _as_it_is),
+    "QUEEN_UDP_NOTIFY_PORT": ("peer_port", _as_it_is),
+    "QUEEN_SYNC_SECRET": ("peer_secret", _as_it_is),
+    "DB_LOCK_TIMEOUT": ("lock_timeout_s", _seconds_from_ms),
 }
 """Variables that carry one setting each: its field, and how the text is translated."""
 
 DATABASE_VARIABLES: Final = ("PG_HOST", "PG_PORT", "PG_USER", "PG_PASSWORD", "PG_DB")
 POOL_VARIABLE: Final = "DB_POOL_SIZE"
+SYNC_VARIABLE: Final = "QUEEN_SYNC_ENABLED"
 
 
 def translate_queen_variables(variables: Mapping[str, str]) -> dict[str, Translated]:
@@ -68,6 +75,9 @@ def translate_queen_variables(variables: Mapping[str, str]) -> dict[str, Transla
     given = tuple(name for name in DATABASE_VARIABLES if name in variables)
     if given:
         translated["database_url"] = (_database_url(variables), given)
+    if variables.get(SYNC_VARIABLE) == "false":
+        translated.pop("peers", None)
+        translated.pop("peer_secret", None)
     if POOL_VARIABLE in variables:
         translated["connections"] = (_connections(variables), (POOL_VARIABLE,))
     return translated
