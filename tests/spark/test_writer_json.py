@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
@@ -61,6 +61,7 @@ def as_arrow(value, arrow_type):
     return value
 
 
+@settings(deadline=None)
 @given(data=st.data(), arrow_type=VALUES, skipped=st.integers(0, 2))
 def test_every_value_is_read_back_as_it_was_also_from_the_middle_of_an_array(
     data, arrow_type, skipped

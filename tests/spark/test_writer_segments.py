@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 import xxhash
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skep.model.encryption import KeyRing
@@ -83,6 +83,7 @@ def test_a_segment_has_the_envelopes_and_keys_of_a_push():
     }
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")), min_size=1, max_size=40))
 def test_rows_are_sorted_by_lane_and_stay_in_order(lanes):
     rows = [(queue, lane, f"t{n}", str(n)) for n, (queue, lane) in enumerate(lanes)]
