@@ -2,13 +2,17 @@
 
 import asyncio
 import dataclasses
+import os
+import socket
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from skep import __version__
 from skep.app.assignment import WorkerAssignment
+from skep.app.instruments import UsageProbe, show_parts
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.admission import AdmissionGate
 from skep.broker.configure import Configure
@@ -46,12 +50,14 @@ from skep.broker.retention import (
     RetentionDuty,
     RetentionOnRequest,
 )
+from skep.broker.rollups import LagSampleDuty, MetricsPurge, Reporter, RollUpDuty, WorkerIdentity
 from skep.broker.rules import RuleBook
 from skep.broker.scheduled import Scheduled
 from skep.broker.scheduling import Schedule, ScheduleExecutor
 from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
+from skep.broker.stats_shapes import BufferState
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
@@ -68,6 +74,11 @@ from skep.engine.policy import BatchPolicy
 from skep.model.encryption import KeyRing
 from skep.settings import Settings
 from skep.settings.keys import encryption_keys
+from skep.telemetry.loop_watch import LoopWatch
+from skep.telemetry.meters import Meters
+from skep.telemetry.publisher import Publisher
+from skep.telemetry.slow_calls import CallWatch
+from skep.telemetry.snapshots import SnapshotBoard
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
@@ -138,6 +149,8 @@ class Broker:
     def __init__(self, assignment: WorkerAssignment) -> None:
         settings = assignment.settings
         loop = asyncio.get_running_loop()
+        self.meters: Final = Meters(queues_exposed=settings.metrics_queues_max)
+        watch = CallWatch(self.meters, slow_s=settings.slow_call_s)
         self.hot_slots: Final = Slots(
             assignment.dsn,
             size=settings.connections,
@@ -154,6 +167,7 @@ class Broker:
                 TRANSACT_CALL,
                 CYCLE_CALL,
             ),
+            watch=watch,
         )
         self.query_slots: Final = Slots(
             assignment.dsn,
@@ -161,6 +175,7 @@ class Broker:
             server_settings=ONE_OFF,
             statement_timeout_s=settings.statement_timeout_s,
             application_name=f"skep worker {assignment.index} queries",
+            watch=watch,
         )
         # One connection for all background work: it is done in turn, and no listing waits for it.
         self.housekeeping_slots: Final = Slots(
@@ -169,8 +184,9 @@ class Broker:
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
             application_name=f"skep worker {assignment.index} housekeeping",
+            watch=watch,
         )
-        self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
+        self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S, meters=self.meters)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
         self.key_ring: Final = KeyRing(encryption_keys(settings))
@@ -186,6 +202,7 @@ class Broker:
                 interval_s_max=settings.poll_interval_ms_max / 1000,
                 slack_s=settings.poll_interval_ms_max / 5000,
             ),
+            meters=self.meters,
         )
         self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
         self._wakeups: Final = Wakeups(
@@ -223,6 +240,7 @@ class Broker:
             self.query_slots, self._sequencer, open_envelope=self.key_ring.open_envelope
         )
         self._scheduled_max: Final = settings.scheduled_max
+        self._instrument(assignment)
         self.push: Push
         self.ack: Ack
         self.transaction: Transaction
@@ -236,6 +254,15 @@ class Broker:
     def announcer(self) -> Announcer:
         """Whoever tells parked polls of all processes that there may be something for them."""
         return self._wakeups
+
+    def buffer_state(self) -> BufferState:
+        """Say what waits in files for the database: nothing, as nothing is ever put there."""
+        return BufferState(
+            pending=0,
+            failed=0,
+            db_healthy=self.hot_slots.connected_count > 0,
+            worker=self._worker_number,
+        )
 
     async def start(self) -> None:
         """Connect, and become able to serve.
@@ -253,12 +280,20 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        self._loop_watch.start()
+        self.publisher.start()
+        self._reporter.start()
 
     def wire(self, *, hash_seed: int) -> None:
         """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
         self.hash_seed = hash_seed
         self.push = Push(
-            self.engine, self._directory, self.schedule, hash_seed=hash_seed, now=utc_now
+            self.engine,
+            self._directory,
+            self.schedule,
+            hash_seed=hash_seed,
+            now=utc_now,
+            meters=self.meters,
         )
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
         stager = Stager(self._leases, hash_seed=hash_seed, now=utc_now)
@@ -278,10 +313,47 @@ class Broker:
         await self._sequencer.stop()
         await self.engine.drain()
         await self._gate.settle()
+        await self._reporter.stop()
+        await self.publisher.stop()
+        self._loop_watch.stop()
         self._wakeups.stop()
         await self.housekeeping_slots.close()
         await self.hot_slots.close()
         await self.query_slots.close()
+
+    def _instrument(self, assignment: WorkerAssignment) -> None:
+        """Make what measures this process, and what tells others of it."""
+        settings = assignment.settings
+        self.metrics_queues_max = settings.metrics_queues_max
+        self._worker_number = assignment.index
+        show_parts(
+            self.meters,
+            engine=self.engine,
+            lounge=self.lounge,
+            leases=self._leases,
+            live=self.live,
+            envelopes=self.envelopes,
+            pools={
+                "hot": self.hot_slots,
+                "query": self.query_slots,
+                "housekeeping": self.housekeeping_slots,
+            },
+        )
+        self._loop_watch = LoopWatch(self.meters.loop_lag)
+        self.publisher = Publisher(
+            self.meters,
+            SnapshotBoard(assignment.runtime_dir, assignment.index),
+            worker=assignment.index,
+            version=__version__,
+        )
+        self._reporter = Reporter(
+            self.query_slots,
+            self.meters,
+            _identity(assignment),
+            read_gauges=UsageProbe(self.hot_slots, self.lounge, self._loop_watch).read,
+            read_parked=self.lounge.count_by_queue,
+            interval_s=settings.metrics_interval_s,
+        )
 
     def _wake(self, queue_id: int, lane_count: int) -> None:
         self.lounge.wake(queue_id, lane_count)
@@ -291,7 +363,7 @@ class Broker:
         engine, slots = self.engine, self.hot_slots
         vouching = Vouching(slots, self._cache)
         rule_book = RuleBook(slots, seal=self.key_ring.seal_envelope)
-        lanes = LaneProvisioner(slots, self._directory, rule_book, vouching)
+        lanes = LaneProvisioner(slots, self._directory, rule_book, vouching, meters=self.meters)
         polls = PopExecutor(
             slots,
             self.pop,
@@ -300,6 +372,7 @@ class Broker:
             passing=self.ack,
             envelopes=self.envelopes,
             now=asyncio.get_running_loop().time,
+            meters=self.meters,
         )
         engine.serve("provision", lanes)
         engine.serve("subscribe", GroupProvisioner(slots, self._directory))
@@ -316,13 +389,14 @@ class Broker:
                 cache=self._cache,
                 announcer=self._wakeups,
                 now=utc_now,
+                meters=self.meters,
             ),
         )
         engine.serve("pop", polls)
         engine.serve("pop_partition", polls)
         engine.serve("release", ReleaseExecutor(slots, self._wakeups))
         engine.serve("undo", UndoExecutor(slots, self._wakeups))
-        engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups))
+        engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups, meters=self.meters))
         engine.serve("renew", RenewExecutor(slots))
         settled_keys = DedupCache(memory_bytes_max=SETTLEMENT_DEDUP_BYTES)
         settler = Settler(
@@ -335,6 +409,7 @@ class Broker:
             cache=settled_keys,
             leases=self._leases,
             announcer=self._wakeups,
+            meters=self.meters,
         )
         engine.serve("transaction", TransactionExecutor(slots, settler))
         engine.serve("cycle", CycleExecutor(settler, self._wakeups))
@@ -414,12 +489,23 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
         ),
         RemovedQueueSweep(caller),
         RemovedGroupSweep(caller),
+        RollUpDuty(caller, term),
+        LagSampleDuty(caller, term),
+        MetricsPurge(caller, term, keep=timedelta(days=settings.history_retention_days)),
     ]
     if settings.trace_retention_days:
         duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))
     if settings.partition_cleanup_days:
         duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
     return duties
+
+
+def _identity(assignment: WorkerAssignment) -> WorkerIdentity:
+    try:
+        port: int = assignment.listener.getsockname()[1]
+    except OSError:
+        port = 0  # no socket that listens, as when the API is only described
+    return WorkerIdentity(socket.gethostname(), port, assignment.index, os.getpid())
 
 
 def _limiter(settings: Settings, cap: int) -> ConcurrencyLimiter:

@@ -15,6 +15,7 @@ from skep.app.interface import cold_app, hot_routes
 from skep.model.errors import SkepError
 from skep.server.asgi import HotGate
 from skep.server.fastpath import ConnectionLimits, build_protocol
+from skep.server.metering import MeteredApp
 from skep.server.routes.health import Vitals
 
 GC_ALLOCATIONS: Final = 100_000
@@ -58,7 +59,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
     return uvicorn.Config(
         HotGate(
             routes,
-            cold_app(broker, routes, probe, settings),
+            MeteredApp(cold_app(broker, routes, probe, settings), broker.meters),
             body_bytes_max=settings.body_bytes_max,
         ),
         http=build_protocol(

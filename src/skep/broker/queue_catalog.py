@@ -62,6 +62,10 @@ _MEASURE_LAG: Final = "select * from skep.measure_lag($1)"
 _MEASURE_INGEST: Final = "select skep.measure_ingest($1, $2, $3), skep.now()"
 _NEWEST_SEGMENTS: Final = "select * from skep.newest_segments($1, $2, $3)"
 _KNOWN_PARTITION: Final = "select from skep.partition where id = $1"
+_LIST_QUEUE_IDS: Final = (
+    "select q.id from skep.queue q where ($1::text is null or q.name = $1)"
+    " and ($2::text is null or q.namespace = $2) and ($3::text is null or q.task = $3)"
+)
 _LIST_QUEUE_LABELS: Final = "select q.id, q.namespace, q.task from skep.queue q"
 
 
@@ -193,6 +197,18 @@ class QueueCatalog:
             throughput=Throughput(ingested_per_second=ingested, processed_per_second=None),
             timestamp=now,
         )
+
+    async def sum_messages(self, wanted: QueueFilter) -> tuple[MessageCounts, bool]:
+        """Count the messages of all queues that a filter lets through; also say if it is a guess.
+
+        The part of the name has to be all of it here.
+        """
+        rows = await self._caller.call(
+            _LIST_QUEUE_IDS, wanted.search, wanted.namespace, wanted.task
+        )
+        counted = (await self._count((row["id"] for row in rows), is_sum=True)).values()
+        is_guess = any(each.is_estimate for each in counted)
+        return _sum_counts(each.messages for each in counted), is_guess
 
     async def newest_messages(self, queue: str, page: Page) -> list[MessageSummary]:
         """List the messages of a queue, newest first, without their payloads.

@@ -7,6 +7,8 @@ printed once every worker accepts connections.
 
 import signal
 import socket
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
@@ -64,7 +66,10 @@ def _serve(settings: Settings) -> None:
     configure_logging(level=settings.log_level, style=settings.log_format)
     # Until the supervisor takes over, both signals unwind the start and undo what it did.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with bind_listener(settings.host, settings.port) as listener:
+    with (
+        bind_listener(settings.host, settings.port) as listener,
+        TemporaryDirectory(prefix="skep-") as runtime_dir,
+    ):
         first_step = "Starting PostgreSQL" if settings.database_url is None else "Connecting"
         status = Console(stderr=True).status(first_step)
         with status, open_database(settings) as database:
@@ -76,7 +81,9 @@ def _serve(settings: Settings) -> None:
                 typer.echo(greeting(settings, listener))
 
             Supervisor(
-                assign_workers(settings, dsn=database.dsn, listener=listener),
+                assign_workers(
+                    settings, dsn=database.dsn, listener=listener, runtime_dir=Path(runtime_dir)
+                ),
                 work,
                 grace_s=settings.shutdown_grace_s + KILL_MARGIN_S,
                 on_ready=announce,

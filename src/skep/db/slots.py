@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from time import perf_counter
 from typing import Any, Final, Protocol
 
 import asyncpg
@@ -25,6 +26,7 @@ import asyncpg
 from skep.db.connection import Connection, Prepared, connect
 from skep.db.errors import NotExecuted, OutcomeUnknown, translate
 from skep.model.errors import Unavailable
+from skep.telemetry.slow_calls import CallWatch
 
 _log = logging.getLogger(__name__)
 
@@ -100,8 +102,10 @@ class Slots:
         patience_s: float = 10.0,
         application_name: str = "skep",
         prepare: Sequence[str] = (),
+        watch: CallWatch | None = None,
     ) -> None:
         self._dsn: Final = dsn
+        self._watch: Final = watch or CallWatch()
         self._size: Final = size
         self._prepare: Final = tuple(prepare)
         self._timeout_s: Final = statement_timeout_s
@@ -119,6 +123,21 @@ class Slots:
         self._is_closed = False
         self.connected_count = 0
         self.call_count = 0
+
+    @property
+    def size(self) -> int:
+        """How many connections there are when all is well."""
+        return self._size
+
+    @property
+    def busy_count(self) -> int:
+        """Connections with a call under way."""
+        return len(self._busy)
+
+    @property
+    def waiting_count(self) -> int:
+        """Calls that wait for a connection."""
+        return len(self._waiters)
 
     async def open(self) -> None:
         """Open every connection.
@@ -175,6 +194,7 @@ class Slots:
 
     async def _run(self, slot: _Slot, statement: str, arguments: Sequence[object]) -> Sequence[Any]:
         is_sent = False
+        began, row_count = perf_counter(), None
         try:
             # The server's own timeout comes first; this one is for a server that went silent.
             async with asyncio.timeout(self._timeout_s + SILENCE_S):
@@ -182,7 +202,9 @@ class Slots:
                 if prepared is None:
                     prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
                 is_sent = True
-                return await prepared.fetch(*arguments)
+                rows = await prepared.fetch(*arguments)
+                row_count = len(rows)
+                return rows
         except TimeoutError as error:
             slot.connection.terminate()
             kind = OutcomeUnknown if is_sent else NotExecuted
@@ -202,6 +224,7 @@ class Slots:
             raise failure from error
         finally:
             self._release(slot)
+            self._watch.note(statement, arguments, began, row_count)
 
     async def _acquire(self) -> _Slot:
         if self._is_closed:

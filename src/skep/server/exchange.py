@@ -16,6 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 from skep.model.errors import BadRequest, SkepError
 from skep.server.problems import Problem, problem_of
+from skep.telemetry.meters import RouteMeter
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ class Exchange(Protocol):
     query: bytes
     """Raw, without the question mark."""
     body: bytes
+    timing: tuple[RouteMeter, float] | None
+    """Who counts the answer, and when the request began; None for requests nobody counts."""
 
     @property
     def is_answered(self) -> bool:
@@ -91,6 +94,14 @@ class HotRoutes:
             if path.startswith(prefix) and method == its_method and _ends(path, prefix, suffix):
                 return handler
         return None
+
+    def wrap_each(self, wrap: Callable[[HotHandler], HotHandler]) -> None:
+        """Put something around every handler."""
+        self._exact = {key: wrap(handler) for key, handler in self._exact.items()}
+        self._prefixed = [
+            (method, prefix, suffix, wrap(handler))
+            for method, prefix, suffix, handler in self._prefixed
+        ]
 
     def methods(self, path: bytes) -> list[bytes]:
         """Return the methods this path is hot for, in the order they were added."""

@@ -276,6 +276,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "keys come after those of `encryption_keys`."
         ),
     ] = None
+    metrics_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=60,
+            description="How often a worker adds what it counted to the rollups in the database.",
+        ),
+    ] = 10.0
+    metrics_queues_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="Queues that metrics show by name: the first that a worker uses. The "
+            "others are shown together, under an empty name.",
+        ),
+    ] = 100
+    slow_call_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3_600,
+            description="Calls to PostgreSQL that take so long are logged with their function "
+            "and their size; 0 logs none.",
+        ),
+    ] = 1.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
     ] = "info"
