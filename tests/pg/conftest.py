@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from tests.pg.log import Log
+from tests.pg.rollups import Rollups
 from tests.pg.trace_log import TraceLog
 
 
@@ -52,3 +53,9 @@ def traces(arun, log):
     traces = TraceLog(log)
     arun(traces.clear())
     return traces
+
+
+@pytest.fixture
+def rollups(arun, log):
+    """The rollups of the fixture `log`, none yet."""
+    return arun(Rollups.begin(log))

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from skep import __version__
 from skep.app.assignment import WorkerAssignment
@@ -72,13 +72,17 @@ from skep.engine.fusion import FusionCore
 from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
 from skep.model.encryption import KeyRing
-from skep.settings import Settings
+from skep.settings import InvalidSettings, Settings
 from skep.settings.keys import encryption_keys
 from skep.telemetry.loop_watch import LoopWatch
 from skep.telemetry.meters import Meters
 from skep.telemetry.publisher import Publisher
 from skep.telemetry.slow_calls import CallWatch
 from skep.telemetry.snapshots import SnapshotBoard
+from skep.telemetry.tracing import Propagation
+
+if TYPE_CHECKING:
+    from skep.telemetry.otel import OtelExport
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
@@ -316,6 +320,8 @@ class Broker:
         await self._reporter.stop()
         await self.publisher.stop()
         self._loop_watch.stop()
+        if self._export is not None:
+            await asyncio.to_thread(self._export.close)
         self._wakeups.stop()
         await self.housekeeping_slots.close()
         await self.hot_slots.close()
@@ -339,6 +345,8 @@ class Broker:
                 "housekeeping": self.housekeeping_slots,
             },
         )
+        self._export = _otel_export(assignment)
+        self.tracing = _tracing(settings, self._export)
         self._loop_watch = LoopWatch(self.meters.loop_lag)
         self.publisher = Publisher(
             self.meters,
@@ -498,6 +506,30 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
     if settings.partition_cleanup_days:
         duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
     return duties
+
+
+def _otel_export(assignment: WorkerAssignment) -> "OtelExport | None":
+    settings = assignment.settings
+    if settings.tracing != "otlp":
+        return None
+    try:
+        from skep.telemetry.otel import OtelExport  # noqa: PLC0415 (an extra, only where wanted)
+    except ModuleNotFoundError as error:
+        raise InvalidSettings(
+            f"tracing = otlp needs the packages of OpenTelemetry: {error.name} is missing"
+        ) from error
+    return OtelExport(
+        settings.otlp_endpoint,
+        version=__version__,
+        worker=assignment.index,
+        sample_ratio=settings.trace_sample_ratio,
+    )
+
+
+def _tracing(settings: Settings, export: "OtelExport | None") -> Propagation | None:
+    if export is not None:
+        return export.tracing
+    return Propagation() if settings.tracing == "propagate" else None
 
 
 def _identity(assignment: WorkerAssignment) -> WorkerIdentity:

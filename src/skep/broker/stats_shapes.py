@@ -83,7 +83,9 @@ class StatusLeases(_Wire, rename="camel", frozen=True, kw_only=True):
     active: int
     partitions_with_leases: int
     total_batch_size: int
-    total_acked: int
+    """Messages under lease that are not done yet."""
+    total_acked: int = 0
+    """Not recorded, as a lease shrinks when it is acknowledged: always 0."""
 
 
 class TopError(msgspec.Struct, frozen=True):

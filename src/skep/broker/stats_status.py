@@ -104,12 +104,11 @@ class StatusReport:
         ]
 
     async def _leases(self) -> StatusLeases:
-        ((leases, lanes, messages, acked),) = await self._caller.call(LEASES_CALL, LEASES_MAX)
+        ((leases, lanes, messages),) = await self._caller.call(LEASES_CALL, LEASES_MAX)
         return StatusLeases(
             active=leases,
             partitions_with_leases=lanes,
             total_batch_size=messages,
-            total_acked=acked,
         )
 
     async def _letters(self, total: int) -> StatusLetters:

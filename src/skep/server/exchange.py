@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from skep.model.errors import BadRequest, SkepError
+from skep.model.errors import BadRequest
 from skep.server.problems import Problem, problem_of
+from skep.server.request_ids import HEADER, id_line, request_id
 from skep.telemetry.meters import RouteMeter
 
 log = logging.getLogger(__name__)
@@ -123,19 +124,18 @@ def run_handler(handler: HotHandler, exchange: Exchange) -> None:
     """Call a handler and answer for it if it raises."""
     try:
         handler(exchange)
-    except SkepError as error:
+    except Exception as error:  # noqa: BLE001 (the parser would take it for a malformed request)
         respond_error(exchange, error)
-    except Exception as error:
-        # The parser calls us: whatever escaped here would be taken for a malformed request.
-        log.exception("hot route %r failed", exchange.path)
-        _respond_problem(exchange, problem_of(error))
 
 
 def respond_error(exchange: Exchange, error: BaseException) -> None:
     """Answer with what the problems table says of an error; log the error if it is a bug."""
     answer = problem_of(error)
     if answer.status == 500:
-        log.error("hot route %r failed", exchange.path, exc_info=error)
+        name = request_id(exchange.header(HEADER.encode()))
+        fields = {"request_id": name}
+        log.error("hot route %r failed", exchange.path, exc_info=error, extra=fields)
+        answer = answer._replace(headers=answer.headers + id_line(name))
     _respond_problem(exchange, answer)
 
 

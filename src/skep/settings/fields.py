@@ -302,6 +302,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "and their size; 0 logs none.",
         ),
     ] = 1.0
+    tracing: Annotated[
+        Literal["off", "propagate", "otlp"],
+        Meta(
+            description="What is done with W3C trace context: nothing beyond carrying the headers "
+            "of messages; storing the `traceparent` of a push with its messages; or also sending "
+            "spans and metrics to a collector of OpenTelemetry."
+        ),
+    ] = "off"
+    otlp_endpoint: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Collector that takes OTLP over HTTP, without `/v1/traces`; for "
+            "`tracing = otlp`.",
+        ),
+    ] = "http://127.0.0.1:4318"
+    trace_sample_ratio: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of the traces that begin here which are recorded; others follow "
+            "the decision of whoever began them.",
+        ),
+    ] = 1.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
     ] = "info"

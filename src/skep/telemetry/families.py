@@ -79,8 +79,10 @@ FAMILIES: Final = (
     Family("skep_empty_pops", "counter", "Polls that got nothing.", _QUEUE),
     Family("skep_redelivered_messages", "counter", "Messages delivered again.", _QUEUE),
     Family("skep_ack_requests", "counter", "Acknowledgments, as sent to the database.", _QUEUE),
-    Family("skep_acked_messages", "counter", "Messages completed.", _QUEUE),
-    Family("skep_failed_messages", "counter", "Messages given back or refused.", _QUEUE),
+    Family("skep_acked_messages", "counter", "Acknowledgments that complete.", _QUEUE),
+    Family(
+        "skep_failed_messages", "counter", "Acknowledgments that give back or are refused.", _QUEUE
+    ),
     Family("skep_dead_letters", "counter", "Messages given up.", _QUEUE),
     Family("skep_transactions", "counter", "Transactions and stream cycles.", _QUEUE),
     Family("skep_partitions_created", "counter", "Partitions created.", _QUEUE),

@@ -3,7 +3,8 @@ describe_database: how PostgreSQL itself is doing.
 
 Takes   p_limit: entries of each list.
 Returns one JSON object in the words of the wire.
-Locks   none that anybody would wait for.
+Locks   none: the functions that tell sizes would wait for somebody who is rebuilding a table, so
+        its size is then taken from the last analysis.
 Why     What is asked first when a broker is slow. Only statistics views and sizes of files are
         read, and of those only what belongs to the schema skep, except for the sessions: what holds
         us up is somebody else's more often than not. Of queries the text is cut, and only sessions
@@ -11,14 +12,39 @@ Why     What is asked first when a broker is slow. Only statistics views and siz
 */
 create function skep.describe_database(p_limit integer) returns text
 language sql stable as $$
-  with tables as materialized (
+  with taken as materialized (
+    select coalesce(i.indrelid, t.oid, l.relation) as relid
+    from pg_locks l
+    left join pg_index i on i.indexrelid = l.relation
+    left join pg_class t on t.reltoastrelid = l.relation
+    where l.mode = 'AccessExclusiveLock' and l.relation is not null
+      and l.database = (select d.oid from pg_database d where d.datname = current_database())
+  ),
+  tables as materialized (
     select s.relid, s.relname, s.n_dead_tup, s.n_live_tup, s.n_tup_upd, s.n_tup_hot_upd,
            s.last_vacuum, s.last_autovacuum, s.autovacuum_count, s.autoanalyze_count,
            i.heap_blks_read, i.heap_blks_hit,
-           pg_total_relation_size(s.relid) as total_bytes,
-           pg_table_size(s.relid) as table_bytes,
-           pg_indexes_size(s.relid) as index_bytes
-    from pg_stat_user_tables s join pg_statio_user_tables i on i.relid = s.relid
+           z.table_bytes + z.index_bytes as total_bytes, z.table_bytes, z.index_bytes
+    from pg_stat_user_tables s
+    join pg_statio_user_tables i on i.relid = s.relid
+    cross join lateral (
+      select coalesce(sum(c.relpages) filter (where c.relkind <> 'i'), 0) as table_pages,
+             coalesce(sum(c.relpages) filter (where c.relkind = 'i'), 0) as index_pages
+      from pg_class c
+      where c.oid = s.relid
+         or c.oid = (select t.reltoastrelid from pg_class t where t.oid = s.relid)
+         or c.oid in (select x.indexrelid from pg_index x where x.indrelid = s.relid)
+    ) p
+    cross join lateral (
+      select case when k.is_taken then p.table_pages * k.page else pg_table_size(s.relid) end
+               as table_bytes,
+             case when k.is_taken then p.index_pages * k.page else pg_indexes_size(s.relid) end
+               as index_bytes
+      from (
+        select exists (select from taken t where t.relid = s.relid) as is_taken,
+               current_setting('block_size')::bigint as page
+      ) k
+    ) z
     where s.schemaname = 'skep'
   ),
   indexes as materialized (
