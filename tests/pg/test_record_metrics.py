@@ -86,9 +86,7 @@ async def test_a_worker_that_was_purged_is_told_so(rollups):
     assert await rollups.count("metric_total") == 0
 
 
-async def test_workers_that_report_the_same_queues_at_once_do_not_deadlock(
-    rollups, log, open_log
-):
+async def test_workers_that_report_the_same_queues_at_once_do_not_deadlock(rollups, log, open_log):
     queues = [f"queue-{number}" for number in range(20)]
     for queue in queues:
         await log.lane(queue)
@@ -97,7 +95,9 @@ async def test_workers_that_report_the_same_queues_at_once_do_not_deadlock(
 
     async def report_often(session, worker, order):
         for _ in range(10):
-            await Rollups(session, rollups.term).report(worker, *(used(queue, push_messages=1) for queue in order))
+            await Rollups(session, rollups.term).report(
+                worker, *(used(queue, push_messages=1) for queue in order)
+            )
 
     orders = [queues, queues[::-1], queues[7:] + queues[:7]]
     await asyncio.gather(*map(report_often, sessions, workers, orders))

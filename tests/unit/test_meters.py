@@ -44,6 +44,14 @@ def test_the_greatest_lag_is_that_since_the_last_time():
     assert last.lag_ms_max == 1000
 
 
+def test_a_lag_just_above_a_bound_counts_above_it():
+    queues = QueueMeters()
+    queues.note_delivery(queues.of("a"), 1, 0.0019, is_redelivery=False)
+
+    assert queues.tell()[0].lag_counts[:3] == (0, 1, 0)
+    assert queues.lag.counts[:3] == [0, 1, 0]
+
+
 def test_clocks_that_differ_make_no_negative_lag():
     queues = QueueMeters()
     queues.note_delivery(queues.of("a"), 1, -3.0, is_redelivery=True)

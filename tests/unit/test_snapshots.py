@@ -7,6 +7,7 @@ from skep.telemetry.families import FAMILIES
 from skep.telemetry.meters import Meters
 from skep.telemetry.publisher import Publisher
 from skep.telemetry.snapshots import SnapshotBoard
+from tests.tidy.tree import ROOT
 
 
 def make(directory, worker, pushed=0, **options):
@@ -77,6 +78,12 @@ async def test_every_family_is_shown_and_no_partition_is_a_label(tmp_path):
     for family in FAMILIES:
         assert f"# TYPE {family.shown_name} {family.kind}" in text
         assert not {"partition", "group"} & set(family.labels)
+
+
+def test_every_family_is_on_the_page():
+    page = (ROOT / "docs" / "reference" / "observability.md").read_text()
+
+    assert [each.name for each in FAMILIES if f"| `{each.shown_name}` |" not in page] == []
 
 
 async def test_a_histogram_is_shown_with_counts_that_add_up(tmp_path):

@@ -195,13 +195,15 @@ class QueueMeters:
         self, meter: QueueMeter, messages: int, lag_s: float, *, is_redelivery: bool
     ) -> None:
         """Count messages that were pushed together and are delivered together."""
-        lag_ms = max(lag_s * 1000, 0.0)  # clocks differ
-        index = bisect_left(LAG_BOUNDS_MS, lag_ms)
+        if lag_s < 0:
+            lag_s = 0.0  # clocks differ
+        lag_ms = int(lag_s * 1000)
+        index = bisect_left(LAG_BOUNDS_MS, lag_s * 1000)
         self.lag.counts[index] += messages
-        self.lag.sum += lag_ms / 1000 * messages
+        self.lag.sum += lag_s * messages
         meter.lag[index] += messages
-        meter.lag_ms_sum += int(lag_ms) * messages
-        meter.lag_ms_max = max(meter.lag_ms_max, int(lag_ms))
+        meter.lag_ms_sum += lag_ms * messages
+        meter.lag_ms_max = max(meter.lag_ms_max, lag_ms)
         if is_redelivery:
             meter.redelivered += messages
 

@@ -66,7 +66,8 @@ DURATION_BOUNDS_S: Final = (
 )
 """The bounds that the conventions ask for."""
 
-EXPORT_TIMEOUT_S: Final = 5
+EXPORT_TIMEOUT_S: Final = 2
+"""How long a collector may take; at the end of the process somebody waits for it."""
 
 _QUEUE_NAME: Final = re.compile(rb'"queueName":("(?:[^"\\]|\\.)*")')
 _MESSAGE: Final = b'{"id":"'

@@ -3,6 +3,7 @@
 Either way all workers of the instance are shown, whichever of them is asked.
 """
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -18,7 +19,7 @@ from skep.telemetry.snapshots import Counts, Snapshot, sum_counts
 
 _TAGS: Final = ["Metrics"]
 _UNCACHED: Final = {"cache-control": "no-cache"}
-TEXT_FORMAT: Final = "text/plain; version=0.0.4; charset=utf-8"
+TEXT_FORMAT: Final = "text/plain; version=0.0.4"
 
 
 class Volume(msgspec.Struct, frozen=True):
@@ -90,7 +91,9 @@ def metrics_routes(publisher: Publisher, facts: ScrapeFacts) -> list[HTTPRouteHa
     )
     async def scrape_metrics() -> Response[bytes]:
         snapshots = publisher.gather()
-        text = expose(snapshots, queen_families(snapshots, await facts.read()))
+        further = queen_families(snapshots, await facts.read())
+        # Thousands of lines take longer than the others should wait for their turn.
+        text = await asyncio.to_thread(expose, snapshots, further)
         return Response(text, media_type=TEXT_FORMAT, headers=_UNCACHED)
 
     return [show_metrics, scrape_metrics]
