@@ -7,14 +7,14 @@ they are few, however many queues there are.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from skep.broker.moments import spell_moment
 from skep.broker.paging import Page
-from skep.broker.queue_catalog import QueueCatalog, QueueFilter
-from skep.broker.resources import QueueSummary
+from skep.broker.queue_catalog import QueueCatalog, QueueFilter, sum_counts
+from skep.broker.resources import MessageCounts, QueueSummary
 from skep.broker.stats_charts import Charts, QueueChoice, WorkerSample, average, by_bucket, rate
 from skep.broker.stats_ranges import ChartRange, ChartSpan
 from skep.broker.stats_samples import EMPTY, Gauge, Sample, merge_samples
@@ -32,6 +32,7 @@ from skep.broker.stats_shapes import (
     WorkerBrief,
 )
 from skep.db.slots import Caller
+from skep.model.errors import NotFound
 from skep.telemetry.meters import COUNTERS
 
 LEASES_CALL: Final = "select * from skep.measure_leases($1)"
@@ -41,6 +42,8 @@ LEASES_MAX: Final = 10_000
 LETTERS_MAX: Final = 1_000
 ERRORS_SHOWN: Final = 10
 QUEUES_SHOWN: Final = 100
+LANES_EXACT: Final = 2_000
+"""Partitions that the status counts one by one: it has more to do than a listing."""
 _MIB: Final = 1024 * 1024
 
 
@@ -60,16 +63,16 @@ class StatusReport:
             by_time = _chosen(by_time, await self._charts.sum_queues(covered, choice))
         total = merge_samples(by_time.values())
         points = [_throughput_point(covered, *each) for each in reversed(by_time.items())]
-        messages = await self._messages(choice, total)
+        counted = await self._count(choice)
         return Status(
             time_range=ChartSpan.of(covered),
             bucket_minutes=covered.bucket_minutes,
             point_count=len(points),
             throughput=points,
-            queues=await self._queues(choice),
-            messages=messages,
+            queues=counted.shown,
+            messages=_messages(counted, total),
             leases=await self._leases(),
-            dead_letter_queue=await self._letters(messages.dead_letter),
+            dead_letter_queue=await self._letters(counted.messages.dead_letter),
             workers=[brief_of(each) for each in by_worker(samples)],
             errors=StatusErrors(
                 db_errors=total.count("db_errors"),
@@ -79,29 +82,38 @@ class StatusReport:
             stats_age=_age(samples, covered.now),
         )
 
-    async def _messages(self, choice: QueueChoice, total: Sample) -> StatusMessages:
-        wanted = QueueFilter(search=choice.queue, namespace=choice.namespace, task=choice.task)
-        counts, is_guess = await self._catalog.sum_messages(wanted)
-        pushes, pops, acks = (total.count(f"{name}_requests") for name in ("push", "pop", "ack"))
-        return StatusMessages(
-            **msgspec.structs.asdict(counts),
-            requests=RequestCounts(pushes, pops, acks),
-            batch_efficiency=BatchSizes(
-                average(total.count("push_messages"), pushes),
-                average(total.count("pop_messages"), pops),
-                average(total.count("ack_success") + total.count("ack_failed"), acks),
-            ),
-            estimated=is_guess,
+    async def _count(self, choice: QueueChoice) -> "_Counted":
+        """Count the messages of the queues chosen, and list some of them."""
+        if choice.queue is not None:
+            return await self._count_queue(choice.queue, choice)
+        wanted = QueueFilter(namespace=choice.namespace, task=choice.task)
+        page = await self._catalog.queues(wanted, Page(QUEUES_SHOWN, 0), lanes_exact=LANES_EXACT)
+        shown = [_status_queue(each) for each in page.queues]
+        if page.total <= len(shown):
+            is_guess = any(each.estimated for each in page.queues)
+            return _Counted(shown, sum_counts(each.messages for each in page.queues), is_guess)
+        counts, is_guess = await self._catalog.sum_messages(
+            namespace=choice.namespace, task=choice.task
         )
+        return _Counted(shown, counts, is_guess)
 
-    async def _queues(self, choice: QueueChoice) -> list[StatusQueue]:
-        wanted = QueueFilter(search=choice.queue, namespace=choice.namespace, task=choice.task)
-        page = await self._catalog.queues(wanted, Page(QUEUES_SHOWN, 0))
-        return [
-            _status_queue(each)
-            for each in page.queues
-            if choice.queue is None or each.name == choice.queue
-        ]
+    async def _count_queue(self, name: str, choice: QueueChoice) -> "_Counted":
+        try:
+            found = await self._catalog.queue(name, Page(0, 0))
+        except NotFound:
+            return _Counted([], MessageCounts(), is_guess=False)
+        labels = (choice.namespace or found.namespace, choice.task or found.task)
+        if labels != (found.namespace, found.task):
+            return _Counted([], MessageCounts(), is_guess=False)
+        queue = StatusQueue(
+            id=found.id,
+            name=found.name,
+            namespace=found.namespace,
+            task=found.task,
+            partitions=found.partitions_total,
+            total_consumed=found.totals.completed,
+        )
+        return _Counted([queue], found.totals, is_guess=found.estimated)
 
     async def _leases(self) -> StatusLeases:
         ((leases, lanes, messages),) = await self._caller.call(LEASES_CALL, LEASES_MAX)
@@ -118,6 +130,28 @@ class StatusReport:
             affected_partitions=rows[0]["partitions"] if rows else 0,
             top_errors=[TopError(row["error"], row["count"]) for row in rows],
         )
+
+
+class _Counted(NamedTuple):
+    """The messages of some queues, and the queues that are shown."""
+
+    shown: list[StatusQueue]
+    messages: MessageCounts
+    is_guess: bool
+
+
+def _messages(counted: _Counted, total: Sample) -> StatusMessages:
+    pushes, pops, acks = (total.count(f"{name}_requests") for name in ("push", "pop", "ack"))
+    return StatusMessages(
+        **msgspec.structs.asdict(counted.messages),
+        requests=RequestCounts(pushes, pops, acks),
+        batch_efficiency=BatchSizes(
+            average(total.count("push_messages"), pushes),
+            average(total.count("pop_messages"), pops),
+            average(total.count("ack_success") + total.count("ack_failed"), acks),
+        ),
+        estimated=counted.is_guess,
+    )
 
 
 def by_worker(samples: Iterable[WorkerSample]) -> list[list[WorkerSample]]:

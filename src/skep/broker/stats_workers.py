@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from skep.broker.moments import spell_moment
-from skep.broker.queue_catalog import QueueCatalog, QueueFilter
+from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.stats_charts import Charts, WorkerSample, average, by_bucket, rate
 from skep.broker.stats_ranges import ChartRange, ChartSpan
 from skep.broker.stats_samples import Gauge, Sample, merge_samples
@@ -39,7 +39,7 @@ class WorkerCharts:
         """Chart what workers did."""
         samples = await self._charts.worker_samples(covered, hostname=hostname, number=number)
         by_time = by_bucket(covered, samples)
-        counts, _ = await self._catalog.sum_messages(QueueFilter())
+        counts, _ = await self._catalog.sum_messages()
         points = [_point(covered, *each) for each in by_time.items()]
         return WorkerChart(
             time_range=ChartSpan.of(covered),

@@ -82,6 +82,7 @@ def metrics_routes(publisher: Publisher, facts: ScrapeFacts) -> list[HTTPRouteHa
 
     @get(
         "/metrics/prometheus",
+        media_type=TEXT_FORMAT,
         tags=_TAGS,
         operation_id="scrapeMetrics",
         summary="The metrics of this instance for Prometheus",
@@ -94,7 +95,7 @@ def metrics_routes(publisher: Publisher, facts: ScrapeFacts) -> list[HTTPRouteHa
         further = queen_families(snapshots, await facts.read())
         # Thousands of lines take longer than the others should wait for their turn.
         text = await asyncio.to_thread(expose, snapshots, further)
-        return Response(text, media_type=TEXT_FORMAT, headers=_UNCACHED)
+        return Response(text, headers=_UNCACHED)
 
     return [show_metrics, scrape_metrics]
 
