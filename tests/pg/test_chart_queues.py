@@ -1,6 +1,6 @@
 from tests.pg.rollups import MINUTE, used
 
-CHART = "select * from skep.chart_queues($1, $2, false, 300, $3, $4)"
+CHART = "select * from skep.chart_queues($1, $2, false, 300, $3, $4, true)"
 
 
 async def reported(rollups, log):
@@ -10,8 +10,8 @@ async def reported(rollups, log):
     for minutes in (0, 4, 5):
         await rollups.report(
             worker,
-            used("a", {1: 1}, minutes, push_messages=1),
-            used("b", {1: 2}, 1, push_messages=10),
+            used("a", {1: 1}, minutes, push_messages=1, pop_messages=1),
+            used("b", {1: 2}, 1, push_messages=10, pop_messages=2),
             at=log.now + minutes * MINUTE,
         )
     ids = [await rollups.queue_id(queue) for queue in ("a", "b")]
@@ -40,7 +40,7 @@ async def test_all_queues_can_be_one(rollups, log):
     rows = await log.rows(CHART, *span, ids, True)
 
     assert [(row["queue_id"], row["push_messages"]) for row in rows] == [(None, 22), (None, 11)]
-    assert [row["lag_counts"][1] for row in rows] == [6, 3]
+    assert [row["lag_ms_max"] for row in rows] == [4, 5]
 
 
 async def test_other_queues_do_not_count(rollups, log):
@@ -58,10 +58,11 @@ async def test_defect_39_a_bucket_of_six_hours_is_one_point(rollups, log):
     queue_id = await rollups.queue_id("a")
 
     rows = await log.rows(
-        "select * from skep.chart_queues($1, $2, false, 21600, $3, false)",
+        "select * from skep.chart_queues($1, $2, false, 21600, $3, false, false)",
         noon,
         noon + 12 * 60 * MINUTE,
         [queue_id],
     )
 
     assert [row["push_messages"] for row in rows] == [3, 1]
+    assert [row["lag_counts"] for row in rows] == [[], []]

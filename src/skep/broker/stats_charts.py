@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from skep.broker.moments import spell_moment
-from skep.broker.stats_ranges import ChartRange, ChartSpan
+from skep.broker.stats_ranges import ChartRange, ChartSpan, Interval
 from skep.broker.stats_samples import Sample, decode_sample, merge_samples
 from skep.broker.stats_shapes import (
     GroupLagChart,
@@ -33,8 +33,13 @@ from skep.model.names import check_name
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
 
 NOW_CALL: Final = "select skep.now()"
-BUSIEST_CALL: Final = "select * from skep.busiest_queues($1, $2, $3, $4, $5, $6, $7)"
-QUEUES_CALL: Final = "select * from skep.chart_queues($1, $2, $3, $4, $5, $6)"
+BUSIEST_CALL: Final = "select * from skep.busiest_queues($1, $2, $3, $4)"
+CHOSEN_CALL: Final = (
+    "select q.id, q.name from skep.queue q where ($1::text is null or q.name = $1)"
+    " and ($2::text is null or q.namespace = $2) and ($3::text is null or q.task = $3)"
+    " order by q.id limit $4"
+)
+QUEUES_CALL: Final = "select * from skep.chart_queues($1, $2, $3, $4, $5, $6, $7)"
 REMOVED_CALL: Final = "select * from skep.removed_partitions($1, $2, $3, $4)"
 PARKED_CALL: Final = "select * from skep.chart_parked($1, $2, $3, $4, $5)"
 GROUPS_CALL: Final = "select * from skep.chart_groups($1, $2, $3, $4, $5, $6)"
@@ -47,6 +52,8 @@ QUEUES_CHARTED: Final = 20
 """Queues in a chart over all of them."""
 QUEUES_SUMMED: Final = 10_000
 """Queues that a sum by namespace or task goes through."""
+MINUTES_SUMMED: Final = 100_000
+"""Rollups by minute that a sum goes through; beyond that it goes by the hour."""
 ROWS_MAX: Final = 20_000
 """Rows that a chart reads, or points it has."""
 
@@ -81,6 +88,13 @@ class WorkerSample(NamedTuple):
     sample: Sample
 
 
+class ChosenQueues(NamedTuple):
+    """Queues that are summed up, and the time as it is summed up."""
+
+    covered: ChartRange
+    queue_ids: list[int]
+
+
 class Charts:
     """Answers what happened over time."""
 
@@ -100,16 +114,23 @@ class Charts:
         rows = await self._caller.call(SAMPLES_CALL, *_span(covered), hostname, number, ROWS_MAX)
         return [_worker_sample(row) for row in rows]
 
-    async def sum_queues(self, covered: ChartRange, choice: QueueChoice) -> Sequence[Any]:
+    async def choose(self, covered: ChartRange, choice: QueueChoice) -> "ChosenQueues":
+        """Find the queues of a sum; over many of them, long times are summed up by the hour."""
+        queues = await self._find(covered, choice, QUEUES_SUMMED)
+        minutes = (covered.until - covered.since).total_seconds() / 60
+        if len(queues) * minutes > MINUTES_SUMMED:
+            covered = covered.by_hour()
+        return ChosenQueues(covered, list(queues))
+
+    async def sum_queues(self, chosen: "ChosenQueues") -> Sequence[Any]:
         """Return the rollups of the queues chosen, all of them together, by bucket."""
-        queues = await self._busiest(covered, choice, QUEUES_SUMMED)
-        return await self._rows(covered, list(queues), is_sum=True)
+        return await self._rows(chosen.covered, chosen.queue_ids, is_sum=True)
 
     async def queue_operations(self, covered: ChartRange, choice: QueueChoice) -> QueueOpsChart:
         """Chart everything that happened in queues."""
-        names = await self._busiest(covered, choice, QUEUES_CHARTED)
+        names = await self._find(covered, choice, QUEUES_CHARTED)
         ids = list(names)
-        rows = await self._rows(covered, ids)
+        rows = await self._rows(covered, ids, has_lags=choice.queue is not None)
         extras = await self._extras(covered, ids, choice)
         return QueueOpsChart(
             time_range=ChartSpan.of(covered),
@@ -122,7 +143,7 @@ class Charts:
 
     async def queue_lag(self, covered: ChartRange, choice: QueueChoice) -> list[QueueLagPoint]:
         """Chart how long messages took from push to delivery."""
-        names = await self._busiest(covered, choice, QUEUES_CHARTED)
+        names = await self._find(covered, choice, QUEUES_CHARTED)
         rows = await self._rows(covered, list(names))
         return [
             QueueLagPoint(
@@ -138,7 +159,7 @@ class Charts:
 
     async def queue_lags(self, covered: ChartRange) -> list[QueueLagSummary]:
         """Sum up the lag of the busiest queues."""
-        names = await self._busiest(covered, QueueChoice(), QUEUES_CHARTED)
+        names = await self._find(covered, QueueChoice(), QUEUES_CHARTED)
         rows = await self._rows(covered, list(names))
         rows = sorted(rows, key=lambda row: row["queue_id"])
         summaries: list[QueueLagSummary] = []
@@ -207,45 +228,53 @@ class Charts:
         )
 
     async def pushed(
-        self, covered: ChartRange, choice: QueueChoice, *, interval: str
+        self, covered: ChartRange, choice: QueueChoice, *, interval: Interval
     ) -> MessageChart:
-        """Chart the messages pushed, by an interval that has a name."""
-        rows = await self.sum_queues(covered, choice)
+        """Chart the messages pushed, by an interval, or by the hour where that is all there is."""
         return MessageChart(
             data_points=[
-                MessagePoint(spell_moment(row["bucket"]), row["push_messages"]) for row in rows
+                MessagePoint(spell_moment(bucket), messages)
+                for bucket, messages in await self._pushed(covered.by(interval), choice)
+                if messages
             ],
             interval=interval,
             since=spell_moment(covered.since),
             until=spell_moment(covered.until),
         )
 
-    async def _busiest(
-        self, covered: ChartRange, choice: QueueChoice, limit: int
-    ) -> dict[int, str]:
-        """Return the names of the queues to show, by id."""
-        # By hour unless it is short, from the begin of the first hour on: it is only a choice.
-        by_hour = covered.bucket_minutes > 1
-        since = covered.since.replace(minute=0, second=0, microsecond=0)
-        rows = await self._caller.call(
-            BUSIEST_CALL,
-            since if by_hour else covered.since,
-            covered.until,
-            by_hour,
-            choice.queue,
-            choice.namespace,
-            choice.task,
-            limit,
-        )
+    async def _pushed(self, covered: ChartRange, choice: QueueChoice) -> list[tuple[datetime, int]]:
+        if choice.is_everything:  # the samples of the workers are few, however many queues
+            samples = by_bucket(covered, await self.worker_samples(covered))
+            return [(bucket, each.count("push_messages")) for bucket, each in samples.items()]
+        rows = await self.sum_queues(await self.choose(covered, choice))
+        return [(row["bucket"], row["push_messages"]) for row in rows]
+
+    async def _find(self, covered: ChartRange, choice: QueueChoice, limit: int) -> dict[int, str]:
+        """Return the names of the queues to show, by id: those chosen, or else the busiest."""
+        if not choice.is_everything:
+            rows = await self._caller.call(
+                CHOSEN_CALL, choice.queue, choice.namespace, choice.task, limit
+            )
+        else:
+            # By hour unless it is short, from the begin of the first hour on: it is only a choice.
+            by_hour = covered.bucket_minutes > 1
+            since = covered.since.replace(minute=0, second=0, microsecond=0)
+            span = (since if by_hour else covered.since, covered.until, by_hour)
+            rows = await self._caller.call(BUSIEST_CALL, *span, limit)
         return {row["id"]: row["name"] for row in rows}
 
     async def _rows(
-        self, covered: ChartRange, queue_ids: Sequence[int], *, is_sum: bool = False
+        self,
+        covered: ChartRange,
+        queue_ids: Sequence[int],
+        *,
+        is_sum: bool = False,
+        has_lags: bool = False,
     ) -> Sequence[Any]:
         if not queue_ids:
             return []
         return await self._caller.call(
-            QUEUES_CALL, *_span(covered), covered.bucket_s, queue_ids, is_sum
+            QUEUES_CALL, *_span(covered), covered.bucket_s, queue_ids, is_sum, has_lags
         )
 
     async def _parked_rows(self, covered: ChartRange, choice: QueueChoice) -> Sequence[Any]:

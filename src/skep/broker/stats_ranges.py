@@ -5,7 +5,7 @@ six hours, and a rate is per second of the part of a bucket that lies in the ran
 """
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,9 @@ from skep.model.errors import BadRequest
 SPAN_DEFAULT: Final = timedelta(hours=1)
 SPAN_MAX: Final = timedelta(days=366)
 
+Interval: TypeAlias = Literal["minute", "hour", "day"]
+
+_MINUTES_BY_INTERVAL: Final = {"minute": 1, "hour": 60, "day": 1440}
 _MINUTES_BY_SPAN: Final = (
     (timedelta(hours=1), 1),
     (timedelta(hours=6), 5),
@@ -41,6 +44,16 @@ class ChartRange(msgspec.Struct, frozen=True):
     def bucket_s(self) -> int:
         """The length of a bucket in seconds."""
         return self.bucket_minutes * 60
+
+    def by_hour(self) -> "ChartRange":
+        """Return the same time by the hour, or as coarse as it is."""
+        minutes = max(self.bucket_minutes, 60)
+        return msgspec.structs.replace(self, bucket_minutes=minutes, is_hourly=True)
+
+    def by(self, interval: Interval) -> "ChartRange":
+        """Return the same time in points of a given length."""
+        minutes = _MINUTES_BY_INTERVAL[interval]
+        return msgspec.structs.replace(self, bucket_minutes=minutes)
 
     def seconds_in(self, bucket: datetime) -> float:
         """Return how much of a bucket lies in the range and has passed; at least a second."""

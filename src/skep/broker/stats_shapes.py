@@ -308,6 +308,7 @@ class QueueOpsPoint(_Wire, rename="camel", frozen=True, kw_only=True):
     """At present, whatever the bucket."""
     avg_lag_ms: float
     p50_lag_ms: float | None
+    """Shares of the messages are told when one queue is asked for, else null."""
     p95_lag_ms: float | None
     p99_lag_ms: float | None
     max_lag_ms: int

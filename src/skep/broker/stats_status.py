@@ -57,10 +57,14 @@ class StatusReport:
 
     async def describe(self, covered: ChartRange, choice: QueueChoice) -> Status:
         """Sum up everything."""
+        rows: Sequence[Any] | None = None
+        if not choice.is_everything:
+            chosen = await self._charts.choose(covered, choice)
+            covered, rows = chosen.covered, await self._charts.sum_queues(chosen)
         samples = await self._charts.worker_samples(covered)
         by_time = by_bucket(covered, samples)
-        if not choice.is_everything:
-            by_time = _chosen(by_time, await self._charts.sum_queues(covered, choice))
+        if rows is not None:
+            by_time = _chosen(by_time, rows)
         total = merge_samples(by_time.values())
         points = [_throughput_point(covered, *each) for each in reversed(by_time.items())]
         counted = await self._count(choice)

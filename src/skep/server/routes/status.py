@@ -1,16 +1,15 @@
 """The status of the installation, for dashboards: everything at a glance, and what was pushed."""
 
 from datetime import timedelta
-from typing import Annotated, Final, Literal, Protocol
+from typing import Annotated, Final, Protocol
 
-import msgspec
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
 
 from skep.broker.moments import in_utc
 from skep.broker.stats_charts import Charts, QueueChoice
-from skep.broker.stats_ranges import chart_range
+from skep.broker.stats_ranges import Interval, chart_range
 from skep.broker.stats_shapes import BufferState, MessageChart, Status
 from skep.broker.stats_status import StatusReport
 from skep.server.routes.charting import OnlyQueue, Since, Until
@@ -18,7 +17,6 @@ from skep.server.routes.names import OnlyNamespace, OnlyTask
 
 _TAGS: Final = ["Status"]
 _DAY: Final = timedelta(days=1)
-_MINUTES_BY_INTERVAL: Final = {"minute": 1, "hour": 60, "day": 1440}
 
 
 class Buffers(Protocol):
@@ -63,16 +61,13 @@ def status_routes(report: StatusReport, charts: Charts, buffers: Buffers) -> lis
             Since, QueryParameter(name="from", description="By default a day before `to`.")
         ] = None,
         until: Until = None,
-        interval: Annotated[
-            Literal["minute", "hour", "day"], QueryParameter(description="Length of a point.")
-        ] = "hour",
+        interval: Annotated[Interval, QueryParameter(description="Length of a point.")] = "hour",
         queue: OnlyQueue = None,
         namespace: OnlyNamespace = None,
         task: OnlyTask = None,
     ) -> MessageChart:
         now = await charts.now()
         covered = chart_range(in_utc(since), in_utc(until), now=now, span=_DAY)
-        covered = msgspec.structs.replace(covered, bucket_minutes=_MINUTES_BY_INTERVAL[interval])
         choice = QueueChoice(queue=queue, namespace=namespace, task=task)
         return await charts.pushed(covered, choice, interval=interval)
 

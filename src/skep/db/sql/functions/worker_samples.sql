@@ -18,10 +18,11 @@ language sql stable as $$
   select w.id, w.hostname, w.port, w.number, w.pid, w.seen_at, s.at, s.sample::text
   from (
     select m.* from skep.worker_minute m
-    where m.at >= p_from and m.at < p_to
-      and (not p_is_hourly
-           or m.at >= coalesce(
-             (select max(h.at) from skep.worker_hour h) + interval '1 hour', '-infinity'))
+    where m.at < p_to
+      and m.at >= greatest(
+        p_from,
+        case when p_is_hourly
+             then (select max(h.at) from skep.worker_hour h) + interval '1 hour' end)
     union all
     select h.* from skep.worker_hour h
     where p_is_hourly and h.at >= p_from and h.at < p_to
