@@ -26,6 +26,8 @@ DEFAULTS = {
     "ackMode": "cumulative",
     "overflow": "reject",
     "jsonSchema": None,
+    "archiveAfterSeconds": 0,
+    "archiveBeforeDelete": False,
 }
 
 SCHEMA = {"type": "object", "required": ["bee"], "properties": {"bee": {"type": "string"}}}

@@ -192,12 +192,3 @@ async def test_pushed_messages_are_charted_by_interval(client, queue, interval):
 
 async def test_an_unknown_interval_is_refused(client):
     assert "error" in await ask(client, f"{STATUS}/analytics?interval=year", status=400)
-
-
-async def test_nothing_waits_in_files(client):
-    assert await ask(client, f"{STATUS}/buffers") == {
-        "pending": 0,
-        "failed": 0,
-        "dbHealthy": True,
-        "worker": 0,
-    }

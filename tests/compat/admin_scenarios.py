@@ -139,15 +139,17 @@ async def look_at_figures(queen, _queue):
     }
 
 
-async def call_what_comes_later(queen, _queue):
+async def maintain(queen, _queue):
     admin = queen.admin
-    calls = {
-        "get_maintenance_mode": admin.get_maintenance_mode(),
-        "set_maintenance_mode": admin.set_maintenance_mode(True),
-        "get_pop_maintenance_mode": admin.get_pop_maintenance_mode(),
-        "set_pop_maintenance_mode": admin.set_pop_maintenance_mode(True),
+    push, pop = "maintenanceMode", "popMaintenanceMode"
+    return {
+        "before": (await admin.get_maintenance_mode())[push],
+        "during": (await admin.set_maintenance_mode(True))[push],
+        "after": (await admin.set_maintenance_mode(False))[push],
+        "pop_before": (await admin.get_pop_maintenance_mode())[pop],
+        "pop_during": (await admin.set_pop_maintenance_mode(True))[pop],
+        "pop_after": (await admin.set_pop_maintenance_mode(False))[pop],
     }
-    return {name: await error_of(call) for name, call in calls.items()}
 
 
 if __name__ == "__main__":

@@ -6,14 +6,6 @@ pytestmark = pytest.mark.slow
 
 SCENARIOS = "admin_scenarios.py"
 
-ROUTES_BY_LATER_METHOD = {
-    "get_maintenance_mode": "GET /api/v1/system/maintenance",
-    "set_maintenance_mode": "POST /api/v1/system/maintenance",
-    "get_pop_maintenance_mode": "GET /api/v1/system/maintenance/pop",
-    "set_pop_maintenance_mode": "POST /api/v1/system/maintenance/pop",
-}
-"""Methods of the client whose routes come with issue 5. Until then they are answered 404."""
-
 
 def test_the_client_finds_the_broker_healthy(play):
     seen = play("look_at_health")
@@ -137,9 +129,8 @@ def test_the_status_and_charts_of_the_broker_are_shown(play):
     assert seen["postgres"]["databaseCache"]["database"]
 
 
-def test_what_comes_later_is_answered_as_unknown(play):
-    seen = play("call_what_comes_later")
+def test_maintenance_is_switched_on_and_off(play):
+    seen = play("maintain")
 
-    assert seen == {
-        method: f"no such route: {route}" for method, route in ROUTES_BY_LATER_METHOD.items()
-    }
+    assert [seen["before"], seen["during"], seen["after"]] == [False, True, False]
+    assert [seen["pop_before"], seen["pop_during"], seen["pop_after"]] == [False, True, False]

@@ -7,30 +7,41 @@ import socket
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from skep import __version__
 from skep.app.assignment import WorkerAssignment
+from skep.app.failover import open_spill
 from skep.app.instruments import UsageProbe, show_parts
+from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.admission import AdmissionGate
+from skep.broker.changes import QUEUE, RULES, Changes
+from skep.broker.cluster import Cluster
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.discovery import Discovery
+from skep.broker.diversion import Diversion
 from skep.broker.enforcement import Enforcer
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.groups import Groups
 from skep.broker.housekeeping import Duty, Housekeeper
+from skep.broker.instances import Instances, OwnInstance
 from skep.broker.leadership import Leadership, Term
 from skep.broker.leases import LeaseMemory
 from skep.broker.letter_moves import Mover
 from skep.broker.live import Live
 from skep.broker.lounge import Lounge
+from skep.broker.maintenance import Maintenance
 from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages
+from skep.broker.outage import CutShort, Outage
 from skep.broker.parking import SweepPolicy
+from skep.broker.peer_notices import Notice
+from skep.broker.peers import Peers
 from skep.broker.pop import (
     POP_CALL,
     POP_PARTITION_CALL,
@@ -57,7 +68,7 @@ from skep.broker.scheduling import Schedule, ScheduleExecutor
 from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
-from skep.broker.stats_shapes import BufferState
+from skep.broker.spill_drain import SpillDrain
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
@@ -74,6 +85,7 @@ from skep.engine.policy import BatchPolicy
 from skep.model.encryption import KeyRing
 from skep.settings import InvalidSettings, Settings
 from skep.settings.keys import encryption_keys
+from skep.settings.peers import peer_addresses
 from skep.telemetry.loop_watch import LoopWatch
 from skep.telemetry.meters import Meters
 from skep.telemetry.publisher import Publisher
@@ -82,6 +94,7 @@ from skep.telemetry.snapshots import SnapshotBoard
 from skep.telemetry.tracing import Propagation
 
 if TYPE_CHECKING:
+    from skep.spill.log import SpillLog
     from skep.telemetry.otel import OtelExport
 
 _KIB: Final = 1024
@@ -90,6 +103,9 @@ LEASE_MEMORY_BYTES: Final = 64 * _MIB
 SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
 
+DRAIN_DEDUP_BYTES: Final = 8 * _MIB
+"""Keys that were drained from the spill; about 300,000."""
+
 HOUSEKEEPING: Final = "housekeeping"
 """The background work that one process of the installation leads."""
 
@@ -97,7 +113,7 @@ PATIENCE_S: Final = 10.0
 """How long a request outlasts a database that is away before it is answered as unavailable."""
 
 
-def policies(connections: int) -> dict[str, BatchPolicy]:
+def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchPolicy]:
     """Return how each operation batches. Weights are bytes.
 
     A push call holds its partitions until it commits, so a second one leaves early only when the
@@ -121,7 +137,7 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
     return {
         "push": BatchPolicy(
             preferred_weight=256 * _KIB,
-            hold_s_max=0.02,
+            hold_s_max=push_hold_s,
             gather_share=0.25,
             weight_max=4 * _MIB,
             lots_max=4096,
@@ -160,6 +176,7 @@ class Broker:
             size=settings.connections,
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             patience_s=PATIENCE_S,
             application_name=f"skep worker {assignment.index}",
             prepare=(
@@ -178,6 +195,7 @@ class Broker:
             size=settings.query_connections,
             server_settings=ONE_OFF,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} queries",
             watch=watch,
         )
@@ -187,9 +205,12 @@ class Broker:
             size=1,
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} housekeeping",
             watch=watch,
         )
+        self.security: Final = Security(settings, self.query_slots, now=loop.time)
+        self.door: Final = self.security.door
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S, meters=self.meters)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
@@ -209,11 +230,32 @@ class Broker:
             meters=self.meters,
         )
         self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
+        self.peers: Final = Peers(
+            peer_addresses(settings),
+            settings.peer_secret,
+            instance=sha256(assignment.wakeup_token).digest(),
+            hear=self._hear_peer,
+            now_ms=_now_ms,
+        )
+        self._peer_socket: Final = assignment.peer_socket
+        self.changes: Final = Changes()
         self._wakeups: Final = Wakeups(
             wake=self._wake,
             own_socket=assignment.wakeup_socket,
             peer_ports=_other_ports(assignment),
             token=assignment.wakeup_token,
+            beyond=self.peers.tell_wakeups,
+            hear_changes=self.changes.heard,
+        )
+        self.changes.tell_also(self._wakeups.tell_changes)
+        self.changes.tell_also(self.peers.tell_changes)
+        self.instances: Final = Instances(self.query_slots, _own_instance(assignment))
+        self.cluster: Final = Cluster(
+            self.query_slots,
+            self.peers,
+            self.instances,
+            self._wakeups.pass_on,
+            worker_id=assignment.index,
         )
         leadership = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
@@ -228,6 +270,15 @@ class Broker:
             self._wakeups,
             connections_max=settings.live_connections_max,
         )
+        self._settings: Final = settings
+        self.worker_index: Final = assignment.index
+        self._outage: Final = Outage(after_s=settings.spill_after_s)
+        self.maintenance: Final = Maintenance(self.query_slots)
+        self.diversion: Final = Diversion(
+            self._directory, self.key_ring, self._outage, self.maintenance, now=utc_now
+        )
+        self._spill: SpillLog | None = None
+        self._drain: SpillDrain | None = None
         self.default_subscription_mode: Final = settings.default_subscription_mode
         self.hash_seed: int
         self.retention: Final = RetentionOnRequest(
@@ -236,7 +287,11 @@ class Broker:
         self.groups: Final = Groups(self.query_slots)
         self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
         self.seek: Final = Seek(self.query_slots, self._wakeups)
-        self.configure: Final = Configure(self.query_slots, can_encrypt=self.key_ring.can_encrypt)
+        self.configure: Final = Configure(
+            self.query_slots,
+            can_encrypt=lambda: self.key_ring.can_encrypt,
+            changes=self.changes,
+        )
         self._gate: Final = AdmissionGate(self.query_slots, now=loop.time)
         self.schedule: Final = Schedule(self.engine)
         self._sequencer: Final = ScheduledSequencer(self.hot_slots, self._wakeups)
@@ -259,27 +314,21 @@ class Broker:
         """Whoever tells parked polls of all processes that there may be something for them."""
         return self._wakeups
 
-    def buffer_state(self) -> BufferState:
-        """Say what waits in files for the database: nothing, as nothing is ever put there."""
-        return BufferState(
-            pending=0,
-            failed=0,
-            db_healthy=self.hot_slots.connected_count > 0,
-            worker=self._worker_number,
-        )
-
     async def start(self) -> None:
         """Connect, and become able to serve.
 
         Raises:
             Unavailable: The database cannot be reached.
         """
+        self.open_spill()
         await self.hot_slots.open()
         await self.query_slots.open()
         await self.housekeeping_slots.open()
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
         self.wire(hash_seed=row[0])
         await self._wakeups.start()
+        await self.peers.start(self._peer_socket)
+        self.instances.start()
         self.lounge.start(self.pop)
         self.housekeeper.start()
         self.redrives.start()
@@ -287,6 +336,26 @@ class Broker:
         self._loop_watch.start()
         self.publisher.start()
         self._reporter.start()
+        self.security.start()
+        await self.maintenance.start()
+        if self._spill is not None:
+            self.hot_slots.listener = self._outage.hear
+        self._outage.hear(True)
+        if self._drain is not None:
+            self._drain.start()
+
+    def open_spill(self) -> None:
+        """Become able to keep pushes on disk, with or without a database."""
+        if self._spill is None:
+            self._spill = open_spill(self._settings)
+            if self._spill is not None:
+                self.diversion.open(self._spill)
+
+    def wait_for_database(self) -> None:
+        """Keep pushes on disk until `start` has succeeded."""
+        self.open_spill()
+        self._outage.begin()
+        self.security.start()
 
     def wire(self, *, hash_seed: int) -> None:
         """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
@@ -295,12 +364,18 @@ class Broker:
             self.engine,
             self._directory,
             self.schedule,
+            diversion=self.diversion,
             hash_seed=hash_seed,
             now=utc_now,
             meters=self.meters,
         )
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
-        stager = Stager(self._leases, hash_seed=hash_seed, now=utc_now)
+        stager = Stager(
+            self._leases,
+            hash_seed=hash_seed,
+            now=utc_now,
+            check_lane=self.diversion.refuse_if_waiting,
+        )
         self.transaction = Transaction(self.engine, self._directory, stager)
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
         self._serve_operations()
@@ -311,10 +386,14 @@ class Broker:
         self.discovery.stop()
         self.lounge.stop()
         self.tails.stop()
+        await self.security.stop()
         await self.live.finish()
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()
+        await self.maintenance.stop()
+        if self._drain is not None:
+            await self._drain.stop()
         await self.engine.drain()
         await self._gate.settle()
         await self._reporter.stop()
@@ -322,10 +401,25 @@ class Broker:
         self._loop_watch.stop()
         if self._export is not None:
             await asyncio.to_thread(self._export.close)
+        await self.changes.stop()
+        await self.peers.stop()
+        await self.instances.stop()
         self._wakeups.stop()
         await self.housekeeping_slots.close()
         await self.hot_slots.close()
         await self.query_slots.close()
+        await self.close_spill()
+
+    async def stop_waiting(self) -> None:
+        """Let go of what serves without a database."""
+        await self.security.stop()
+        await self.close_spill()
+
+    async def close_spill(self) -> None:
+        """Answer what is on its way to the disk, and let go of the directory."""
+        await self.diversion.close()
+        if self._spill is not None:
+            self._spill.close()
 
     def _instrument(self, assignment: WorkerAssignment) -> None:
         """Make what measures this process, and what tells others of it."""
@@ -367,10 +461,29 @@ class Broker:
         self.lounge.wake(queue_id, lane_count)
         self.tails.wake(queue_id)
 
+    def _hear_peer(self, notice: Notice) -> None:
+        """Pass on inside this instance what another one told."""
+        for queue_id, lane_count in notice.wake:
+            self._wakeups.pass_on(queue_id, lane_count)
+        if notice.changed:
+            self.changes.heard(notice.changed)
+            self._wakeups.tell_changes(notice.changed)
+
+    def _listen_for_changes(self, rule_book: RuleBook) -> None:
+        async def read_rules(queue_id: int) -> None:
+            await rule_book.read_known(queue_id)
+
+        async def forget_queue(queue_id: int) -> None:
+            self._directory.forget_queue(queue_id)
+
+        self.changes.listen(RULES, read_rules)
+        self.changes.listen(QUEUE, forget_queue)
+
     def _serve_operations(self) -> None:
         engine, slots = self.engine, self.hot_slots
         vouching = Vouching(slots, self._cache)
         rule_book = RuleBook(slots, seal=self.key_ring.seal_envelope)
+        self._listen_for_changes(rule_book)
         lanes = LaneProvisioner(slots, self._directory, rule_book, vouching, meters=self.meters)
         polls = PopExecutor(
             slots,
@@ -381,25 +494,24 @@ class Broker:
             envelopes=self.envelopes,
             now=asyncio.get_running_loop().time,
             meters=self.meters,
+            is_paused=lambda: self.maintenance.is_pop_on,
         )
-        engine.serve("provision", lanes)
+        engine.serve("provision", CutShort(lanes, self._outage))
         engine.serve("subscribe", GroupProvisioner(slots, self._directory))
-        engine.serve(
-            "push",
-            PushExecutor(
-                slots,
-                push=self.push,
-                directory=self._directory,
-                provisioner=lanes,
-                listener=vouching,
-                rule_book=rule_book,
-                enforcer=Enforcer(rule_book, self._gate),
-                cache=self._cache,
-                announcer=self._wakeups,
-                now=utc_now,
-                meters=self.meters,
-            ),
+        pushes = PushExecutor(
+            slots,
+            push=self.push,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=vouching,
+            rule_book=rule_book,
+            enforcer=Enforcer(rule_book, self._gate),
+            cache=self._cache,
+            announcer=self._wakeups,
+            now=utc_now,
+            meters=self.meters,
         )
+        engine.serve("push", CutShort(pushes, self._outage))
         engine.serve("pop", polls)
         engine.serve("pop_partition", polls)
         engine.serve("release", ReleaseExecutor(slots, self._wakeups))
@@ -421,9 +533,34 @@ class Broker:
         )
         engine.serve("transaction", TransactionExecutor(slots, settler))
         engine.serve("cycle", CycleExecutor(settler, self._wakeups))
-        engine.serve(
-            "schedule",
-            ScheduleExecutor(slots, rule_book, self._sequencer, waiting_max=self._scheduled_max),
+        schedules = ScheduleExecutor(
+            slots, rule_book, self._sequencer, waiting_max=self._scheduled_max
+        )
+        engine.serve("schedule", CutShort(schedules, self._outage))
+        self._serve_spill(lanes, rule_book)
+
+    def _serve_spill(self, lanes: LaneProvisioner, rule_book: RuleBook) -> None:
+        if self._spill is None:
+            return
+        cache = DedupCache(memory_bytes_max=DRAIN_DEDUP_BYTES)
+        self._drain = SpillDrain(
+            self._spill,
+            self.hot_slots,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=Vouching(self.hot_slots, cache),
+            cache=cache,
+            rule_book=rule_book,
+            open_envelope=self.key_ring.open_envelope,
+            announcer=self._wakeups,
+            due=self._sequencer,
+            hash_seed=self.hash_seed,
+            may_drain=self._may_drain,
+        )
+
+    def _may_drain(self) -> bool:
+        return (
+            self.hot_slots.is_whole and not self._outage.is_on and not self.maintenance.is_push_on
         )
 
     def _serve_dead_letters(self, hash_seed: int) -> None:
@@ -448,6 +585,10 @@ class Broker:
         )
 
 
+def _now_ms() -> int:
+    return int(utc_now().timestamp() * 1000)
+
+
 def utc_now() -> datetime:
     """Return the time, for what is compared with times of the database."""
     return datetime.now(UTC)
@@ -456,7 +597,9 @@ def utc_now() -> datetime:
 def _core(settings: Settings) -> FusionCore:
     operations: dict[str, tuple[BatchPolicy, ConcurrencyLimiter]] = {
         name: (policy, _limiter(settings, policy.concurrency_max))
-        for name, policy in policies(settings.connections).items()
+        for name, policy in policies(
+            settings.connections, push_hold_s=settings.push_hold_ms / 1000
+        ).items()
     }
     return FusionCore(
         operations,
@@ -542,6 +685,18 @@ def _identity(assignment: WorkerAssignment) -> WorkerIdentity:
 
 def _limiter(settings: Settings, cap: int) -> ConcurrencyLimiter:
     return StaticLimiter(cap) if settings.concurrency == "static" else VegasLimiter(cap)
+
+
+def _own_instance(assignment: WorkerAssignment) -> OwnInstance | None:
+    """What this instance reports of itself; its first process does it for all."""
+    if assignment.index:
+        return None
+    return OwnInstance(
+        host=socket.gethostname(),
+        port=assignment.listener.getsockname()[1],
+        version=__version__,
+        worker_count=len(assignment.wakeup_ports),
+    )
 
 
 def _other_ports(assignment: WorkerAssignment) -> Sequence[int]:

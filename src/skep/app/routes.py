@@ -21,9 +21,12 @@ from skep.server.routes.analytics import analytics_routes
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
+from skep.server.routes.internal import internal_routes
 from skep.server.routes.live import LiveParts, live_route
+from skep.server.routes.maintenance import maintenance_routes
 from skep.server.routes.messages import message_routes
 from skep.server.routes.metrics import metrics_routes
+from skep.server.routes.migration import migration_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
 from skep.server.routes.resources import resource_routes
@@ -46,7 +49,10 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     live = LiveParts(broker.live, broker.ack, broker.renew, broker.default_subscription_mode)
     catalog = QueueCatalog(broker.query_slots)
     lifecycle = QueueLifecycle(
-        broker.query_slots, broker.announcer, now=asyncio.get_running_loop().time
+        broker.query_slots,
+        broker.announcer,
+        now=asyncio.get_running_loop().time,
+        changes=broker.changes,
     )
     charts = Charts(broker.query_slots)
     return [
@@ -54,7 +60,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
             broker.publisher,
             ScrapeFacts(broker.query_slots, queues_max=broker.metrics_queues_max),
         ),
-        *status_routes(StatusReport(broker.query_slots, charts, catalog), charts, broker),
+        *status_routes(StatusReport(broker.query_slots, charts, catalog), charts),
         *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(broker.query_slots)),
         *group_routes(broker.groups, broker.subscriptions),
         *seek_routes(broker.seek),
@@ -70,6 +76,9 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
             broker.retention, Removals(broker.query_slots), Holds(broker.query_slots)
         ),
         *trace_routes(traces),
+        *maintenance_routes(broker.maintenance, broker.diversion, worker=broker.worker_index),
+        *migration_routes(),
         live_route(live),
         tail_route(broker.tails, broker.live),
+        *internal_routes(broker.cluster),
     ]

@@ -65,6 +65,9 @@ def assign_workers(
 ) -> list[WorkerAssignment]:
     """Make one assignment for each worker, with a loopback wake-up socket of its own."""
     with ExitStack() as on_failure:
+        peer_socket = _bind_peer_socket(settings)
+        if peer_socket is not None:
+            on_failure.enter_context(peer_socket)
         wakeups = [on_failure.enter_context(_bind_wakeup()) for _ in range(settings.worker_count)]
         on_failure.pop_all()
     ports = tuple(wakeup.getsockname()[1] for wakeup in wakeups)
@@ -79,9 +82,36 @@ def assign_workers(
             wakeup_ports=ports,
             wakeup_token=token,
             runtime_dir=runtime_dir,
+            peer_socket=peer_socket if index == 0 else None,
         )
         for index, wakeup in enumerate(wakeups)
     ]
+
+
+def _bind_peer_socket(settings: Settings) -> socket.socket | None:
+    """Bind the UDP socket of this instance, if it has anything to do with others.
+
+    Raises:
+        CannotListen: The port is taken.
+    """
+    if not (settings.peers or settings.peer_secret):
+        return None
+    host, port = settings.host, settings.peer_port
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+        )[0]
+        with ExitStack() as on_failure:
+            peer_socket = on_failure.enter_context(socket.socket(family, kind, protocol))
+            peer_socket.bind(address)
+            peer_socket.setblocking(False)
+            on_failure.pop_all()
+            return peer_socket
+    except OSError as error:
+        raise CannotListen(
+            f"cannot hear other instances on {host}, UDP port {port}: {error.strerror}; choose "
+            "another with peer_port"
+        ) from error
 
 
 def _bind_wakeup() -> socket.socket:

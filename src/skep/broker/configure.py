@@ -6,11 +6,13 @@ retention.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any, Final, Literal, cast, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from skep.broker.changes import RULES, ChangeAnnouncer
 from skep.broker.schemas import compile_schema
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound, Refused
@@ -43,6 +45,8 @@ COLUMNS: Final = {
     "maxWaitTimeSeconds": "max_wait_time_s",
     "dedupWindowSeconds": "dedup_window_s",
     "jsonSchema": "json_schema",
+    "archiveAfterSeconds": "archive_after_s",
+    "archiveBeforeDelete": "archive_before_delete",
 }
 """Options of the wire, and the column each is stored in."""
 
@@ -72,8 +76,15 @@ class Configured(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 class Configure:
     """Change and show the configuration of queues."""
 
-    def __init__(self, caller: Caller, *, can_encrypt: bool = False) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        can_encrypt: Callable[[], bool] = lambda: False,
+        changes: ChangeAnnouncer | None = None,
+    ) -> None:
         self._caller: Final = caller
+        self._changes: Final = changes
         self._can_encrypt: Final = can_encrypt
 
     async def configure_queue(
@@ -109,12 +120,14 @@ class Configure:
             for name, value in given.items()
             if name in COLUMNS
         }
-        if columns.get("encryption_enabled") and not self._can_encrypt:
+        if columns.get("encryption_enabled") and not self._can_encrypt():
             # Storing in clear what was asked to be encrypted would be worse than refusing.
             raise Refused("this broker has no key and cannot encrypt: leave out encryptionEnabled")
         if replace:
             namespace, task = namespace or "", task or ""
         rows = await self._caller.call(CONFIGURE_CALL, queue, namespace, task, json.dumps(columns))
+        if self._changes is not None:
+            self._changes.announce(RULES, json.loads(rows[0][0])["id"])
         return _configured(rows[0], unknown=sorted(options.keys() - COLUMNS.keys()))
 
     async def show(self, queue: str) -> Configured:

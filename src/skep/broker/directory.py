@@ -129,6 +129,13 @@ class Directory:
         """Drop a group that turned out to be gone."""
         self.groups.pop(group.key, None)
 
+    def forget_queue(self, queue_id: int) -> None:
+        """Drop everything that is remembered of a queue that was deleted."""
+        for lane in [each for each in self.lanes.values() if each.queue_id == queue_id]:
+            del self.lanes[lane.key]
+        for group in [each for each in self.groups.values() if each.queue_id == queue_id]:
+            del self.groups[group.key]
+
 
 def _make_room(entries: dict[Any, Any]) -> None:
     if len(entries) >= ENTRIES_MAX:

@@ -223,7 +223,7 @@ class Live:
         self._pop: Final = pop
         self._caller: Final = caller
         self._announcer: Final = announcer
-        self._connections_max: Final = connections_max
+        self.connections_max = connections_max
         self._connections = 0
         self._endings: Final[set[asyncio.Task[None]]] = set()
 
@@ -238,8 +238,8 @@ class Live:
         Raises:
             Overloaded: There are too many.
         """
-        if self._connections >= self._connections_max:
-            raise Overloaded(f"more than {self._connections_max} live connections")
+        if self._connections >= self.connections_max:
+            raise Overloaded(f"more than {self.connections_max} live connections")
 
     def enter(self) -> None:
         """Count a connection that stays open.

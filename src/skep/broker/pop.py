@@ -402,9 +402,11 @@ class PopExecutor:
         envelopes: EnvelopeReader,
         now: Callable[[], float],
         meters: Meters | None = None,
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self._caller: Final = caller
         self._meters: Final = meters or Meters()
+        self._is_paused: Final = is_paused
         self._pop: Final = pop
         self._leases: Final = leases
         self._parking: Final = parking
@@ -426,6 +428,10 @@ class PopExecutor:
             await self._caller.call(UNDO_CALL, group.group_id, doubtful)
         for poll in polls:
             poll.doubt = None
+        if self._is_paused():
+            for poll in polls:
+                self._find_nothing(poll)
+            return
         try:
             rows = await self._claim(group, polls)
         except GroupGone:

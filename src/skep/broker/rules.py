@@ -71,14 +71,24 @@ class RuleBook:
 
     async def read(self, queue_ids: Iterable[int]) -> None:
         """Read the rules of these queues, whether they are known or not."""
-        for row in await self._caller.call(READ_CALL, sorted(set(queue_ids))):
+        wanted = set(queue_ids)
+        for row in await self._caller.call(READ_CALL, sorted(wanted)):
+            wanted.discard(row[0])
             self._learn(self.of(row[0]), row)
+        for queue_id in wanted:
+            # Gone. Its rules must not speak for a queue that takes its name.
+            self._learn(self.of(queue_id), (queue_id, 0, 0, False, None, None, None))
 
     async def read_new(self, queue_ids: Iterable[int]) -> None:
         """Read the rules of those of these queues that were never read."""
         unread = [each for each in set(queue_ids) if not self.of(each).version]
         if unread:
             await self.read(unread)
+
+    async def read_known(self, queue_id: int) -> None:
+        """Read the rules of a queue again if they were ever read."""
+        if queue_id in self._rules:
+            await self.read((queue_id,))
 
     def seal(self, rules: QueueRules, envelope: bytes) -> bytes:
         """Return the envelope as the queue wants it stored.

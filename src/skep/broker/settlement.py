@@ -135,16 +135,28 @@ class Unacceptable(Refused):
 class Stager:
     """Checks what clients send and turns it into rows of a call."""
 
-    def __init__(self, leases: LeaseMemory, *, hash_seed: int, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        leases: LeaseMemory,
+        *,
+        hash_seed: int,
+        now: Callable[[], datetime],
+        check_lane: Callable[[tuple[str, str]], None] = lambda _: None,
+    ) -> None:
+        """Take what is needed; `check_lane` raises when nothing may be pushed into a lane now."""
+        self._check_lane: Final = check_lane
         self._leases: Final = leases
         self._hash_seed: Final = hash_seed
         self._now: Final = now
 
-    def stage_push(self, item: PushItem, *, transaction_id: str | None = None) -> StagedPush:
+    def stage_push(
+        self, item: PushItem, *, producer: str | None, transaction_id: str | None = None
+    ) -> StagedPush:
         """Make a row of an item; `transaction_id` names it if the item does not.
 
         Raises:
             BadRequest: A name or an id cannot be stored, or an option does not work here.
+            Unavailable: Messages of its lane that came first are not stored yet.
         """
         if item.deliver_at is not None or item.delay_seconds is not None:
             raise BadRequest("messages for later cannot be part of this: push them on their own")
@@ -152,11 +164,13 @@ class Stager:
         if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
             refuse_transaction_id(name)
         trace_id = checked_trace_id(item.trace_id)
+        lane_key = (
+            check_name("queue", item.queue),
+            check_name("partition", item.partition or DEFAULT_PARTITION),
+        )
+        self._check_lane(lane_key)
         return StagedPush(
-            lane_key=(
-                check_name("queue", item.queue),
-                check_name("partition", item.partition or DEFAULT_PARTITION),
-            ),
+            lane_key=lane_key,
             transaction_id=name,
             trace_id=trace_id,
             key=_digest(name.encode(), self._hash_seed),
@@ -164,6 +178,7 @@ class Stager:
                 name,
                 bytes(item.payload),
                 trace_id=trace_id,
+                producer=producer,
                 headers=check_headers(item.headers),
                 expires_at=end_of_life(item.ttl_seconds, self._now()),
             ),

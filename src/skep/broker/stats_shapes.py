@@ -373,16 +373,6 @@ class GroupLagChart(_Wire, rename="camel", frozen=True, kw_only=True):
     series: list[GroupLagPoint]
 
 
-class BufferState(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
-    """What waits in files for the database, in the worker that answers."""
-
-    pending: int
-    failed: int
-    db_healthy: bool
-    worker: int
-    note: str | None = None
-
-
 class ReaderLag(_Wire, rename="camel", frozen=True, kw_only=True):
     """How far a reader on Spark is behind in a queue."""
 

@@ -3,7 +3,11 @@
     SkepError
     ├── BadRequest        the caller must change the request: malformed, too large, unknown name
     ├── Refused           the request is well formed but not allowed in the present state
-    │   └── NotFound      the thing named does not exist
+    │   ├── NotFound      the thing named does not exist
+    │   └── ForgedNotice  not told by an instance of ours
+    ├── Unauthenticated   who is asking is not known: there is no token
+    │   └── InvalidToken  ... or one that cannot be believed
+    ├── Forbidden         who is asking is known, and may not
     ├── Overloaded        try again after `retry_after_s`: the engine is full
     │   └── QueueFull     ... or the queue is, and its consumers have to make room
     ├── Unavailable       try again: PostgreSQL is away, or this instance is shutting down
@@ -60,6 +64,30 @@ class NotFound(Refused):
     """The thing named does not exist."""
 
     code = "not_found"
+
+
+class Unauthenticated(SkepError):
+    """Authentication required."""
+
+    code = "unauthenticated"
+
+
+class InvalidToken(Unauthenticated):
+    """The token cannot be accepted."""
+
+    code = "invalid_token"
+
+
+class Forbidden(SkepError):
+    """Insufficient permissions."""
+
+    code = "forbidden"
+
+
+class ForgedNotice(Refused):
+    """The notice was not sent by an instance that shares our secret."""
+
+    code = "forged_notice"
 
 
 class Overloaded(SkepError):

@@ -102,6 +102,18 @@ JsonSchema = Annotated[
     ),
 ]
 
+ArchiveAfterSeconds = Annotated[
+    int,
+    Meta(
+        description="Seconds after which `skep archive run` copies messages to the lake; those "
+        "that every group has read then leave the log. 0: no archive."
+    ),
+]
+ArchiveBeforeDelete = Annotated[
+    bool,
+    Meta(description="With an archive: nothing is deleted, by whatever rule, before it is there."),
+]
+
 
 class QueueOptions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """All options of a queue, with their defaults."""
@@ -127,6 +139,8 @@ class QueueOptions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     ack_mode: AckModeOption = "cumulative"
     overflow: OverflowOption = "reject"
     json_schema: JsonSchema = None
+    archive_after_seconds: ArchiveAfterSeconds = 0
+    archive_before_delete: ArchiveBeforeDelete = False
 
 
 class OptionChanges(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -153,3 +167,5 @@ class OptionChanges(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     ack_mode: AckModeOption | UnsetType | None = UNSET
     overflow: OverflowOption | UnsetType | None = UNSET
     json_schema: JsonSchema | UnsetType = UNSET
+    archive_after_seconds: ArchiveAfterSeconds | UnsetType | None = UNSET
+    archive_before_delete: ArchiveBeforeDelete | UnsetType | None = UNSET

@@ -8,9 +8,6 @@ by calling it.
 import re
 from typing import Final, NamedTuple
 
-PRODUCTION: Final = "issue 5"
-DASHBOARD: Final = "issue 8"
-
 
 class ContractRoute(NamedTuple):
     """One route of the contract."""
@@ -99,23 +96,23 @@ CONTRACT: Final = (
     ContractRoute("GET", "/health", "2.17"),
     ContractRoute("GET", "/metrics", "2.17"),
     ContractRoute("GET", "/metrics/prometheus", "2.17"),
-    ContractRoute("GET", _MAINTENANCE, "2.18", PRODUCTION),
-    ContractRoute("POST", _MAINTENANCE, "2.18", PRODUCTION),
-    ContractRoute("GET", f"{_MAINTENANCE}/pop", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MAINTENANCE}/pop", "2.18", PRODUCTION),
-    ContractRoute("GET", "/api/v1/system/shared-state", "2.18", PRODUCTION),
-    ContractRoute("GET", "/internal/api/shared-state/stats", "2.18", PRODUCTION),
-    ContractRoute("GET", "/internal/api/inter-instance/stats", "2.18", PRODUCTION),
-    ContractRoute("POST", "/internal/api/notify", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MIGRATION}/test-connection", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MIGRATION}/start", "2.18", PRODUCTION),
-    ContractRoute("GET", f"{_MIGRATION}/status", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MIGRATION}/validate", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MIGRATION}/reset", "2.18", PRODUCTION),
+    ContractRoute("GET", _MAINTENANCE, "2.18"),
+    ContractRoute("POST", _MAINTENANCE, "2.18"),
+    ContractRoute("GET", f"{_MAINTENANCE}/pop", "2.18"),
+    ContractRoute("POST", f"{_MAINTENANCE}/pop", "2.18"),
+    ContractRoute("GET", "/api/v1/system/shared-state", "2.18"),
+    ContractRoute("GET", "/internal/api/shared-state/stats", "2.18"),
+    ContractRoute("GET", "/internal/api/inter-instance/stats", "2.18"),
+    ContractRoute("POST", "/internal/api/notify", "2.18"),
+    ContractRoute("POST", f"{_MIGRATION}/test-connection", "2.18"),
+    ContractRoute("POST", f"{_MIGRATION}/start", "2.18"),
+    ContractRoute("GET", f"{_MIGRATION}/status", "2.18"),
+    ContractRoute("POST", f"{_MIGRATION}/validate", "2.18"),
+    ContractRoute("POST", f"{_MIGRATION}/reset", "2.18"),
     ContractRoute("POST", "/streams/v1/queries", "2.19"),
     ContractRoute("POST", "/streams/v1/cycle", "2.19"),
     ContractRoute("POST", "/streams/v1/state/get", "2.19"),
     ContractRoute("DELETE", "/api/v1/queues/{queue}/clear", "2.21"),
-    ContractRoute("GET", "/api/me", "2.21", DASHBOARD),
-    ContractRoute("POST", "/api/logout", "2.21", DASHBOARD),
+    ContractRoute("GET", "/api/me", "2.21"),
+    ContractRoute("POST", "/api/logout", "2.21"),
 )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from skep.model.errors import BadRequest
+from skep.model.errors import BadRequest, SkepError
 from skep.server.problems import Problem, problem_of
 from skep.server.request_ids import HEADER, id_line, request_id
 from skep.telemetry.meters import RouteMeter
@@ -72,7 +72,9 @@ table; any other exception is a bug, logged with its stack and answered 500."""
 class HotRoutes:
     """The handlers of the hot routes, by method and path."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, preview: HotHandler | None = None) -> None:
+        """Take who may refuse a request by its head, before a long body is read."""
+        self._preview = preview
         self._exact: dict[tuple[bytes, bytes], HotHandler] = {}
         self._prefixed: list[tuple[bytes, bytes, bytes, HotHandler]] = []
 
@@ -103,6 +105,16 @@ class HotRoutes:
             (method, prefix, suffix, wrap(handler))
             for method, prefix, suffix, handler in self._prefixed
         ]
+
+    def refusal_of(self, exchange: Exchange) -> Problem | None:
+        """Say whether a request is refused whatever its body is. The body was not read yet."""
+        if self._preview is None:
+            return None
+        try:
+            self._preview(exchange)
+        except SkepError as error:
+            return problem_of(error)
+        return None
 
     def methods(self, path: bytes) -> list[bytes]:
         """Return the methods this path is hot for, in the order they were added."""

@@ -16,6 +16,7 @@ from skep.settings import InvalidSettings, load_settings
 from skep.spark.positions import InvalidPosition, Position
 
 Start = Literal["earliest", "latest"]
+Tier = Literal["live", "archive", "all"]
 Value = TypeVar("Value")
 
 MESSAGES_PER_PARTITION: Final = 500_000
@@ -54,6 +55,7 @@ READ_OPTIONS: Final = (
     "encryptionKeyFile",
     "statementTimeout",
     "tier",
+    "storage",
 )
 
 
@@ -100,6 +102,9 @@ class ReadOptions:
     encryption_keys: str | None = None
     encryption_key_file: str | None = None
     statement_timeout_s: float = 300.0
+    tier: Tier = "live"
+    storage: str | None = None
+    """How to reach the files of the archive; None for what the settings say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +181,6 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         InvalidOption: One is unknown, malformed or contradicts another.
     """
     given = Given(options)
-    if given.choice("tier", "live", "archive", "all") != "live":
-        raise InvalidOption("the option tier: this version reads the live log only; use tier=live")
     messages_to_wait_for = given.count("minMessagesPerTrigger")
     messages_per_trigger = given.count("maxMessagesPerTrigger")
     if (messages_to_wait_for or 0) > (messages_per_trigger or messages_to_wait_for or 0):
@@ -206,6 +209,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         encryption_keys=given.text("encryptionKeys"),
         encryption_key_file=given.text("encryptionKeyFile"),
         statement_timeout_s=given.take("statementTimeout", 300.0, _seconds, "a time such as 300s"),
+        tier=given.choice("tier", "live", "archive", "all"),
+        storage=given.text("storage"),
     )
 
 

@@ -20,6 +20,7 @@ from skep.broker.stats_shapes import (
     WorkerChart,
 )
 from skep.broker.stats_workers import WorkerCharts
+from skep.server.access import Level, listed_by, needs
 from skep.server.routes.charting import OnlyHost, OnlyQueue, OnlyWorker, Since, Until
 from skep.server.routes.paging import Limit
 
@@ -39,6 +40,7 @@ def analytics_routes(
         "/api/v1/analytics/system-metrics",
         tags=_TAGS,
         operation_id="chartUsage",
+        opt=needs(Level.READ_ONLY),
         summary="What each worker used",
     )
     async def chart_usage(
@@ -54,6 +56,7 @@ def analytics_routes(
         "/api/v1/analytics/worker-metrics",
         tags=_TAGS,
         operation_id="chartWorkers",
+        opt=needs(Level.READ_ONLY),
         summary="What the workers did",
     )
     async def chart_workers(
@@ -69,6 +72,7 @@ def analytics_routes(
         "/api/v1/analytics/queue-lag",
         tags=_TAGS,
         operation_id="chartQueueLag",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="How long messages took from push to delivery",
         description=_BUSIEST,
     )
@@ -81,6 +85,7 @@ def analytics_routes(
         "/api/v1/analytics/queue-ops",
         tags=_TAGS,
         operation_id="chartQueues",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="What happened in queues",
         description=_BUSIEST,
     )
@@ -93,6 +98,7 @@ def analytics_routes(
         "/api/v1/analytics/queue-parked-replicas",
         tags=_TAGS,
         operation_id="chartParked",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="Where polls waited",
         description="Kept for two days.",
     )
@@ -105,6 +111,7 @@ def analytics_routes(
         "/api/v1/analytics/group-lag",
         tags=_TAGS,
         operation_id="chartGroupLag",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="How far consumer groups were behind",
         description="Of queues in use, once a minute; kept for two days.",
     )
@@ -123,6 +130,7 @@ def analytics_routes(
         "/api/v1/analytics/postgres-stats",
         tags=_TAGS,
         operation_id="describePostgres",
+        opt=needs(Level.READ_ONLY),
         summary="How PostgreSQL is doing",
         description="From its own statistics, about the tables of the broker.",
     )
@@ -133,6 +141,7 @@ def analytics_routes(
         "/api/v1/readers",
         tags=_TAGS,
         operation_id="listReaders",
+        opt=needs(Level.READ_ONLY),
         summary="How far readers on Spark are behind",
         description="A micro-batch under way counts as unread.",
     )

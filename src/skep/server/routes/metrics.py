@@ -13,6 +13,7 @@ from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from skep.broker.stats_scrape import ScrapeFacts, queen_families
+from skep.server.access import Level, needs
 from skep.telemetry.exposition import expose
 from skep.telemetry.publisher import Publisher
 from skep.telemetry.snapshots import Counts, Snapshot, sum_counts
@@ -74,6 +75,7 @@ def metrics_routes(publisher: Publisher, facts: ScrapeFacts) -> list[HTTPRouteHa
         "/metrics",
         tags=_TAGS,
         operation_id="showMetrics",
+        opt=needs(Level.READ_ONLY),
         summary="The metrics of this instance in few words",
         response_headers=_UNCACHED,
     )
@@ -85,6 +87,7 @@ def metrics_routes(publisher: Publisher, facts: ScrapeFacts) -> list[HTTPRouteHa
         media_type=TEXT_FORMAT,
         tags=_TAGS,
         operation_id="scrapeMetrics",
+        opt=needs(Level.READ_ONLY),
         summary="The metrics of this instance for Prometheus",
         description="Text exposition format 0.0.4. Names that begin with `skep_` are of this "
         "instance; of those with `queen_`, which Queen's dashboards know, `queen_cluster_`, "

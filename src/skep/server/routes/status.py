@@ -1,7 +1,7 @@
 """The status of the installation, for dashboards: everything at a glance, and what was pushed."""
 
 from datetime import timedelta
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
@@ -10,8 +10,9 @@ from litestar.params import QueryParameter
 from skep.broker.moments import in_utc
 from skep.broker.stats_charts import Charts, QueueChoice
 from skep.broker.stats_ranges import Interval, chart_range
-from skep.broker.stats_shapes import BufferState, MessageChart, Status
+from skep.broker.stats_shapes import MessageChart, Status
 from skep.broker.stats_status import StatusReport
+from skep.server.access import Level, listed_by, needs
 from skep.server.routes.charting import OnlyQueue, Since, Until
 from skep.server.routes.names import OnlyNamespace, OnlyTask
 
@@ -19,21 +20,14 @@ _TAGS: Final = ["Status"]
 _DAY: Final = timedelta(days=1)
 
 
-class Buffers(Protocol):
-    """Whoever keeps messages in files while the database is away."""
-
-    def buffer_state(self) -> BufferState:
-        """Say what waits."""
-        ...
-
-
-def status_routes(report: StatusReport, charts: Charts, buffers: Buffers) -> list[HTTPRouteHandler]:
+def status_routes(report: StatusReport, charts: Charts) -> list[HTTPRouteHandler]:
     """Make the routes around what the broker knows."""
 
     @get(
         "/api/v1/status",
         tags=_TAGS,
         operation_id="showStatus",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="Everything at a glance",
         description="Messages, leases and dead letters are those of now; throughput, requests, "
         "workers and errors those of the time asked for.",
@@ -53,6 +47,7 @@ def status_routes(report: StatusReport, charts: Charts, buffers: Buffers) -> lis
         "/api/v1/status/analytics",
         tags=_TAGS,
         operation_id="chartPushes",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="Messages pushed over time",
         description="What lies more than two days back is known by the hour only.",
     )
@@ -71,13 +66,4 @@ def status_routes(report: StatusReport, charts: Charts, buffers: Buffers) -> lis
         choice = QueueChoice(queue=queue, namespace=namespace, task=task)
         return await charts.pushed(covered, choice, interval=interval)
 
-    @get(
-        "/api/v1/status/buffers",
-        tags=_TAGS,
-        operation_id="showBuffers",
-        summary="What waits in files for the database",
-    )
-    async def show_buffers() -> BufferState:
-        return buffers.buffer_state()
-
-    return [show_status, chart_pushes, show_buffers]
+    return [show_status, chart_pushes]
