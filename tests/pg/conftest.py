@@ -9,6 +9,7 @@ import pytest
 
 from tests.pg.chains import Chains
 from tests.pg.log import Log
+from tests.pg.rollups import Rollups
 from tests.pg.staging import Staging
 from tests.pg.trace_log import TraceLog
 
@@ -62,6 +63,12 @@ def staging(arun, log):
     staging = Staging(log)
     arun(staging.clear())
     return staging
+
+
+@pytest.fixture
+def rollups(arun, log):
+    """The rollups of the fixture `log`, none yet."""
+    return arun(Rollups.begin(log))
 
 
 @pytest.fixture
