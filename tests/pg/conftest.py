@@ -9,6 +9,8 @@ import pytest
 
 from tests.pg.chains import Chains
 from tests.pg.log import Log
+from tests.pg.rollups import Rollups
+from tests.pg.staging import Staging
 from tests.pg.trace_log import TraceLog
 
 
@@ -53,6 +55,20 @@ def traces(arun, log):
     traces = TraceLog(log)
     arun(traces.clear())
     return traces
+
+
+@pytest.fixture
+def staging(arun, log):
+    """The staging of a write to the fixture `log`, empty."""
+    staging = Staging(log)
+    arun(staging.clear())
+    return staging
+
+
+@pytest.fixture
+def rollups(arun, log):
+    """The rollups of the fixture `log`, none yet."""
+    return arun(Rollups.begin(log))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ Which carrier brought the request, the parser fast path or ASGI, makes no differ
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -45,6 +45,7 @@ from skep.server.exchange import (
 from skep.server.identity import Identity
 from skep.server.operations import level_of
 from skep.server.subscribing import read_subscription
+from skep.telemetry.tracing import CONTEXT_HEADERS, Carrier, Ended, Propagation, Settled
 
 _PUSH: Final = msgspec.json.Decoder(PushBody)
 _ACK: Final = msgspec.json.Decoder(AckItem)
@@ -102,13 +103,18 @@ class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
     subscription_mode: str = "all"
 
 
+Answered: TypeAlias = Callable[[int, bytes, SkepError | None], None]
+"""Hears how a request was answered: by a status and a body, or by an error."""
+
+
 class HotClient:
     """The client of an exchange, as the intake sees it."""
 
-    __slots__ = ("_exchange",)
+    __slots__ = ("_answered", "_exchange")
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, answered: Answered | None = None) -> None:
         self._exchange = exchange
+        self._answered = answered
 
     @property
     def prefers_async(self) -> bool:
@@ -119,11 +125,16 @@ class HotClient:
 
     def respond(self, status: int, body: bytes = b"", *, headers: bytes = b"") -> bool:
         """Answer; see `Exchange.respond`."""
-        return self._exchange.respond(status, body, headers=headers)
+        is_sent = self._exchange.respond(status, body, headers=headers)
+        if self._answered is not None:
+            self._answered(status, body, None)
+        return is_sent
 
     def refuse(self, error: SkepError) -> None:
         """Answer with an error."""
         respond_error(self._exchange, error)
+        if self._answered is not None:
+            self._answered(0, b"", error)
 
 
 class HotHandlers:
@@ -139,6 +150,7 @@ class HotHandlers:
         door: Door,
         defaults: PollDefaults,
         now: Callable[[], float],
+        tracing: Propagation | None = None,
     ) -> None:
         self._intake: Final = intake
         self._pop: Final = pop
@@ -147,6 +159,7 @@ class HotHandlers:
         self._door: Final = door
         self._defaults: Final = defaults
         self._now: Final = now
+        self._tracing: Final = tracing
 
     def routes(self) -> HotRoutes:
         """Return the table of the hot routes."""
@@ -174,10 +187,12 @@ class HotHandlers:
         if not items:
             exchange.respond(201, b"[]")
             return
+        ended = self._tracing and self._tracing.sending(_carrier(exchange), items)
 
         def store() -> None:
             size, producer = len(exchange.body), identity.subject
-            self._intake.push(items, HotClient(exchange), size=size, producer=producer)
+            client = HotClient(exchange, ended and _passed_on(ended))
+            self._intake.push(items, client, size=size, producer=producer)
 
         if identity.grants is None:
             store()
@@ -188,10 +203,13 @@ class HotHandlers:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
         queue, partition = _pop_target(exchange.path)
         options, wait_ms = self._poll_options(queue, partition, parse_query(exchange.query))
+        deliver = _pop_answer(exchange)
+        if self._tracing is not None:
+            deliver = self._tracing.receiving(_carrier(exchange), queue, options.group, deliver)
         poll = Poll(
             options,
             deadline=self._now() + wait_ms / 1000,
-            deliver=_pop_answer(exchange),
+            deliver=deliver,
             refuse=lambda error: respond_error(exchange, error),
         )
 
@@ -254,8 +272,12 @@ class HotHandlers:
         *,
         is_batch: bool,
     ) -> None:
+        own_group = items[0].consumer_group if items else None
+        settled = self._settling(exchange, group or own_group, len(items))
+
         def acknowledge() -> None:
-            self._intake.ack(items, group, HotClient(exchange), is_batch=is_batch)
+            client = HotClient(exchange, settled and _told(settled))
+            self._intake.ack(items, group, client, is_batch=is_batch)
 
         if identity.grants is None:
             acknowledge()
@@ -303,6 +325,11 @@ class HotHandlers:
                 exchange.respond(200, _lease_body(text, renewal.expires_at))
 
         self._renew.renew_lease(Renewal(lease_id, seconds, answer))
+
+    def _settling(self, exchange: Exchange, group: str | None, count: int) -> Settled | None:
+        if self._tracing is None:
+            return None
+        return self._tracing.settling(_carrier(exchange), group, count)
 
     def _poll_options(
         self, queue: str, partition: str | None, query: dict[str, str]
@@ -377,6 +404,34 @@ def _pop_answer(exchange: Exchange) -> Deliver:
         return exchange.respond(204) if body is None else exchange.respond(200, body)
 
     return answer
+
+
+def _passed_on(ended: Ended) -> Answered:
+    """Tell a trace that a push was answered, and with which error if it failed."""
+
+    def answered(status: int, body: bytes, error: SkepError | None) -> None:
+        del status, body
+        ended(None if error is None else error.code)
+
+    return answered
+
+
+def _told(settled: Settled) -> Answered:
+    """Pass on to a trace what acknowledgments were answered; a 202 says nothing of them yet."""
+
+    def answered(status: int, body: bytes, error: SkepError | None) -> None:
+        if error is not None:
+            settled(None, error.code)
+        else:
+            settled(body[1:-1] if status == 200 else None, None)
+
+    return answered
+
+
+def _carrier(exchange: Exchange) -> Carrier:
+    """Return the headers of a request that have to do with traces."""
+    found = ((name, exchange.header(name.encode())) for name in CONTEXT_HEADERS)
+    return {name: value.decode("latin-1") for name, value in found if value is not None}
 
 
 def _lease_body(lease_id: str, expires_at: datetime | None) -> bytes:
