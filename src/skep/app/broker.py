@@ -19,7 +19,7 @@ from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.ack_attempt import AckIntake
 from skep.broker.admission import AdmissionGate
-from skep.broker.changes import QUEUE, RULES, Changes
+from skep.broker.changes import MAINTENANCE, QUEUE, RULES, Changes
 from skep.broker.cluster import Cluster
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
@@ -299,7 +299,7 @@ class Broker:
         self._settings: Final = settings
         self.worker_index: Final = assignment.index
         self._outage: Final = Outage(after_s=settings.spill_after_s)
-        self.maintenance: Final = Maintenance(self.query_slots)
+        self.maintenance: Final = Maintenance(self.query_slots, self.changes)
         self.diversion: Final = Diversion(
             self._directory, self.key_ring, self._outage, self.maintenance, now=utc_now
         )
@@ -539,6 +539,10 @@ class Broker:
         async def forget_queue(queue_id: int) -> None:
             self._directory.forget_queue(queue_id)
 
+        async def read_maintenance(_: int) -> None:
+            await self.maintenance.read()
+
+        self.changes.listen(MAINTENANCE, read_maintenance)
         self.changes.listen(RULES, read_rules)
         self.changes.listen(QUEUE, forget_queue)
 
