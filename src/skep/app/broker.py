@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skep import __version__
 from skep.app.assignment import WorkerAssignment
 from skep.app.failover import open_spill
-from skep.app.instruments import UsageProbe, show_parts
+from skep.app.instruments import UsageProbe, show_failover, show_load, show_parts, show_peers
 from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.ack_attempt import AckIntake
@@ -484,6 +484,8 @@ class Broker:
                 "housekeeping": self.housekeeping_slots,
             },
         )
+        show_failover(self.meters, self.diversion, self.maintenance)
+        show_peers(self.meters, self.peers)
         self._export = _otel_export(assignment)
         self.tracing = _tracing(settings, self._export)
         self._loop_watch = LoopWatch(self.meters.loop_lag)
@@ -635,23 +637,21 @@ class Broker:
         self, lanes: LaneProvisioner, rule_book: RuleBook, settler: Settler
     ) -> None:
         settings = self._settings
-        self.engine.serve(
-            "defer",
-            DeferralExecutor(
-                self.hot_slots,
-                push=self.push,
-                directory=self._directory,
-                provisioner=lanes,
-                rule_book=rule_book,
-                gate=self._gate,
-                limits=DepthLimits(
-                    operations=settings.operation_depth_max,
-                    per_lane=settings.operation_depth_max_per_partition,
-                    bytes=settings.operation_mib_max * _MIB,
-                ),
-                when_accepted=self._note_deferred,
+        deferral = DeferralExecutor(
+            self.hot_slots,
+            push=self.push,
+            directory=self._directory,
+            provisioner=lanes,
+            rule_book=rule_book,
+            gate=self._gate,
+            limits=DepthLimits(
+                operations=settings.operation_depth_max,
+                per_lane=settings.operation_depth_max_per_partition,
+                bytes=settings.operation_mib_max * _MIB,
             ),
+            when_accepted=self._note_deferred,
         )
+        self.engine.serve("defer", deferral)
         self._processor = OperationProcessor(
             self.hot_slots,
             settler,
@@ -660,6 +660,7 @@ class Broker:
             open_envelope=self.key_ring.open_envelope,
             limits=ProcessorLimits(settings.operation_timeout_s, settings.operation_retries_max),
         )
+        show_load(self.meters, line=self._line, deferral=deferral, processor=self._processor)
 
     def _serve_dead_letters(self, hash_seed: int) -> None:
         slots = self.query_slots
