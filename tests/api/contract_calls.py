@@ -73,11 +73,25 @@ CALLS = {
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/seek": {"toEnd": True},
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek": None,
     "POST /api/v1/stats/refresh": None,
+    "GET /api/v1/status": None,
+    "GET /api/v1/status/analytics": None,
     "GET /api/v1/status/queues": None,
     "GET /api/v1/status/queues/{queue}": None,
     "GET /api/v1/status/queues/{queue}/messages": None,
+    "GET /api/v1/analytics/system-metrics": None,
+    "GET /api/v1/analytics/worker-metrics": None,
+    "GET /api/v1/analytics/queue-lag": None,
+    "GET /api/v1/analytics/queue-ops": None,
+    "GET /api/v1/analytics/queue-parked-replicas": None,
     "GET /api/v1/analytics/retention": None,
+    "GET /api/v1/analytics/postgres-stats": None,
     "GET /health": None,
+    "GET /metrics": None,
+    "GET /metrics/prometheus": None,
+    "GET /api/v1/system/shared-state": None,
+    "GET /internal/api/shared-state/stats": None,
+    "GET /internal/api/inter-instance/stats": None,
+    "POST /internal/api/notify": {"queue": "{queue}", "partition": "{partition}"},
     "POST /streams/v1/queries": {
         "name": "{queue}-new",
         "source_queue": "{queue}",
@@ -93,8 +107,28 @@ CALLS = {
     },
     "POST /streams/v1/state/get": {"query_id": "{queryId}", "partition_id": "{partitionId}"},
     "DELETE /api/v1/queues/{queue}/clear": None,
+    "GET /api/me": None,
+    "POST /api/logout": None,
+    "GET /api/v1/status/buffers": None,
+    "GET /api/v1/system/maintenance": None,
+    "POST /api/v1/system/maintenance": {"enabled": False},
+    "GET /api/v1/system/maintenance/pop": None,
+    "POST /api/v1/system/maintenance/pop": {"enabled": False},
+    "POST /api/v1/migration/test-connection": {},
+    "POST /api/v1/migration/start": {},
+    "GET /api/v1/migration/status": None,
+    "POST /api/v1/migration/validate": {},
+    "POST /api/v1/migration/reset": {},
 }
 """Bodies by route. What follows a question mark is no part of the route."""
+
+
+REFUSED = {
+    "POST /api/v1/migration/test-connection",
+    "POST /api/v1/migration/start",
+    "POST /api/v1/migration/validate",
+}
+"""Routes that are there to say no."""
 
 
 async def set_stage(client, queue):

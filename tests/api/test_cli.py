@@ -151,8 +151,9 @@ class TestServe:
         assert_refused(result, exit_code=1, saying=f"port {port} on 127.0.0.1 is in use")
         assert not (tmp_path / "data").exists()
 
-    def test_defect_29_a_start_without_a_database_says_so_in_a_line(self, skep):
-        result = skep("serve", "--port", 0, "--database-url", UNREACHABLE)
+    def test_a_start_without_a_database_and_without_a_spill_says_so_in_a_line(self, skep):
+        flags = ("--port", 0, "--database-url", UNREACHABLE)
+        result = skep("serve", *flags, SKEP_SPILL_BYTES_MAX="0")
 
         assert_refused(result, exit_code=2, saying="cannot connect to PostgreSQL")
 

@@ -105,7 +105,8 @@ async def _patiently(waiting):
 async def running(database_url, **settings):
     """Run a broker on this database."""
     with bind_listener("127.0.0.1", 0) as listener:
-        few = {"workers": 1, "connections": 2, "query_connections": 1}
+        # Without a spill requests wait for the database, unless the test gives one a directory.
+        few = {"workers": 1, "connections": 2, "query_connections": 1, "spill_bytes_max": 0}
         (assignment,) = assign_workers(
             Settings(**{**few, **settings}), dsn=database_url, listener=listener
         )

@@ -7,7 +7,10 @@ ten times as long as the test.
 import asyncpg
 import pytest
 
+from tests.pg.chains import Chains
 from tests.pg.log import Log
+from tests.pg.rollups import Rollups
+from tests.pg.staging import Staging
 from tests.pg.trace_log import TraceLog
 
 
@@ -52,3 +55,48 @@ def traces(arun, log):
     traces = TraceLog(log)
     arun(traces.clear())
     return traces
+
+
+@pytest.fixture
+def staging(arun, log):
+    """The staging of a write to the fixture `log`, empty."""
+    staging = Staging(log)
+    arun(staging.clear())
+    return staging
+
+
+@pytest.fixture
+def rollups(arun, log):
+    """The rollups of the fixture `log`, none yet."""
+    return arun(Rollups.begin(log))
+
+
+@pytest.fixture
+def open_chains(arun, log_url):
+    """Open further sessions with the chains of the fixture `chains`."""
+    connections = []
+
+    async def open_chains():
+        connections.append(await asyncpg.connect(log_url))
+        return await Chains.open(connections[-1])
+
+    async def close_all():
+        for connection in connections:
+            await connection.close(timeout=5)
+
+    yield open_chains
+    arun(close_all())
+
+
+@pytest.fixture
+def chains(arun, open_chains):
+    """A session with a database that has no jobs."""
+    chains = arun(open_chains())
+    arun(chains.clear())
+    return chains
+
+
+@pytest.fixture
+def worker(arun, chains):
+    """The id of an enrolled worker."""
+    return arun(chains.enroll())

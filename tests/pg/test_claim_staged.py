@@ -1,4 +1,4 @@
-from tests.pg.staging import stage, staged, staged_ids
+from tests.pg.enqueued import stage, staged, staged_ids
 
 
 async def claim(log, ids):

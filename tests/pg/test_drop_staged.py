@@ -1,4 +1,4 @@
-from tests.pg.staging import stage, staged, staged_ids, transactions
+from tests.pg.enqueued import stage, staged, staged_ids, transactions
 
 
 async def drop(log, ids):

@@ -1,5 +1,6 @@
 import pytest
 
+from tests.pg.archiving import Archivist
 from tests.pg.housekeeping import Keeper
 
 HELD_FROM = "select skep.held_from($1)::text"
@@ -71,3 +72,37 @@ async def test_a_hold_protects_completed_messages_as_well(log, keeper):
     await log.advance(10)
 
     assert (await keeper.retain("completed")).messages == 0
+
+
+async def test_a_queue_that_wants_its_archive_first_holds_what_is_not_there_yet(log, keeper):
+    lane, _ = await log.lane()
+    await log.push(lane, "a")
+    queue = await keeper.queue_id()
+    await log.set_options("hive", archive_before_delete=True)
+    assert await log.value(HELD_FROM, queue) == NOTHING
+    await log.set_options("hive", archive_after_s=60)
+    assert await log.value(HELD_FROM, queue) == "1"
+    await log.advance(61)
+    archivist = Archivist(log)
+    run = await archivist.archive()
+
+    assert await log.value(HELD_FROM, queue) == str(run.upto)
+    await archivist.become_foreign()
+    assert await log.value(HELD_FROM, queue) == "1"
+
+
+async def test_retention_deletes_only_what_is_archived_when_the_queue_asks_for_it(log, keeper):
+    lane, _ = await log.lane()
+    await log.configure(
+        "hive", retention_enabled=True, retention_s=60, archive_after_s=60,
+        archive_before_delete=True,
+    )  # fmt: skip
+    await log.push(lane, "a")
+    await log.push(lane, "b")
+    await log.advance(61)
+    assert (await keeper.retain()).messages == 0
+
+    await Archivist(log).archive(segments=1)
+
+    assert (await keeper.retain()).messages == 1
+    assert await keeper.kept(lane) == (2, 2)

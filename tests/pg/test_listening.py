@@ -24,7 +24,7 @@ class Ear:
         self.begun = asyncio.Queue()
         self.is_wanted = True
         listener = Listener(
-            url, {CHANNEL: self.heard.put_nowait}, begin=lambda: self.begun.put_nowait(None)
+            url, {CHANNEL: self.heard.put_nowait}, on_connect=lambda: self.begun.put_nowait(None)
         )
         self.task = asyncio.ensure_future(listener.listen_while(lambda: self.is_wanted))
 

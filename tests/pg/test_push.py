@@ -1,6 +1,6 @@
 import pytest
 
-from tests.pg.staging import stored
+from tests.pg.enqueued import stored
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ import asyncio
 import asyncpg
 import pytest
 
+from tests.pg.enqueued import stored
 from tests.pg.log import envelope, key_of
-from tests.pg.staging import stored
 from tests.pg.waiting import eventually
 
 

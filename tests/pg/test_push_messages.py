@@ -5,8 +5,8 @@ import pytest
 import xxhash
 
 from skep.model.ids import message_id
+from tests.pg.enqueued import push, stored
 from tests.pg.log import Poll
-from tests.pg.staging import push, stored
 
 
 async def seed(log):

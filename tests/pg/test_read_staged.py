@@ -2,7 +2,7 @@ import asyncio
 import random
 
 from skep.broker.staged_reading import Portion, Position, StagedMessage, position_after
-from tests.pg.staging import names, read, stage, staged_ids
+from tests.pg.enqueued import names, read, stage, staged_ids
 
 
 async def test_nothing_staged_is_one_row_that_says_what_was_seen(log):

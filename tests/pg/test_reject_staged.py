@@ -4,8 +4,8 @@ import os
 import asyncpg
 import pytest
 
+from tests.pg.enqueued import stage, staged, staged_ids, stored
 from tests.pg.log import Poll, envelope
-from tests.pg.staging import stage, staged, staged_ids, stored
 
 
 async def reject(log, lane, ids, *names):

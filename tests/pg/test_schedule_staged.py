@@ -1,73 +1,31 @@
 from datetime import timedelta
 
-from tests.pg.log import NOON, envelope, key_of
-from tests.pg.scheduling import queue_id_of, waiting
-from tests.pg.staging import stage, staged, staged_ids
-
-LATER = NOON + timedelta(seconds=60)
+SCHEDULE = "select * from skep.schedule_staged($1, 0, '{1}', skep.now())"
 
 
-async def schedule(log, ids, *names, most=100, queue_id=None):
-    count = len(names)
+async def test_messages_wait_in_the_order_of_their_rows(log, staging):
+    await log.lane()
+    due = log.now + timedelta(hours=1)
+    await staging.message("b", due, task=1)
+    await staging.message("a", due, task=0)
+
+    assert tuple(await log.row(SCHEDULE, staging.write_id)) == (2, 0)
+
     rows = await log.rows(
-        "select * from skep.schedule_staged($1, $2, $3, $4, $5, $6, $7, $8)",
-        ids,
-        [queue_id or await queue_id_of(log)] * count,
-        ["a"] * count,
-        [key_of(name) for name in names],
-        list(names),
-        [envelope(name).encode() for name in names],
-        [LATER] * count,
-        most,
+        "select transaction_id, partition, deliver_at from skep.scheduled order by id"
     )
-    return [tuple(row) for row in rows]
+    assert [tuple(row) for row in rows] == [("a", "a", due), ("b", "a", due)]
 
 
-async def test_messages_wait_for_their_time_instead(log):
-    await stage(log, "x", "y", at=LATER)
+async def test_what_waits_already_and_what_comes_twice_counts_as_duplicate(log, staging):
+    await log.lane()
+    await staging.message("x", log.now)
+    await log.row(SCHEDULE, staging.write_id)
+    await staging.message("y", log.now + timedelta(hours=1), task=2)
+    await staging.message("y", log.now + timedelta(hours=2), task=3)
 
-    rows = await schedule(log, await staged_ids(log), "x", "y")
+    assert tuple(await log.row(SCHEDULE, staging.write_id)) == (1, 2)
 
-    assert rows == [(1, "scheduled", 60), (2, "scheduled", 60)]
-    assert await waiting(log) == ["x", "y"]
-    assert await staged(log) == []
-
-
-async def test_one_that_waits_already_is_dropped(log):
-    await stage(log, "x", at=LATER)
-    await schedule(log, await staged_ids(log), "x")
-    await stage(log, "x", at=LATER)
-
-    assert [row[1] for row in await schedule(log, await staged_ids(log), "x")] == ["duplicate"]
-    assert (await waiting(log), await staged(log)) == (["x"], [])
-
-
-async def test_what_finds_no_room_stays_staged(log):
-    await stage(log, "x", "y", at=LATER)
-    ids = await staged_ids(log)
-    await schedule(log, ids[:1], "x", most=1)
-
-    assert [row[1] for row in await schedule(log, ids[1:], "y", most=1)] == ["full"]
-    assert await staged(log) == ["y"]
-
-
-async def test_for_a_queue_that_is_gone_it_stays_staged(log):
-    await stage(log, "x", at=LATER)
-
-    assert [row[1] for row in await schedule(log, await staged_ids(log), "x", queue_id=-1)] == [
-        "gone"
-    ]
-    assert await staged(log) == ["x"]
-
-
-async def test_while_another_session_is_at_it_nothing_happens(log, open_log):
-    await queue_id_of(log)
-    await stage(log, "x", at=LATER)
-    ids = await staged_ids(log)
-    other = await open_log()
-    async with other.connection.transaction():
-        await schedule(other, ids, "x")
-
-        assert await schedule(log, ids, "x") == []
-
-    assert await waiting(log) == ["x"]
+    rows = await log.rows("select transaction_id, deliver_at from skep.scheduled order by id")
+    assert [row["transaction_id"] for row in rows] == ["x", "y"]
+    assert rows[1]["deliver_at"] == log.now + timedelta(hours=1)

@@ -1,8 +1,8 @@
 import asyncpg
 import pytest
 
+from tests.pg.enqueued import sequence, stage, staged, staged_ids, stored
 from tests.pg.log import Poll
-from tests.pg.staging import sequence, stage, staged, staged_ids, stored
 
 
 async def test_messages_leave_the_staged_ones_and_arrive_in_their_lanes(log):

@@ -35,7 +35,7 @@ async def test_with_a_key_encryption_is_stored(log):
         async def call(self, statement, *arguments):
             return await log.rows(statement, *arguments)
 
-    configure = Configure(Session(), can_encrypt=True)
+    configure = Configure(Session(), can_encrypt=lambda: True)
 
     configured = await configure.configure_queue(
         "hive", namespace=None, task=None, options={"encryptionEnabled": True}

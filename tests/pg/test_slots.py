@@ -566,3 +566,30 @@ async def test_calls_during_migrations_work_or_are_to_be_repeated(database_url, 
         await slots.call(GREET, "you")
 
     assert [error for error in failures if not isinstance(error, NotExecuted)] == []
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("statement_timeout", "7s"),
+        ("lock_timeout", "3s"),
+        ("idle_in_transaction_session_timeout", "7s"),
+    ],
+)
+async def test_every_session_has_its_limits(database_url, setting, value):
+    async with opened(database_url, statement_timeout_s=7.0, lock_timeout_s=3.0) as slots:
+        assert await slots.call(f"show {setting}") == [(value,)]
+
+
+async def test_a_lock_is_not_waited_for_longer_than_a_statement_may_take(database_url):
+    async with opened(database_url, statement_timeout_s=2.0) as slots:
+        assert await slots.call("show lock_timeout") == [("2s",)]
+
+
+async def test_a_call_that_waits_too_long_for_a_lock_was_not_executed(database_url, observer):
+    async with opened(database_url, lock_timeout_s=0.05) as slots, lock_held(observer):
+        with pytest.raises(NotExecuted, match="55P03"):
+            await slots.call(LOCKED_CALL)

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.pg.staging import read, staged
+from tests.pg.enqueued import read, staged
 
 
 @pytest.mark.parametrize(

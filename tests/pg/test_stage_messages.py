@@ -5,8 +5,8 @@ import asyncpg
 import pytest
 
 from skep.db.migrate import migrate
+from tests.pg.enqueued import names, read, stage, staged, transactions
 from tests.pg.log import NOON, Log
-from tests.pg.staging import names, read, stage, staged, transactions
 
 
 async def test_messages_are_staged_in_order_under_their_names(log):

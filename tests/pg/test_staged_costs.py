@@ -9,7 +9,7 @@ import json
 import pytest
 
 from skep.broker.staged_reading import Position
-from tests.pg.staging import names, read, stage
+from tests.pg.enqueued import names, read, stage
 
 MANY = 6_000
 BLOCKS_MAX = 20

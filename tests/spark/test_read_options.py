@@ -70,7 +70,7 @@ def test_an_option_is_understood(given, field, value):
         ({"holdSeconds": "99999999999"}, "at most"),
         ({"consumerGroup": ""}, "a name of 1 to 255 characters"),
         ({"payloadErrors": "ignore"}, "one of fail, null"),
-        ({"tier": "all"}, "live log only"),
+        ({"tier": "warm"}, "one of live, archive, all"),
         ({"url": "mysql://x"}, "must begin with postgresql://"),
         ({"subscribe": "a"}, "not both queue and subscribe"),
     ],

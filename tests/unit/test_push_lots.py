@@ -5,12 +5,16 @@ from datetime import UTC, datetime
 import pytest
 
 from skep.broker.directory import Directory, Lane
+from skep.broker.diversion import Diversion
+from skep.broker.maintenance import Maintenance
+from skep.broker.outage import Outage
 from skep.broker.push import Push
 from skep.broker.rules import QueueRules
 from skep.broker.scheduling import Schedule
 from skep.engine.fusion import FusionCore
 from skep.engine.limiter import StaticLimiter
 from skep.engine.policy import BatchPolicy
+from skep.model.encryption import KeyRing
 from skep.model.errors import Overloaded, Unavailable
 from skep.model.wire import PushItem
 
@@ -54,7 +58,14 @@ def push(engine, directory):
 
 
 def make_push(engine, directory):
-    return Push(engine, directory, Schedule(engine), hash_seed=7, now=lambda: datetime.now(UTC))
+    def now():
+        return datetime.now(UTC)
+
+    # Nobody asks the database for its modes here, and it is never away.
+    diversion = Diversion(
+        directory, KeyRing(()), Outage(after_s=1), Maintenance(None, None), now=now
+    )
+    return Push(engine, directory, Schedule(engine), diversion=diversion, hash_seed=7, now=now)
 
 
 def know(directory, partition="a", partition_id=1):

@@ -13,6 +13,8 @@ from skep.settings.fields import (
     default_data_dir,
 )
 from skep.settings.layers import VARIABLES
+from skep.settings.peers import PeerAddresses, peer_addresses
+from skep.settings.presets import PRESETS
 from skep.settings.queen import SINGLE_VARIABLES
 
 
@@ -130,12 +132,24 @@ class TestEnvironment:
             "database_url": "postgresql://db",
             "postgres_bin": "/pg",
             "dedup_spill_dir": "/spill",
+            "spill_dir": "/spilled",
             "encryption_keys": "0" * 64,
+            "peers": "other:6633",
             "encryption_key_file": str(write_file("0" * 64, name="keys")),
+            "cors_origins": "https://app.example.com",
+            "jwt_secret": "s" * 32,
+            "jwt_secret_file": str(write_file("s" * 32, name="secret")),
+            "jwt_public_key_file": str(write_file("a key", name="public")),
+            "jwt_jwks_url": "https://keys.example.com",
+            "tls_certificate": "/certificate",
+            "tls_key": "/key",
+            "tls_client_authority": "/authority",
         }
         text = samples.get(name, str(value))
+        # These do not stand alone.
+        others = {"SKEP_TLS_CERTIFICATE": "/c", "SKEP_TLS_KEY": "/k"} if "tls" in name else {}
 
-        effective = load(**{variable: text})
+        effective = load(**{**others, variable: text})
 
         assert effective.origins[name] == f"environment {variable}"
         assert str(getattr(effective.settings, name)) == text
@@ -316,3 +330,86 @@ def test_the_data_directory_of_a_user_follows_the_desktop_standard(monkeypatch, 
 
 def test_every_field_says_which_values_it_takes():
     assert all(accepted_values(name) for name in FIELDS)
+
+
+class TestPresets:
+    @pytest.mark.parametrize("name", PRESETS)
+    def test_a_preset_gives_settings_that_are_accepted(self, name):
+        effective = load(SKEP_PRESET=name)
+
+        values = msgspec.structs.asdict(effective.settings)
+        assert {field: values[field] for field in PRESETS[name]} == PRESETS[name]
+        assert {effective.origins[field] for field in PRESETS[name]} <= {f"preset {name}"}
+
+    def test_without_one_the_defaults_hold(self):
+        assert load().settings == load(SKEP_PRESET="balanced").settings == Settings()
+
+    def test_whatever_is_set_by_hand_wins_over_a_preset(self, write_file):
+        effective = load(file=write_file('preset = "latency"\npush_hold_ms = 7'))
+
+        assert effective.settings.push_hold_ms == 7
+        assert effective.settings.poll_interval_ms == PRESETS["latency"]["poll_interval_ms"]
+
+    def test_a_flag_chooses_another_preset_than_the_file(self, write_file):
+        effective = load(file=write_file('preset = "latency"'), flags={"preset": "throughput"})
+
+        assert effective.settings.connections == PRESETS["throughput"]["connections"]
+        assert effective.settings.push_hold_ms == PRESETS["throughput"]["push_hold_ms"]
+
+    def test_an_unknown_preset_is_refused_with_those_there_are(self):
+        with pytest.raises(InvalidSettings, match=r"preset .* one of `balanced`"):
+            load(SKEP_PRESET="fast")
+
+
+class TestWithoutEffect:
+    @pytest.mark.parametrize(
+        ("variables", "name"),
+        [
+            ({"SKEP_DATA_DIR": "/d", "SKEP_DATABASE_URL": "postgresql://db"}, "data_dir"),
+            ({"SKEP_POSTGRES_BIN": "/p", "PG_HOST": "db"}, "postgres_bin"),
+            ({"QUEEN_UDP_NOTIFY_PORT": "7"}, "peer_port"),
+        ],
+    )
+    def test_a_setting_that_another_makes_meaningless_is_named(self, variables, name):
+        (warning,) = load(**variables).warnings
+
+        assert warning.startswith(f"{name} (environment ")
+        assert "has no effect" in warning
+
+    def test_settings_that_fit_together_are_no_reason_to_warn(self):
+        assert load(SKEP_DATA_DIR="/d", SKEP_PEERS="a:1", SKEP_PEER_PORT="7").warnings == ()
+
+
+class TestPeers:
+    def test_the_form_of_an_address_says_how_a_peer_is_told(self):
+        settings = load(SKEP_PEERS=" a:1, udp://b:2,http://c:3,https://d,[::1]:4,a:1,, ").settings
+
+        assert peer_addresses(settings) == PeerAddresses(
+            datagrams=(("a", 1), ("b", 2), ("::1", 4)), urls=("http://c:3", "https://d")
+        )
+
+    @pytest.mark.parametrize(
+        "peers", ["a", "a:0", "a:x", ":1", "a:1/path", "ftp://a:1", "http://", "http://a/path?x=1"]
+    )
+    def test_an_address_that_is_none_is_refused_by_name(self, peers):
+        with pytest.raises(InvalidSettings, match="peers: "):
+            load(SKEP_PEERS=peers)
+
+    def test_queens_variables_name_the_peers(self):
+        settings = load(
+            QUEEN_UDP_PEERS="a:6633", QUEEN_UDP_NOTIFY_PORT="7", QUEEN_SYNC_SECRET="s"
+        ).settings
+
+        assert (settings.peers, settings.peer_port, settings.peer_secret) == ("a:6633", 7, "s")
+
+    def test_queens_switch_turns_peers_off(self):
+        settings = load(
+            QUEEN_UDP_PEERS="a:6633", QUEEN_SYNC_SECRET="s", QUEEN_SYNC_ENABLED="false"
+        ).settings
+
+        assert (settings.peers, settings.peer_secret) == (None, None)
+
+    def test_the_secret_is_never_shown(self):
+        settings = load(SKEP_PEER_SECRET="hush-hush").settings
+
+        assert "hush" not in f"{settings!r}{settings.printable()}"

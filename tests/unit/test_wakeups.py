@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from skep.broker.peer_notices import Change
 from skep.broker.wakeups import PAIRS_PER_DATAGRAM_MAX, Wakeups
 
 TOKEN = b"a token of sixteen"
@@ -169,7 +170,7 @@ async def test_a_malformed_datagram_is_ignored(bind, data):
     assert woken == [(9, 9)]
 
 
-async def test_instances_with_different_tokens_do_not_hear_each_other(bind):
+async def test_defect_49_instances_with_different_tokens_do_not_hear_each_other(bind):
     stranger, instance = await pair_up(bind, tokens=(b"x" * len(TOKEN), TOKEN))
 
     stranger.wakeups.announce(7, 1)
@@ -222,3 +223,66 @@ async def test_after_the_stop_peers_hear_nothing_and_polls_here_still_do(bind):
     assert sender.polls.woken == [(7, 1)]
     with pytest.raises(BlockingIOError):
         listener.recv(100)
+
+
+# Other instances
+
+
+async def test_what_is_announced_here_is_told_beyond_once_a_turn_added_up_by_queue(bind):
+    told, polls = [], Polls()
+    wakeups = Wakeups(
+        wake=polls.wake, own_socket=bind(), peer_ports=[], token=TOKEN, beyond=told.append
+    )
+    await wakeups.start()
+
+    wakeups.announce(7, 2)
+    wakeups.announce(8, 1)
+    wakeups.announce(7, 3)
+    await asyncio.sleep(0)
+    wakeups.stop()
+
+    assert told == [[(7, 5), (8, 1)]]
+
+
+async def test_what_another_instance_told_is_passed_on_here_and_never_back(bind):
+    told, polls, sibling = [], Polls(), bind()
+    wakeups = Wakeups(
+        wake=polls.wake,
+        own_socket=bind(),
+        peer_ports=[port_of(sibling)],
+        token=TOKEN,
+        beyond=told.append,
+    )
+    await wakeups.start()
+
+    wakeups.pass_on(7, 2)
+    heard = await read_datagram(sibling)
+    wakeups.stop()
+
+    assert polls.woken == [(7, 2)]
+    assert heard == datagram((7, 2))
+    assert told == []
+
+
+async def test_changes_reach_the_other_processes_and_are_no_wakeups(bind):
+    heard = asyncio.Queue()
+    first, second, polls = bind(), bind(), Polls()
+    listener = Wakeups(
+        wake=polls.wake,
+        own_socket=second,
+        peer_ports=[],
+        token=TOKEN,
+        hear_changes=heard.put_nowait,
+    )
+    sender = Instance(first, [port_of(second)])
+    await listener.start()
+    await sender.wakeups.start()
+
+    sender.wakeups.tell_changes([Change("rules", 7)])
+    async with asyncio.timeout(PATIENCE_S):
+        changes = await heard.get()
+    sender.wakeups.stop()
+    listener.stop()
+
+    assert changes == (Change("rules", 7),)
+    assert polls.woken == []

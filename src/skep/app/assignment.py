@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import socket
+    from pathlib import Path
 
+    from skep.app.settings_news import SettingsNews
     from skep.settings import Settings
 
 
@@ -40,8 +42,17 @@ class WorkerAssignment:
     wakeup_ports: tuple[int, ...]
     """The loopback UDP port of every worker, by index, this one included."""
 
+    peer_socket: socket.socket | None = field(default=None, repr=False)
+    """The UDP socket on which this instance hears others; only its first worker has it."""
+
+    news: SettingsNews | None = field(default=None, repr=False)
+    """Tells of changed settings. It is made in the worker's process and never travels."""
+
     wakeup_token: bytes = field(repr=False)
     """Random bytes that every genuine wake-up datagram of this instance begins with."""
+
+    runtime_dir: Path | None = None
+    """Where the workers of this instance show each other their metrics; gone when it ends."""
 
 
 ReportReady: TypeAlias = Callable[[], None]

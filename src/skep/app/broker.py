@@ -2,31 +2,53 @@
 
 import asyncio
 import dataclasses
+import os
+import socket
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from skep import __version__
 from skep.app.assignment import WorkerAssignment
+from skep.app.failover import open_spill
+from skep.app.instruments import UsageProbe, show_failover, show_load, show_parts, show_peers
+from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
+from skep.broker.ack_attempt import AckIntake
 from skep.broker.admission import AdmissionGate
+from skep.broker.changes import MAINTENANCE, QUEUE, RULES, Changes
+from skep.broker.cluster import Cluster
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
+from skep.broker.deferral import DeferralExecutor, DepthLimits, OperationPart
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.discovery import Discovery
+from skep.broker.diversion import Diversion
 from skep.broker.enforcement import Enforcer
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.groups import Groups
 from skep.broker.housekeeping import Duty, Housekeeper
+from skep.broker.instances import Instances, OwnInstance
+from skep.broker.intake import Intake
 from skep.broker.leadership import Leadership, Term
 from skep.broker.leases import LeaseMemory
 from skep.broker.letter_moves import Mover
+from skep.broker.line import LaneKey, LaneWatch, Line
 from skep.broker.live import Live
+from skep.broker.load import engine_shares, is_shed
 from skep.broker.lounge import Lounge
+from skep.broker.maintenance import Maintenance
 from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages
+from skep.broker.operation_processor import OperationProcessor, ProcessorLimits
+from skep.broker.operations import OperationDesk, OperationPurge
+from skep.broker.outage import CutShort, Outage
 from skep.broker.parking import SweepPolicy
+from skep.broker.peer_notices import Notice
+from skep.broker.peers import Peers
 from skep.broker.pop import (
     POP_CALL,
     POP_PARTITION_CALL,
@@ -36,8 +58,10 @@ from skep.broker.pop import (
     UndoExecutor,
 )
 from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
+from skep.broker.push_attempt import PushIntake
 from skep.broker.queue_lifecycle import RemovedQueueSweep
 from skep.broker.redrive import Redrives
+from skep.broker.relief import Relief
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.retention import (
     CleanupDuty,
@@ -46,14 +70,17 @@ from skep.broker.retention import (
     RetentionDuty,
     RetentionOnRequest,
 )
+from skep.broker.rollups import LagSampleDuty, MetricsPurge, Reporter, RollUpDuty, WorkerIdentity
 from skep.broker.rules import RuleBook
 from skep.broker.scheduled import Scheduled
 from skep.broker.scheduling import Schedule, ScheduleExecutor
 from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
+from skep.broker.spill_drain import SpillDrain
 from skep.broker.staged import StagedSequencer
 from skep.broker.staged_moving import StagedMover
+from skep.broker.staging_sweep import StagingSweep
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
@@ -68,8 +95,21 @@ from skep.engine.fusion import FusionCore
 from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
 from skep.model.encryption import KeyRing
-from skep.settings import Settings
+from skep.model.errors import Overloaded
+from skep.model.priorities import Priority
+from skep.settings import InvalidSettings, Settings
 from skep.settings.keys import encryption_keys
+from skep.settings.peers import peer_addresses
+from skep.telemetry.loop_watch import LoopWatch
+from skep.telemetry.meters import Meters
+from skep.telemetry.publisher import Publisher
+from skep.telemetry.slow_calls import CallWatch
+from skep.telemetry.snapshots import SnapshotBoard
+from skep.telemetry.tracing import Propagation
+
+if TYPE_CHECKING:
+    from skep.spill.log import SpillLog
+    from skep.telemetry.otel import OtelExport
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
@@ -79,6 +119,11 @@ SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
 
 STAGED_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that were staged; as many."""
+LINE_SHARE: Final = 0.25
+"""What requests may weigh that are held back, as a share of the engine's capacity."""
+
+DRAIN_DEDUP_BYTES: Final = 8 * _MIB
+"""Keys that were drained from the spill; about 300,000."""
 
 HOUSEKEEPING: Final = "housekeeping"
 """The background work that one process of the installation leads."""
@@ -87,7 +132,7 @@ PATIENCE_S: Final = 10.0
 """How long a request outlasts a database that is away before it is answered as unavailable."""
 
 
-def policies(connections: int) -> dict[str, BatchPolicy]:
+def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchPolicy]:
     """Return how each operation batches. Weights are bytes.
 
     A push call holds its partitions until it commits, so a second one leaves early only when the
@@ -111,7 +156,7 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
     return {
         "push": BatchPolicy(
             preferred_weight=256 * _KIB,
-            hold_s_max=0.02,
+            hold_s_max=push_hold_s,
             gather_share=0.25,
             weight_max=4 * _MIB,
             lots_max=4096,
@@ -134,6 +179,8 @@ def policies(connections: int) -> dict[str, BatchPolicy]:
         "transaction": alone,
         "cycle": alone,
         "schedule": rare,
+        # One at a time: operations of a lane are accepted in the order they came.
+        "defer": dataclasses.replace(rare, weight_max=4 * _MIB, concurrency_max=1),
     }
 
 
@@ -143,11 +190,14 @@ class Broker:
     def __init__(self, assignment: WorkerAssignment) -> None:
         settings = assignment.settings
         loop = asyncio.get_running_loop()
+        self.meters: Final = Meters(queues_exposed=settings.metrics_queues_max)
+        watch = CallWatch(self.meters, slow_s=settings.slow_call_s)
         self.hot_slots: Final = Slots(
             assignment.dsn,
             size=settings.connections,
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             patience_s=PATIENCE_S,
             application_name=f"skep worker {assignment.index}",
             prepare=(
@@ -159,13 +209,16 @@ class Broker:
                 TRANSACT_CALL,
                 CYCLE_CALL,
             ),
+            watch=watch,
         )
         self.query_slots: Final = Slots(
             assignment.dsn,
             size=settings.query_connections,
             server_settings=ONE_OFF,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} queries",
+            watch=watch,
         )
         # One connection for all background work: it is done in turn, and no listing waits for it.
         self.housekeeping_slots: Final = Slots(
@@ -173,10 +226,21 @@ class Broker:
             size=1,
             server_settings=HOT_PATH,
             statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} housekeeping",
+            watch=watch,
         )
-        self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
+        self.security: Final = Security(settings, self.query_slots, now=loop.time)
+        self.door: Final = self.security.door
+        self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S, meters=self.meters)
         self._directory: Final = Directory()
+        self._line: Final = Line(
+            self.engine,
+            wait_s=settings.overload_wait_s,
+            weight_max=int(settings.engine_weight_mib * _MIB * LINE_SHARE),
+            is_congestion=settings.overload_status == 503,
+        )
+        self._watch: Final = LaneWatch(self.query_slots, self._line.free)
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
         self.key_ring: Final = KeyRing(encryption_keys(settings))
         self.envelopes: Final = EnvelopeReader(self.key_ring.open_envelope)
@@ -191,17 +255,41 @@ class Broker:
                 interval_s_max=settings.poll_interval_ms_max / 1000,
                 slack_s=settings.poll_interval_ms_max / 5000,
             ),
+            meters=self.meters,
         )
         self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
+        self.peers: Final = Peers(
+            peer_addresses(settings),
+            settings.peer_secret,
+            instance=sha256(assignment.wakeup_token).digest(),
+            hear=self._hear_peer,
+            now_ms=_now_ms,
+        )
+        self._peer_socket: Final = assignment.peer_socket
+        self.changes: Final = Changes()
         self._wakeups: Final = Wakeups(
             wake=self._wake,
             own_socket=assignment.wakeup_socket,
             peer_ports=_other_ports(assignment),
             token=assignment.wakeup_token,
+            beyond=self.peers.tell_wakeups,
+            hear_changes=self.changes.heard,
+        )
+        self.changes.tell_also(self._wakeups.tell_changes)
+        self.changes.tell_also(self.peers.tell_changes)
+        self.instances: Final = Instances(self.query_slots, _own_instance(assignment))
+        self.cluster: Final = Cluster(
+            self.query_slots,
+            self.peers,
+            self.instances,
+            self._wakeups.pass_on,
+            worker_id=assignment.index,
         )
         self._leadership: Final = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
-            self._leadership, _duties(settings, self.housekeeping_slots, self._leadership.term)
+            self._leadership,
+            _duties(settings, self.housekeeping_slots, self._leadership.term),
+            gives_way=lambda: is_shed(Priority.BACKGROUND, self.engine.load),
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.discovery: Final = Discovery(self.query_slots, self.pop, now=loop.time)
@@ -212,6 +300,15 @@ class Broker:
             self._wakeups,
             connections_max=settings.live_connections_max,
         )
+        self._settings: Final = settings
+        self.worker_index: Final = assignment.index
+        self._outage: Final = Outage(after_s=settings.spill_after_s)
+        self.maintenance: Final = Maintenance(self.query_slots, self.changes)
+        self.diversion: Final = Diversion(
+            self._directory, self.key_ring, self._outage, self.maintenance, now=utc_now
+        )
+        self._spill: SpillLog | None = None
+        self._drain: SpillDrain | None = None
         self.default_subscription_mode: Final = settings.default_subscription_mode
         self.hash_seed: int
         self.retention: Final = RetentionOnRequest(
@@ -220,7 +317,11 @@ class Broker:
         self.groups: Final = Groups(self.query_slots)
         self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
         self.seek: Final = Seek(self.query_slots, self._wakeups)
-        self.configure: Final = Configure(self.query_slots, can_encrypt=self.key_ring.can_encrypt)
+        self.configure: Final = Configure(
+            self.query_slots,
+            can_encrypt=lambda: self.key_ring.can_encrypt,
+            changes=self.changes,
+        )
         self._gate: Final = AdmissionGate(self.query_slots, now=loop.time)
         self.schedule: Final = Schedule(self.engine)
         self._sequencer: Final = ScheduledSequencer(self.hot_slots, self._wakeups)
@@ -230,6 +331,12 @@ class Broker:
         self._scheduled_max: Final = settings.scheduled_max
         self._dsn: Final = assignment.dsn
         self._staged: StagedSequencer
+        self._instrument(assignment)
+        self.operations: Final = OperationDesk(
+            self.query_slots, when_waiting=self._hear_of_operations
+        )
+        self.intake: Intake
+        self._processor: OperationProcessor
         self.push: Push
         self.ack: Ack
         self.transaction: Transaction
@@ -244,34 +351,82 @@ class Broker:
         """Whoever tells parked polls of all processes that there may be something for them."""
         return self._wakeups
 
+    def check_analytics(self) -> None:
+        """Make sure that there is time for analytics.
+
+        Raises:
+            Overloaded: Messages come first.
+        """
+        if is_shed(Priority.ANALYTICS, self.engine.load):
+            raise Overloaded("messages come first now; ask again shortly")
+
     async def start(self) -> None:
         """Connect, and become able to serve.
 
         Raises:
             Unavailable: The database cannot be reached.
         """
+        self.open_spill()
         await self.hot_slots.open()
         await self.query_slots.open()
         await self.housekeeping_slots.open()
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
         self.wire(hash_seed=row[0])
         await self._wakeups.start()
+        await self.peers.start(self._peer_socket)
+        self.instances.start()
         self.lounge.start(self.pop)
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
         self._staged.start()
+        self._processor.start()
+        self._loop_watch.start()
+        self.publisher.start()
+        self._reporter.start()
+        self.security.start()
+        await self.maintenance.start()
+        if self._spill is not None:
+            self.hot_slots.listener = self._outage.hear
+        self._outage.hear(True)
+        if self._drain is not None:
+            self._drain.start()
+
+    def open_spill(self) -> None:
+        """Become able to keep pushes on disk, with or without a database."""
+        if self._spill is None:
+            self._spill = open_spill(self._settings)
+            if self._spill is not None:
+                self.diversion.open(self._spill)
+
+    def wait_for_database(self) -> None:
+        """Keep pushes on disk until `start` has succeeded."""
+        self.open_spill()
+        self._outage.begin()
+        self.security.start()
 
     def wire(self, *, hash_seed: int) -> None:
         """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
         self.hash_seed = hash_seed
         self.push = Push(
-            self.engine, self._directory, self.schedule, hash_seed=hash_seed, now=utc_now
+            self.engine,
+            self._directory,
+            self.schedule,
+            diversion=self.diversion,
+            hash_seed=hash_seed,
+            now=utc_now,
+            meters=self.meters,
         )
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
-        stager = Stager(self._leases, hash_seed=hash_seed, now=utc_now)
+        stager = Stager(
+            self._leases,
+            hash_seed=hash_seed,
+            now=utc_now,
+            check_lane=self.diversion.refuse_if_waiting,
+        )
         self.transaction = Transaction(self.engine, self._directory, stager)
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
+        self.intake = self._take_in()
         self._serve_operations()
         self._serve_dead_letters(hash_seed)
 
@@ -280,27 +435,133 @@ class Broker:
         self.discovery.stop()
         self.lounge.stop()
         self.tails.stop()
+        await self.security.stop()
         await self.live.finish()
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()
         await self._staged.stop()
+        await self._processor.stop()
+        self._line.stop()
+        await self._watch.stop()
+        await self.maintenance.stop()
+        if self._drain is not None:
+            await self._drain.stop()
         await self.engine.drain()
         await self._gate.settle()
+        await self._reporter.stop()
+        await self.publisher.stop()
+        self._loop_watch.stop()
+        if self._export is not None:
+            await asyncio.to_thread(self._export.close)
+        await self.changes.stop()
+        await self.peers.stop()
+        await self.instances.stop()
         self._wakeups.stop()
         await self.housekeeping_slots.close()
         await self.hot_slots.close()
         await self.query_slots.close()
+        await self.close_spill()
+
+    async def stop_waiting(self) -> None:
+        """Let go of what serves without a database."""
+        await self.security.stop()
+        await self.close_spill()
+
+    async def close_spill(self) -> None:
+        """Answer what is on its way to the disk, and let go of the directory."""
+        await self.diversion.close()
+        if self._spill is not None:
+            self._spill.close()
+
+    def _instrument(self, assignment: WorkerAssignment) -> None:
+        """Make what measures this process, and what tells others of it."""
+        settings = assignment.settings
+        self.metrics_queues_max = settings.metrics_queues_max
+        self._worker_number = assignment.index
+        show_parts(
+            self.meters,
+            engine=self.engine,
+            lounge=self.lounge,
+            leases=self._leases,
+            live=self.live,
+            envelopes=self.envelopes,
+            pools={
+                "hot": self.hot_slots,
+                "query": self.query_slots,
+                "housekeeping": self.housekeeping_slots,
+            },
+        )
+        show_failover(self.meters, self.diversion, self.maintenance)
+        show_peers(self.meters, self.peers)
+        self._export = _otel_export(assignment)
+        self.tracing = _tracing(settings, self._export)
+        self._loop_watch = LoopWatch(self.meters.loop_lag)
+        self.publisher = Publisher(
+            self.meters,
+            SnapshotBoard(assignment.runtime_dir, assignment.index),
+            worker=assignment.index,
+            version=__version__,
+        )
+        self._reporter = Reporter(
+            self.query_slots,
+            self.meters,
+            _identity(assignment),
+            read_gauges=UsageProbe(self.hot_slots, self.lounge, self._loop_watch).read,
+            read_parked=self.lounge.count_by_queue,
+            interval_s=settings.metrics_interval_s,
+        )
 
     def _wake(self, queue_id: int, lane_count: int) -> None:
         self.lounge.wake(queue_id, lane_count)
         self.tails.wake(queue_id)
 
+    def _take_in(self) -> Intake:
+        relief = Relief(self.engine, self._line, self._watch, deferral=self._settings.deferral)
+        return Intake(
+            relief,
+            push=PushIntake(self.push, self._directory, relief),
+            ack=AckIntake(self.ack, relief),
+            pop=self.pop,
+            transaction=self.transaction,
+        )
+
+    def _hear_of_operations(self) -> None:
+        self._processor.hear_of_operations()
+
+    def _note_deferred(self, parts: Sequence[OperationPart]) -> None:
+        for part in parts:
+            self._watch.note(LaneKey(part.type, part.partition_id))
+        self._hear_of_operations()
+
+    def _hear_peer(self, notice: Notice) -> None:
+        """Pass on inside this instance what another one told."""
+        for queue_id, lane_count in notice.wake:
+            self._wakeups.pass_on(queue_id, lane_count)
+        if notice.changed:
+            self.changes.heard(notice.changed)
+            self._wakeups.tell_changes(notice.changed)
+
+    def _listen_for_changes(self, rule_book: RuleBook) -> None:
+        async def read_rules(queue_id: int) -> None:
+            await rule_book.read_known(queue_id)
+
+        async def forget_queue(queue_id: int) -> None:
+            self._directory.forget_queue(queue_id)
+
+        async def read_maintenance(_: int) -> None:
+            await self.maintenance.read()
+
+        self.changes.listen(MAINTENANCE, read_maintenance)
+        self.changes.listen(RULES, read_rules)
+        self.changes.listen(QUEUE, forget_queue)
+
     def _serve_operations(self) -> None:
         engine, slots = self.engine, self.hot_slots
         vouching = Vouching(slots, self._cache)
         rule_book = RuleBook(slots, seal=self.key_ring.seal_envelope)
-        lanes = LaneProvisioner(slots, self._directory, rule_book, vouching)
+        self._listen_for_changes(rule_book)
+        lanes = LaneProvisioner(slots, self._directory, rule_book, vouching, meters=self.meters)
         polls = PopExecutor(
             slots,
             self.pop,
@@ -309,29 +570,30 @@ class Broker:
             passing=self.ack,
             envelopes=self.envelopes,
             now=asyncio.get_running_loop().time,
+            meters=self.meters,
+            is_paused=lambda: self.maintenance.is_pop_on,
         )
-        engine.serve("provision", lanes)
+        engine.serve("provision", CutShort(lanes, self._outage))
         engine.serve("subscribe", GroupProvisioner(slots, self._directory))
-        engine.serve(
-            "push",
-            PushExecutor(
-                slots,
-                push=self.push,
-                directory=self._directory,
-                provisioner=lanes,
-                listener=vouching,
-                rule_book=rule_book,
-                enforcer=Enforcer(rule_book, self._gate),
-                cache=self._cache,
-                announcer=self._wakeups,
-                now=utc_now,
-            ),
+        pushes = PushExecutor(
+            slots,
+            push=self.push,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=vouching,
+            rule_book=rule_book,
+            enforcer=Enforcer(rule_book, self._gate),
+            cache=self._cache,
+            announcer=self._wakeups,
+            now=utc_now,
+            meters=self.meters,
         )
+        engine.serve("push", CutShort(pushes, self._outage))
         engine.serve("pop", polls)
         engine.serve("pop_partition", polls)
         engine.serve("release", ReleaseExecutor(slots, self._wakeups))
         engine.serve("undo", UndoExecutor(slots, self._wakeups))
-        engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups))
+        engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups, meters=self.meters))
         engine.serve("renew", RenewExecutor(slots))
         settled_keys = DedupCache(memory_bytes_max=SETTLEMENT_DEDUP_BYTES)
         settler = Settler(
@@ -344,13 +606,16 @@ class Broker:
             cache=settled_keys,
             leases=self._leases,
             announcer=self._wakeups,
+            meters=self.meters,
         )
+        self._serve_deferral(lanes, rule_book, settler)
         engine.serve("transaction", TransactionExecutor(slots, settler))
         engine.serve("cycle", CycleExecutor(settler, self._wakeups))
-        engine.serve(
-            "schedule",
-            ScheduleExecutor(slots, rule_book, self._sequencer, waiting_max=self._scheduled_max),
+        schedules = ScheduleExecutor(
+            slots, rule_book, self._sequencer, waiting_max=self._scheduled_max
         )
+        engine.serve("schedule", CutShort(schedules, self._outage))
+        self._serve_spill(lanes, rule_book)
         self._sequence_staged(rule_book, lanes)
 
     def _sequence_staged(self, rule_book: RuleBook, lanes: LaneProvisioner) -> None:
@@ -369,6 +634,59 @@ class Broker:
             scheduled_max=self._scheduled_max,
         )
         self._staged = StagedSequencer(mover, self._wakeups, self._leadership, self._dsn)
+
+    def _serve_spill(self, lanes: LaneProvisioner, rule_book: RuleBook) -> None:
+        if self._spill is None:
+            return
+        cache = DedupCache(memory_bytes_max=DRAIN_DEDUP_BYTES)
+        self._drain = SpillDrain(
+            self._spill,
+            self.hot_slots,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=Vouching(self.hot_slots, cache),
+            cache=cache,
+            rule_book=rule_book,
+            open_envelope=self.key_ring.open_envelope,
+            announcer=self._wakeups,
+            due=self._sequencer,
+            hash_seed=self.hash_seed,
+            may_drain=self._may_drain,
+        )
+
+    def _may_drain(self) -> bool:
+        return (
+            self.hot_slots.is_whole and not self._outage.is_on and not self.maintenance.is_push_on
+        )
+
+    def _serve_deferral(
+        self, lanes: LaneProvisioner, rule_book: RuleBook, settler: Settler
+    ) -> None:
+        settings = self._settings
+        deferral = DeferralExecutor(
+            self.hot_slots,
+            push=self.push,
+            directory=self._directory,
+            provisioner=lanes,
+            rule_book=rule_book,
+            gate=self._gate,
+            limits=DepthLimits(
+                operations=settings.operation_depth_max,
+                per_lane=settings.operation_depth_max_per_partition,
+                bytes=settings.operation_mib_max * _MIB,
+            ),
+            when_accepted=self._note_deferred,
+        )
+        self.engine.serve("defer", deferral)
+        self._processor = OperationProcessor(
+            self.hot_slots,
+            settler,
+            leases=self._leases,
+            announcer=self._wakeups,
+            open_envelope=self.key_ring.open_envelope,
+            limits=ProcessorLimits(settings.operation_timeout_s, settings.operation_retries_max),
+        )
+        show_load(self.meters, line=self._line, deferral=deferral, processor=self._processor)
 
     def _serve_dead_letters(self, hash_seed: int) -> None:
         slots = self.query_slots
@@ -392,15 +710,29 @@ class Broker:
         )
 
 
+def _now_ms() -> int:
+    return int(utc_now().timestamp() * 1000)
+
+
 def utc_now() -> datetime:
     """Return the time, for what is compared with times of the database."""
     return datetime.now(UTC)
 
 
 def _core(settings: Settings) -> FusionCore:
+    shares = engine_shares(
+        push=settings.push_load_max / 100,
+        pop=settings.pop_load_max / 100,
+        ack=settings.ack_load_max / 100,
+    )
     operations: dict[str, tuple[BatchPolicy, ConcurrencyLimiter]] = {
-        name: (policy, _limiter(settings, policy.concurrency_max))
-        for name, policy in policies(settings.connections).items()
+        name: (
+            dataclasses.replace(policy, own_share=shares[name].own, ceiling=shares[name].ceiling),
+            _limiter(settings, policy.concurrency_max),
+        )
+        for name, policy in policies(
+            settings.connections, push_hold_s=settings.push_hold_ms / 1000
+        ).items()
     }
     return FusionCore(
         operations,
@@ -441,6 +773,15 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
         ),
         RemovedQueueSweep(caller),
         RemovedGroupSweep(caller),
+        OperationPurge(
+            caller,
+            keep_s=settings.operation_retention_s,
+            keep_failed_s=settings.operation_failed_retention_s,
+        ),
+        StagingSweep(caller),
+        RollUpDuty(caller, term),
+        LagSampleDuty(caller, term),
+        MetricsPurge(caller, term, keep=timedelta(days=settings.history_retention_days)),
     ]
     if settings.trace_retention_days:
         duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))
@@ -449,8 +790,52 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
     return duties
 
 
+def _otel_export(assignment: WorkerAssignment) -> "OtelExport | None":
+    settings = assignment.settings
+    if settings.tracing != "otlp":
+        return None
+    try:
+        from skep.telemetry.otel import OtelExport  # noqa: PLC0415 (an extra, only where wanted)
+    except ModuleNotFoundError as error:
+        raise InvalidSettings(
+            f"tracing = otlp needs the packages of OpenTelemetry: {error.name} is missing"
+        ) from error
+    return OtelExport(
+        settings.otlp_endpoint,
+        version=__version__,
+        worker=assignment.index,
+        sample_ratio=settings.trace_sample_ratio,
+    )
+
+
+def _tracing(settings: Settings, export: "OtelExport | None") -> Propagation | None:
+    if export is not None:
+        return export.tracing
+    return Propagation() if settings.tracing == "propagate" else None
+
+
+def _identity(assignment: WorkerAssignment) -> WorkerIdentity:
+    try:
+        port: int = assignment.listener.getsockname()[1]
+    except OSError:
+        port = 0  # no socket that listens, as when the API is only described
+    return WorkerIdentity(socket.gethostname(), port, assignment.index, os.getpid())
+
+
 def _limiter(settings: Settings, cap: int) -> ConcurrencyLimiter:
     return StaticLimiter(cap) if settings.concurrency == "static" else VegasLimiter(cap)
+
+
+def _own_instance(assignment: WorkerAssignment) -> OwnInstance | None:
+    """What this instance reports of itself; its first process does it for all."""
+    if assignment.index:
+        return None
+    return OwnInstance(
+        host=socket.gethostname(),
+        port=assignment.listener.getsockname()[1],
+        version=__version__,
+        worker_count=len(assignment.wakeup_ports),
+    )
 
 
 def _other_ports(assignment: WorkerAssignment) -> Sequence[int]:

@@ -5,6 +5,7 @@ Connections are made by the workers themselves.
 """
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Generator
@@ -14,13 +15,19 @@ from typing import Final, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
 from skep.app.supervisor import Companion
+from skep.db.connection import is_reachable
 from skep.db.embedded import EmbeddedPostgres
 from skep.db.migrate import migrate, schema_state
+from skep.db.sessions import require_own_sessions
 from skep.model.errors import Refused
 from skep.settings import Settings
 
+_log = logging.getLogger(__name__)
+
 CONNECTIONS_SPARE: Final = 30
 """Connections of the embedded server beyond those of the workers: people, tools, restarts."""
+
+CONNECT_TIMEOUT_S: Final = 10.0
 
 OnStep: TypeAlias = Callable[[str], None]
 """Hears what is about to happen, for a person who waits."""
@@ -113,24 +120,35 @@ class EmbeddedInstance:
 def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
     """Migrate the schema, or only make sure that it is current, as the settings say.
 
+    Somebody else's server that is away is left to the workers, which wait for it.
+
     Raises:
+        PoolerInBetween: The database is behind a pooler.
         SchemaNotCurrent: It is not, and these settings do not allow to migrate it.
         SkepError: The migration failed, or the database cannot be reached.
     """
-    is_embedded = settings.database_url is None
-    match settings.migrate:
-        case "always":
-            is_migrated = True
-        case "auto":
-            is_migrated = is_embedded
-        case "never":
-            is_migrated = False
-        case _:
-            assert_never(settings.migrate)
-    if is_migrated:
+    may_wait = settings.database_url is not None and settings.spill_bytes_max > 0
+    if may_wait and not asyncio.run(is_reachable(dsn)):
+        _log.warning("PostgreSQL is away; starting without it: pushes are kept on disk")
+        return
+    asyncio.run(require_own_sessions(dsn, timeout_s=CONNECT_TIMEOUT_S))
+    if should_migrate(settings):
         asyncio.run(migrate(dsn, on_step=on_step))
     else:
         require_current_schema(dsn)
+
+
+def should_migrate(settings: Settings) -> bool:
+    """Say whether these settings allow to migrate the schema."""
+    match settings.migrate:
+        case "always":
+            return True
+        case "auto":
+            return settings.database_url is None
+        case "never":
+            return False
+        case _:
+            assert_never(settings.migrate)
 
 
 def require_current_schema(dsn: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import socket
 from typing import Final
 
@@ -12,10 +13,20 @@ from skep import __version__
 from skep.app.assignment import ReportReady, WorkerAssignment
 from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
+from skep.app.reloading import Reloading
+from skep.app.waiting import Stage, must_wait, start_when_possible
 from skep.model.errors import SkepError
 from skep.server.asgi import HotGate
+from skep.server.browsers import BrowserGate, OriginPolicy
+from skep.server.departure import EndWithClient
+from skep.server.exchange import HotRoutes
 from skep.server.fastpath import ConnectionLimits, build_protocol
+from skep.server.metering import MeteredApp
 from skep.server.routes.health import Vitals
+from skep.settings import Settings
+from skep.settings.security import listed
+
+_log = logging.getLogger(__name__)
 
 GC_ALLOCATIONS: Final = 100_000
 """Surviving allocations between two looks at the youngest objects."""
@@ -31,6 +42,20 @@ def run_worker_process(assignment: WorkerAssignment, report_ready: ReportReady) 
 
 async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
     broker = Broker(assignment)
+    _follow_settings(assignment, broker)
+    try:
+        if await must_wait(assignment):
+            await _serve_without_database(assignment, broker, report_ready)
+        else:
+            await _serve_with_database(assignment, broker, report_ready)
+    finally:
+        if assignment.news is not None:
+            assignment.news.close()
+
+
+async def _serve_with_database(
+    assignment: WorkerAssignment, broker: Broker, report_ready: ReportReady
+) -> None:
     await broker.start()
     try:
         server = _Server(_config(assignment, broker), report_ready)
@@ -38,6 +63,53 @@ async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> Non
         await server.serve(sockets=[assignment.listener])
     finally:
         await broker.stop()
+
+
+async def _serve_without_database(
+    assignment: WorkerAssignment, broker: Broker, report_ready: ReportReady
+) -> None:
+    """Keep pushes on disk until the database is there, then serve everything."""
+    broker.wait_for_database()
+    stage = Stage(assignment, broker)
+    probe = BrokerProbe(broker, index=assignment.index)
+    server = _Server(_edge(assignment, broker, probe, stage.routes, stage), report_ready)
+
+    def take_over() -> None:
+        routes = hot_routes(broker, assignment.settings)
+        stage.enter(routes, _application(assignment, broker, probe, routes))
+
+    starting = asyncio.get_running_loop().create_task(
+        start_when_possible(broker, assignment, take_over)
+    )
+    # Whatever it is, the supervisor starts a worker that can try again.
+    starting.add_done_callback(lambda task: _exit_if_failed(server, task))
+    try:
+        await server.serve(sockets=[assignment.listener])
+    finally:
+        starting.cancel()
+        await asyncio.wait([starting])
+        has_started = not starting.cancelled() and starting.exception() is None
+        await (broker.stop() if has_started else broker.stop_waiting())
+
+
+def _exit_if_failed(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("cannot start on the database: %s", error)
+        server.should_exit = True
+
+
+def _follow_settings(assignment: WorkerAssignment, broker: Broker) -> None:
+    """Apply settings that the supervisor read again."""
+    if assignment.news is None:
+        return
+    loop = asyncio.get_running_loop()
+    hears_peers = assignment.index > 0 or assignment.peer_socket is not None
+    reloading = Reloading(broker, hears_peers=hears_peers)
+
+    def hear(settings: Settings) -> None:
+        asyncio.run_coroutine_threadsafe(reloading.apply(settings), loop)  # on another thread
+
+    assignment.news.listen(hear)
 
 
 def _calm_collector() -> None:
@@ -52,18 +124,37 @@ def _calm_collector() -> None:
 
 
 def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
-    settings = assignment.settings
-    routes = hot_routes(broker, settings)
+    routes = hot_routes(broker, assignment.settings)
     probe = BrokerProbe(broker, index=assignment.index)
+    app = _application(assignment, broker, probe, routes)
+    return _edge(assignment, broker, probe, routes, app)
+
+
+def _application(
+    assignment: WorkerAssignment, broker: Broker, probe: "BrokerProbe", routes: HotRoutes
+) -> HotGate:
+    settings = assignment.settings
+    app = EndWithClient(MeteredApp(cold_app(broker, routes, probe, settings), broker.meters))
+    return HotGate(routes, app, body_bytes_max=settings.body_bytes_max)
+
+
+def _edge(
+    assignment: WorkerAssignment,
+    broker: Broker,
+    probe: "BrokerProbe",
+    routes: HotRoutes,
+    app: HotGate | Stage,
+) -> uvicorn.Config:
+    settings = assignment.settings
+    tls = broker.security.tls
     return uvicorn.Config(
-        HotGate(
-            routes,
-            cold_app(broker, routes, probe, settings),
-            body_bytes_max=settings.body_bytes_max,
-        ),
+        BrowserGate(app, OriginPolicy(listed(settings.cors_origins)), is_tls=tls is not None),
         http=build_protocol(
             routes,
-            ConnectionLimits(body_bytes_max=settings.body_bytes_max),
+            ConnectionLimits(
+                body_bytes_max=settings.body_bytes_max,
+                connections_max=settings.client_connections_max,
+            ),
             on_drain=lambda: _drain(broker, probe),
         ),
         loop="none",
@@ -76,6 +167,7 @@ def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
         ws="websockets-sansio",
         ws_max_size=settings.body_bytes_max,
         ws_per_message_deflate=False,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context,
         timeout_graceful_shutdown=max(1, int(settings.shutdown_grace_s)),
     )
 
@@ -114,7 +206,7 @@ class BrokerProbe:
             server=socket.gethostname(),
             worker_id=self._index,
             version=__version__,
-            shared_state={"enabled": False},
+            shared_state={"enabled": self._broker.peers.is_enabled},
         )
 
     async def why_not_ready(self) -> str | None:

@@ -8,6 +8,7 @@ import errno
 import secrets
 import socket
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 from skep.app.assignment import WorkerAssignment
@@ -60,10 +61,13 @@ def _explain(host: str, port: int, error: OSError) -> str:
 
 
 def assign_workers(
-    settings: Settings, *, dsn: str, listener: socket.socket
+    settings: Settings, *, dsn: str, listener: socket.socket, runtime_dir: Path | None = None
 ) -> list[WorkerAssignment]:
     """Make one assignment for each worker, with a loopback wake-up socket of its own."""
     with ExitStack() as on_failure:
+        peer_socket = _bind_peer_socket(settings)
+        if peer_socket is not None:
+            on_failure.enter_context(peer_socket)
         wakeups = [on_failure.enter_context(_bind_wakeup()) for _ in range(settings.worker_count)]
         on_failure.pop_all()
     ports = tuple(wakeup.getsockname()[1] for wakeup in wakeups)
@@ -77,9 +81,37 @@ def assign_workers(
             wakeup_socket=wakeup,
             wakeup_ports=ports,
             wakeup_token=token,
+            runtime_dir=runtime_dir,
+            peer_socket=peer_socket if index == 0 else None,
         )
         for index, wakeup in enumerate(wakeups)
     ]
+
+
+def _bind_peer_socket(settings: Settings) -> socket.socket | None:
+    """Bind the UDP socket of this instance, if it has anything to do with others.
+
+    Raises:
+        CannotListen: The port is taken.
+    """
+    if not (settings.peers or settings.peer_secret):
+        return None
+    host, port = settings.host, settings.peer_port
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+        )[0]
+        with ExitStack() as on_failure:
+            peer_socket = on_failure.enter_context(socket.socket(family, kind, protocol))
+            peer_socket.bind(address)
+            peer_socket.setblocking(False)
+            on_failure.pop_all()
+            return peer_socket
+    except OSError as error:
+        raise CannotListen(
+            f"cannot hear other instances on {host}, UDP port {port}: {error.strerror}; choose "
+            "another with peer_port"
+        ) from error
 
 
 def _bind_wakeup() -> socket.socket:

@@ -1,4 +1,8 @@
-"""SIGTERM, SIGINT and SIGHUP as something a loop can wait for beside pipes and processes."""
+"""SIGTERM, SIGINT and SIGHUP as something a loop can wait for beside pipes and processes.
+
+SIGHUP means what the program says: to stop, because the terminal is gone, or to read the settings
+again, as daemons have it.
+"""
 
 import signal
 import socket
@@ -22,7 +26,9 @@ class StopSignals:
     Main thread only, as Python demands. The previous handlers come back at the end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, hangup_reloads: bool = False) -> None:
+        self._hangup_reloads = hangup_reloads
+        self._is_reload_asked = False
         self._received, self._written = socket.socketpair()
         self._received.setblocking(False)
         self._written.setblocking(False)
@@ -58,4 +64,12 @@ class StopSignals:
         numbers = b""
         with suppress(BlockingIOError):
             numbers = self._received.recv(4096)
+        if self._hangup_reloads and signal.SIGHUP in numbers:
+            self._is_reload_asked = True
+            numbers = numbers.replace(bytes([signal.SIGHUP]), b"")
         return any(number in STOP_SIGNALS for number in numbers)
+
+    def take_reload(self) -> bool:
+        """Return whether a reload was asked for since the last call; `take` hears of it."""
+        is_asked, self._is_reload_asked = self._is_reload_asked, False
+        return is_asked

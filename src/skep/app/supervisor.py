@@ -14,6 +14,8 @@ Promises:
 * No worker outlives the supervisor, however that ends. Each holds one end of a channel whose
   other end is only here, and stops when it closes. (The parent-death signal of Linux would do the
   same, but there only.)
+* A hangup makes the workers follow what changed in the settings and can be followed (see
+  `skep.settings.reload`); with settings that are wrong nothing changes.
 * Nothing polls: one wait covers signals, deaths, reports and the next start that is due.
 
 A single worker is supervised too, instead of running in this process. It costs one idle
@@ -29,15 +31,18 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import ClassVar, Protocol
 
 from skep.app.assignment import WorkerAssignment, WorkerTarget
 from skep.app.restart import RestartHistory
+from skep.app.settings_news import SettingsNews
 from skep.app.stop_signals import StopSignals
 from skep.model.errors import SkepError, Unavailable
+from skep.settings import Settings
+from skep.settings.reload import reloaded
 
 log = logging.getLogger("skep.supervisor")
 
@@ -104,6 +109,7 @@ class Supervisor:
         grace_s: How long draining workers may take before they are killed.
         on_ready: Called once, when every worker has reported ready for the first time.
         companions: Watched and revived beside the workers.
+        reload: Reads the settings again at a hangup. Without it a hangup stops the instance.
     """
 
     def __init__(
@@ -114,12 +120,14 @@ class Supervisor:
         grace_s: float,
         on_ready: Callable[[], None] = lambda: None,
         companions: Sequence[Companion] = (),
+        reload: Callable[[], Settings] | None = None,
     ) -> None:
         self._slots = [_Slot(assignment) for assignment in assignments]
         self._target = target
         self._grace_s = grace_s
         self._on_ready = on_ready
         self._companions = companions
+        self._reload = reload
         self._is_announced = False
 
     def run(self) -> None:
@@ -128,9 +136,11 @@ class Supervisor:
         Raises:
             WorkersKeepDying: A worker died again and again before it could serve.
         """
-        with StopSignals() as signals:
+        with StopSignals(hangup_reloads=self._reload is not None) as signals:
             try:
                 while not signals.take():
+                    if signals.take_reload():
+                        self._reload_settings()
                     self._start_what_is_due()
                     self._wait_for_news(signals)
                     self._revive_companions()
@@ -138,6 +148,24 @@ class Supervisor:
                     self._bury_the_dead()
             finally:
                 self._stop_workers(signals)
+
+    def _reload_settings(self) -> None:
+        assert self._reload is not None
+        try:
+            wanted = self._reload()
+        except SkepError as error:
+            log.warning("the settings are wrong and stay as they were: %s", error.message)
+            return
+        outcome = reloaded(self._slots[0].assignment.settings, wanted)
+        log.info("settings read again; changed: %s", ", ".join(outcome.changed) or "none")
+        if outcome.needing_restart:
+            log.warning("needing a restart: %s", ", ".join(outcome.needing_restart))
+        for slot in self._slots:
+            slot.assignment = replace(slot.assignment, settings=outcome.settings)
+            if slot.running is not None:
+                # A worker that is just dying starts again with the new settings anyway.
+                with suppress(OSError, ValueError):
+                    slot.running.channel.send(outcome.settings)
 
     def _start_what_is_due(self) -> None:
         now = time.monotonic()
@@ -152,7 +180,7 @@ class Supervisor:
             args=(self._target, assignment, theirs),
             name=f"skep-worker-{assignment.index}",
         )
-        with theirs, _sigint_blocked():
+        with theirs, _terminal_signals_blocked():
             process.start()
         return _Running(process, ours, started_at=time.monotonic())
 
@@ -253,13 +281,13 @@ def _describe_exit(code: int | None) -> str:
 
 
 @contextmanager
-def _sigint_blocked() -> Generator[None]:
-    """Let children start with SIGINT blocked, which they inherit.
+def _terminal_signals_blocked() -> Generator[None]:
+    """Let children start with SIGINT and SIGHUP blocked, which they inherit.
 
-    Ctrl-C goes to every process of the terminal. Workers must leave it to the supervisor, also
-    in the first moments, when they could not yet have chosen so themselves.
+    Ctrl-C and a hangup go to every process of the terminal. Workers must leave them to the
+    supervisor, also in the first moments, when they could not yet have chosen so themselves.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
@@ -269,10 +297,17 @@ def _sigint_blocked() -> Generator[None]:
 def _work(target: WorkerTarget, assignment: WorkerAssignment, channel: Connection) -> None:
     """Be a worker process."""
     grace_s = assignment.settings.shutdown_grace_s
-    threading.Thread(target=_end_with_supervisor, args=(channel, grace_s), daemon=True).start()
+    news = SettingsNews()
+    assignment = replace(assignment, news=news)
+    listening = threading.Thread(
+        target=_listen_to_supervisor, args=(channel, news, grace_s), daemon=True
+    )
+    listening.start()
     # A socket that travelled is set to block again, whatever it was before.
     assignment.listener.setblocking(False)
     assignment.wakeup_socket.setblocking(False)
+    if assignment.peer_socket is not None:
+        assignment.peer_socket.setblocking(False)
     try:
         target(assignment, lambda: channel.send(_Report(is_ready=True)))
     except SkepError as error:
@@ -283,10 +318,12 @@ def _work(target: WorkerTarget, assignment: WorkerAssignment, channel: Connectio
         raise
 
 
-def _end_with_supervisor(channel: Connection, grace_s: float) -> None:
-    # Nothing is ever sent this way: the call returns when the supervisor is gone.
+def _listen_to_supervisor(channel: Connection, news: SettingsNews, grace_s: float) -> None:
+    """Pass on changed settings, and end when the supervisor is gone."""
     with suppress(EOFError, OSError):
-        channel.recv()
+        while True:
+            settings: Settings = channel.recv()
+            news.deliver(settings)
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait(grace_s)
     os._exit(1)

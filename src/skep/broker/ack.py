@@ -32,6 +32,7 @@ from skep.model.errors import BadRequest, SkepError
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import ACK_ITEMS_MAX, NAME_CHARS_MAX
 from skep.model.wire import QUEUE_MODE, AckItem
+from skep.telemetry.meters import Meters
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class AckRow(msgspec.Struct, gc=False):
 class AckRequest(Cargo):
     """One client's acknowledgments, and their results so far."""
 
-    __slots__ = ("_answer", "_items", "error", "results", "rows")
+    __slots__ = ("_answer", "_items", "deferred", "error", "results", "rows")
 
     def __init__(self, items: Sequence[AckItem], answer: Answer) -> None:
         super().__init__()
@@ -78,6 +79,8 @@ class AckRequest(Cargo):
         self._answer = answer
         self.results: list[bytes] = [b""] * len(items)
         self.rows: list[AckRow] = []
+        self.deferred: dict[int, list[int]] = {}
+        """Items that were not recorded because operations wait in their lane, by partition."""
         self.error: SkepError | None = None
 
     def finish(self) -> None:
@@ -138,16 +141,25 @@ class Ack:
             BadRequest: The request as a whole is refused.
             Overloaded: The engine is full.
         """
+        request = self.prepare(items, group, answer)
+        if not request.rows:
+            request.finish()
+            return
+        self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+
+    def prepare(self, items: Sequence[AckItem], group: str | None, answer: Answer) -> AckRequest:
+        """Make a request of the items; those that can never succeed have their results.
+
+        Raises:
+            BadRequest: There are too many.
+        """
         if len(items) > ACK_ITEMS_MAX:
             raise BadRequest(f"more than {ACK_ITEMS_MAX} acknowledgments in one request")
         request = AckRequest(items, answer)
         for position, item in enumerate(items):
             self._add_row(request, position, item, group or item.consumer_group or QUEUE_MODE)
-        if not request.rows:
-            request.finish()
-            return
         request.rows = _merge_completed(request.rows)
-        self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+        return request
 
     def pass_over(
         self,
@@ -222,8 +234,16 @@ class AckExecutor:
     wire allows, may count as two failures then.
     """
 
-    def __init__(self, caller: Caller, leases: LeaseMemory, announcer: Announcer) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        leases: LeaseMemory,
+        announcer: Announcer,
+        *,
+        meters: Meters | None = None,
+    ) -> None:
         self._caller: Final = caller
+        self._meters: Final = meters or Meters()
         self._leases: Final = leases
         self._announcer: Final = announcer
 
@@ -242,13 +262,29 @@ class AckExecutor:
             [row.error for _, row in sent],
         )
         ready: dict[int, set[int]] = {}
+        asked: set[tuple[AckRequest, str]] = set()
         for answer in found:
             request, row = sent[int(answer[0]) - 1]
             self._apply(request, row, answer, ready)
+            if row.positions:
+                asked.add((request, answer[3]))
+                self._count(answer[3], row.status, answer[1], len(row.positions))
+        for _, queue in asked:
+            self._meters.queues.of(queue).ack_requests += 1
+        self._meters.operations["ack"].messages.observe(len(sent))
         for queue_id, lanes in ready.items():
             self._announcer.announce(queue_id, len(lanes))
         for request in cargos:
             _finish(request)
+
+    def _count(self, queue: str, status: str, outcome: str, messages: int) -> None:
+        meter = self._meters.queues.of(queue)
+        if status == "completed" and outcome not in REFUSAL_BY_OUTCOME:
+            meter.ack_success += messages
+        else:
+            meter.ack_failed += messages
+        if outcome == "dead_lettered":
+            meter.dead_letters += messages
 
     def _apply(
         self, request: AckRequest, row: AckRow, answer: Any, ready: dict[int, set[int]]
@@ -262,6 +298,8 @@ class AckExecutor:
                 partition=partition,
                 lease_released=lease_released,
             )
+        if outcome == "deferred":
+            request.deferred.setdefault(row.partition_id, []).extend(row.positions)
         if lease_released and row.lease_text:
             self._leases.forget(row.lease_text, row.partition_id)
         if has_more:

@@ -6,17 +6,19 @@ retention.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any, Final, Literal, cast, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from skep.broker.schemas import compile_schema
+from skep.broker.changes import RULES, ChangeAnnouncer
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.model.ids import partition_uuid, queue_uuid
 from skep.model.names import check_name
-from skep.model.queue_options import AckMode, Overflow, QueueOptions
+from skep.model.queue_options import AckMode, Deferral, Overflow, QueueOptions
+from skep.model.schemas import compile_schema
 
 CONFIGURE_CALL: Final = "select * from skep.configure_queue($1, $2, $3, $4)"
 SHOW_CALL: Final = "select * from skep.show_queue($1)"
@@ -43,6 +45,9 @@ COLUMNS: Final = {
     "maxWaitTimeSeconds": "max_wait_time_s",
     "dedupWindowSeconds": "dedup_window_s",
     "jsonSchema": "json_schema",
+    "archiveAfterSeconds": "archive_after_s",
+    "archiveBeforeDelete": "archive_before_delete",
+    "deferral": "deferral",
 }
 """Options of the wire, and the column each is stored in."""
 
@@ -50,6 +55,7 @@ _DEFAULTS: Final[dict[str, Any]] = msgspec.to_builtins(QueueOptions())
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "ackMode": get_args(AckMode),
     "overflow": get_args(Overflow),
+    "deferral": get_args(Deferral),
 }
 _INTEGER_MAX: Final = 2**31 - 1
 
@@ -72,8 +78,15 @@ class Configured(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 class Configure:
     """Change and show the configuration of queues."""
 
-    def __init__(self, caller: Caller, *, can_encrypt: bool = False) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        can_encrypt: Callable[[], bool] = lambda: False,
+        changes: ChangeAnnouncer | None = None,
+    ) -> None:
         self._caller: Final = caller
+        self._changes: Final = changes
         self._can_encrypt: Final = can_encrypt
 
     async def configure_queue(
@@ -109,12 +122,14 @@ class Configure:
             for name, value in given.items()
             if name in COLUMNS
         }
-        if columns.get("encryption_enabled") and not self._can_encrypt:
+        if columns.get("encryption_enabled") and not self._can_encrypt():
             # Storing in clear what was asked to be encrypted would be worse than refusing.
             raise Refused("this broker has no key and cannot encrypt: leave out encryptionEnabled")
         if replace:
             namespace, task = namespace or "", task or ""
         rows = await self._caller.call(CONFIGURE_CALL, queue, namespace, task, json.dumps(columns))
+        if self._changes is not None:
+            self._changes.announce(RULES, json.loads(rows[0][0])["id"])
         return _configured(rows[0], unknown=sorted(options.keys() - COLUMNS.keys()))
 
     async def show(self, queue: str) -> Configured:

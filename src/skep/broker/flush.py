@@ -8,7 +8,7 @@ from typing import Final
 
 from skep.broker.directory import Lane
 from skep.broker.push_lots import Entry, PushLot, fail_entry
-from skep.model.errors import SkepError
+from skep.model.errors import LaneDeferred, SkepError
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
 
 NULL: Final = b"null"
@@ -19,6 +19,7 @@ class Flush:
     """The entries of one call for one partition."""
 
     __slots__ = (
+        "body_bytes",
         "entries",
         "is_admitted",
         "is_vouched",
@@ -37,6 +38,7 @@ class Flush:
         self.keys = b""
         self.is_vouched = True
         self.is_admitted = False
+        self.body_bytes = 0
         # Entries whose key an earlier entry of the flush has, and where those earlier ones went.
         self.twins: list[Entry] = []
         self.offset_by_key: dict[bytes, int] = {}
@@ -96,7 +98,9 @@ class Flush:
 
 def body_of(flush: Flush) -> bytes:
     """Join the envelopes of a flush into the body of a segment."""
-    return b"[%b]" % b",".join([entry[3] for entry in flush.entries])
+    body = b"[%b]" % b",".join([entry[3] for entry in flush.entries])
+    flush.body_bytes = len(body)
+    return body
 
 
 def by_partition(lots: Iterable[PushLot]) -> dict[int, Flush]:
@@ -157,6 +161,14 @@ def answer_stored(flush: Flush, first: int) -> None:
         stored_at = enumerate(flush.entries, start=first)
         flush.offset_by_key.update({entry[2]: offset for offset, entry in stored_at})
     flush.settle()
+
+
+def refuse_deferred(flush: Flush) -> None:
+    """Answer that nothing of a flush is stored: operations wait for its partition."""
+    error = LaneDeferred(partition_id=flush.lane.partition_id)
+    for entry in flush.entries:
+        flush.refuse(entry, error)
+    flush.keep([])
 
 
 def answer_duplicates(

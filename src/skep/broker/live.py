@@ -223,9 +223,14 @@ class Live:
         self._pop: Final = pop
         self._caller: Final = caller
         self._announcer: Final = announcer
-        self._connections_max: Final = connections_max
+        self.connections_max = connections_max
         self._connections = 0
         self._endings: Final[set[asyncio.Task[None]]] = set()
+
+    @property
+    def connection_count(self) -> int:
+        """Connections open at the moment."""
+        return self._connections
 
     def check_room(self) -> None:
         """Say whether one connection more may stay open.
@@ -233,8 +238,8 @@ class Live:
         Raises:
             Overloaded: There are too many.
         """
-        if self._connections >= self._connections_max:
-            raise Overloaded(f"more than {self._connections_max} live connections")
+        if self._connections >= self.connections_max:
+            raise Overloaded(f"more than {self.connections_max} live connections")
 
     def enter(self) -> None:
         """Count a connection that stays open.

@@ -11,6 +11,7 @@ through `push_segments`, which probes what the cache does not vouch for. When it
 stores nothing for that partition and says which; the rest goes again.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ import msgspec
 import xxhash
 
 from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner, LaneWish
+from skep.broker.diversion import Diversion
 from skep.broker.enforcement import Enforcer
 from skep.broker.flush import (
     NULL,
@@ -29,8 +31,16 @@ from skep.broker.flush import (
     answer_stored,
     body_of,
     by_partition,
+    refuse_deferred,
 )
-from skep.broker.push_lots import Answer, Entry, PushLot, PushRequest, fail_entry
+from skep.broker.push_lots import (
+    Answer,
+    Entry,
+    PushLot,
+    PushRequest,
+    fail_entry,
+    fail_item,
+)
 from skep.broker.rules import QueueRules, RuleBook
 from skep.broker.scheduling import (
     Moment,
@@ -46,10 +56,11 @@ from skep.db.slots import Caller
 from skep.engine.dedup import DedupCache, Vouch
 from skep.engine.driver import Engine
 from skep.model.envelopes import build_envelope, check_headers, end_of_life
-from skep.model.errors import BadRequest, Overloaded, SkepError
+from skep.model.errors import BadRequest, Overloaded, SkepError, Unavailable
 from skep.model.limits import PUSH_ITEMS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_name, refuse_transaction_id
 from skep.model.wire import DEFAULT_PARTITION, PushItem
+from skep.telemetry.meters import Meters
 
 PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 PUSH_VOUCHED_CALL: Final = "select * from skep.push_vouched($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -92,12 +103,16 @@ class Push:
         directory: Directory,
         schedule: Schedule,
         *,
+        diversion: Diversion,
         hash_seed: int,
         now: Callable[[], datetime],
+        meters: Meters | None = None,
     ) -> None:
         self._engine: Final = engine
+        self._queues: Final = (meters or Meters()).queues
         self._directory: Final = directory
         self._schedule: Final = schedule
+        self._diversion: Final = diversion
         self._hash_seed: Final = hash_seed
         self._now: Final = now
         # The last lot of each partition that has not left yet; later pushes join it.
@@ -125,7 +140,49 @@ class Push:
             raise BadRequest(f"more than {PUSH_ITEMS_MAX} items in one request")
         request = PushRequest(len(items), answer)
         entry_weight = _ENTRY_WEIGHT + size // (len(items) or 1)
-        in_order = self._sort(request, items, producer, self._awaited)
+        if self._diversion.is_needed:
+            self._push_around(request, items, producer, entry_weight, may_hold=True)
+        else:
+            self._push_live(request, items, range(len(items)), producer, entry_weight)
+
+    def _push_around(
+        self,
+        request: PushRequest,
+        items: Sequence[PushItem],
+        producer: str | None,
+        entry_weight: int,
+        *,
+        may_hold: bool,
+    ) -> None:
+        """Push while some lanes, or all, go to disk."""
+
+        def again() -> None:
+            try:
+                self._push_around(request, items, producer, entry_weight, may_hold=False)
+            except SkepError as error:
+                request.fail(error)
+
+        positions = self._diversion.take(request, items, producer, again if may_hold else None)
+        if not positions:
+            return
+        try:
+            self._push_live(request, items, positions, producer, entry_weight)
+        except SkepError as error:
+            if len(positions) == len(items):
+                raise
+            for position in positions:  # the others are on their way to the disk
+                fail_item(request, position, items[position], error)
+
+    def _push_live(
+        self,
+        request: PushRequest,
+        items: Sequence[PushItem],
+        positions: Sequence[int],
+        producer: str | None,
+        entry_weight: int,
+    ) -> None:
+        """Push the items at these positions into the database."""
+        in_order = self._sort(request, items, positions, producer, self._awaited)
         missing = in_order.missing
         if not missing:
             self._submit(in_order, entry_weight)
@@ -134,15 +191,37 @@ class Push:
         def proceed(error: SkepError | None) -> None:
             self._stop_awaiting(missing)
             try:
+                if isinstance(error, Unavailable) and self._diversion.is_usable:
+                    self._diversion.divert_items(request, items, positions, producer)
+                    return
                 if error is not None:
                     raise error
-                self._submit(self._sort(request, items, producer, ()), entry_weight)
+                self._submit(self._sort(request, items, positions, producer, ()), entry_weight)
             except SkepError as refusal:
                 request.fail(refusal)
 
         wish = LaneWish(list(missing), proceed)
         self._engine.submit("provision", None, _ENTRY_WEIGHT * len(missing), wish)
         self._awaited.update(missing)
+
+    @property
+    def is_diverting(self) -> bool:
+        """Whether some lanes, or all, go to disk now."""
+        return self._diversion.is_needed
+
+    def prepare(self, items: Sequence[PushItem], producer: str | None) -> dict[Lane, list[Entry]]:
+        """Check the items and sort them by lane, for somebody else to store.
+
+        All lanes must be known, and none of the items be for later.
+
+        Raises:
+            BadRequest: The request as a whole is refused.
+        """
+        request = PushRequest(len(items), lambda _: None)
+        in_order = self._sort(request, items, range(len(items)), producer, ())
+        assert not in_order.missing, "the lanes were to be provisioned"
+        assert not in_order.later, "messages for later do not wait in a lane"
+        return in_order.entries_by_lane
 
     def close(self, lot: PushLot) -> None:
         """Let nobody join a lot any more: it is on its way."""
@@ -163,6 +242,7 @@ class Push:
         self,
         request: PushRequest,
         items: Sequence[PushItem],
+        positions: Sequence[int],
         producer: str | None,
         awaited: Collection[tuple[str, str]],
     ) -> _Sorted:
@@ -173,7 +253,8 @@ class Push:
         entries_by_lane: dict[Lane, list[Entry]] = {}
         later: list[_Later] = []
         missing: set[tuple[str, str]] = set()
-        for position, item in enumerate(items):
+        for position in positions:
+            item = items[position]
             transaction_id = item.transaction_id
             if not transaction_id:
                 transaction_id = item.transaction_id = str(uuid4())
@@ -241,6 +322,9 @@ class Push:
     def _submit(self, in_order: _Sorted, entry_weight: int) -> None:
         """Add the entries of each lane to the lot that waits for it, or let a new one wait."""
         engine, open_lots = self._engine, self._open
+        for queue in {lane.key[0] for lane in in_order.entries_by_lane}:
+            self._queues.of(queue).push_requests += 1
+        diversion = self._diversion if self._diversion.is_usable else None
         is_first = True
         if in_order.later:
             self._submit_later(in_order.later)
@@ -253,7 +337,7 @@ class Push:
                 if lot is not None and place is not None and engine.enlarge(place, weight):
                     lot.entries += entries
                 else:
-                    lot = PushLot(lane, entries)
+                    lot = PushLot(lane, entries, diversion=diversion)
                     lot.place = engine.submit("push", lane.partition_id, weight, lot)
                     open_lots[lane.partition_id] = lot
             except Overloaded as error:
@@ -267,6 +351,11 @@ class Push:
         """Let items wait for their time."""
 
         def answer(outcomes: Sequence[ScheduleOutcome] | None, error: SkepError | None) -> None:
+            if isinstance(error, Unavailable) and self._diversion.is_usable:
+                self._diversion.divert_later(
+                    [(each.lane, each.entry, each.moment) for each in later]
+                )
+                return
             for number, (lane, entry, _, _) in enumerate(later):
                 if outcomes is None:
                     fail_entry(lane, entry, error or Overloaded())
@@ -316,8 +405,10 @@ class PushExecutor:
         cache: DedupCache,
         announcer: Announcer,
         now: Callable[[], datetime],
+        meters: Meters | None = None,
     ) -> None:
         self._caller: Final = caller
+        self._meters: Final = meters or Meters()
         self._push: Final = push
         self._rule_book: Final = rule_book
         self._enforcer: Final = enforcer
@@ -332,6 +423,20 @@ class PushExecutor:
         """Store the lots; what an earlier try stored is recognised by its keys."""
         for lot in cargos:
             self._push.close(lot)
+        try:
+            await self._store(cargos, is_repeated=is_repeated)
+        except (Unavailable, asyncio.CancelledError):
+            self._note_what_is_known(cargos)
+            raise
+
+    def _note_what_is_known(self, lots: Sequence[PushLot]) -> None:
+        """A call may have stored some of the lots: remember where that would have to lie."""
+        spans = self._cache.vouch_each([lot.lane.partition_id for lot in lots])
+        for lot, span in zip(lots, spans, strict=True):
+            if lot.known_to is None and span is not None:
+                lot.known_to = span[0]
+
+    async def _store(self, cargos: Sequence[PushLot], *, is_repeated: bool) -> None:
         flushes = by_partition(cargos)
         spans = self._cache.vouch_each(flushes)
         forgotten = [
@@ -415,10 +520,25 @@ class PushExecutor:
             ]
         )
         lanes_by_queue = Counter([flush.lane.queue_id for flush, _, _ in stored])
+        self._count_stored([flush for flush, _, _ in stored])
         for flush, first, _ in stored:
             answer_stored(flush, first)
         for queue_id, lane_count in lanes_by_queue.items():
             self._announcer.announce(queue_id, lane_count)
+
+    def _count_stored(self, flushes: Sequence[Flush]) -> None:
+        messages = 0
+        for flush in flushes:
+            queue = self._meters.queues.of(flush.lane.key[0])
+            queue.push_messages += len(flush.entries)
+            queue.push_bytes += flush.body_bytes
+            queue.push_duplicates += len(flush.twins)
+            messages += len(flush.entries)
+        if messages:
+            self._meters.operations["push"].messages.observe(messages)
+
+    def _count_duplicates(self, flush: Flush, count: int) -> None:
+        self._meters.queues.of(flush.lane.key[0]).push_duplicates += count
 
     async def _call(self, flushes: Sequence[Flush], *, is_repeated: bool) -> Sequence[Any]:
         partition_ids = [flush.lane.partition_id for flush in flushes]
@@ -457,7 +577,12 @@ class PushExecutor:
             if first is not None:
                 stored.append((flush, first, created_at))
                 continue
+            if not positions:
+                refuse_deferred(flush)
+                continue
             known_to = (cache.vouch(partition_id) or _NO_WORD)[0]
+            if not is_repeated:
+                self._count_duplicates(flush, len(positions))
             answer_duplicates(
                 flush,
                 zip(positions, offsets, strict=True),
@@ -504,6 +629,7 @@ class PushExecutor:
                 duplicates.setdefault(lot, []).append((index, offset))
         for lot, found in duplicates.items():
             flush = candidates[lot]
+            self._count_duplicates(flush, len(found))
             answer_duplicates(flush, found, queued_above=None)
             if not flush.entries:
                 del flushes[flush.lane.partition_id]

@@ -10,9 +10,11 @@ import msgspec
 
 from skep.broker.directory import Lane
 from skep.engine.driver import Cargo
-from skep.model.errors import SkepError
+from skep.model.errors import SkepError, Unavailable
+from skep.model.wire import PushItem
 
 if TYPE_CHECKING:
+    from skep.broker.diversion import Diversion
     from skep.engine.fusion import Lot
 
 _encode = msgspec.json.encode
@@ -26,13 +28,15 @@ Answer: TypeAlias = Callable[["PushRequest"], None]
 class PushRequest:
     """One client's push, and the results of its items so far."""
 
-    __slots__ = ("_answer", "error", "failed", "pending", "results")
+    __slots__ = ("_answer", "error", "errors", "failed", "pending", "results")
 
     def __init__(self, item_count: int, answer: Answer) -> None:
         self.results: list[bytes] = [b""] * item_count
         self.pending = item_count
         self.failed = 0
         self.error: SkepError | None = None
+        self.errors: dict[int, SkepError] | None = None
+        """Why items are not stored, by position; None while all of them are."""
         self._answer = answer
 
     @property
@@ -46,6 +50,9 @@ class PushRequest:
         if error is not None:
             self.error = error
             self.failed += 1
+            if self.errors is None:
+                self.errors = {}
+            self.errors[position] = error
         self.pending -= 1
         if not self.pending:
             self.finish()
@@ -57,6 +64,7 @@ class PushRequest:
     def fail(self, error: SkepError) -> None:
         """Answer that nothing was stored."""
         self.error = error
+        self.errors = dict.fromkeys(range(len(self.results)), error)
         self.failed = len(self.results)
         self._answer(self)
 
@@ -64,13 +72,24 @@ class PushRequest:
 class PushLot(Cargo):
     """What waits to be pushed into one partition, whoever sent it."""
 
-    __slots__ = ("entries", "lane", "place", "was_tried")
+    __slots__ = ("diversion", "entries", "known_to", "lane", "place", "was_tried")
 
-    def __init__(self, lane: Lane, entries: list[Entry], *, was_tried: bool = False) -> None:
+    def __init__(
+        self,
+        lane: Lane,
+        entries: list[Entry],
+        *,
+        was_tried: bool = False,
+        diversion: "Diversion | None" = None,
+    ) -> None:
         super().__init__()
         self.lane = lane
         self.entries = entries
         self.place: Lot[Any] | None = None
+        self.diversion = diversion
+        """Where it goes when the database is away; without one it fails."""
+        self.known_to: int | None = None
+        """A call with it was lost: what that stored lies above this offset."""
         self.was_tried = was_tried
         """It left with a call before, so some of its items may have their results."""
 
@@ -81,11 +100,20 @@ class PushLot(Cargo):
             by_request.setdefault(entry[0], []).append(entry)
         if len(by_request) < 2:
             return []
-        return [PushLot(self.lane, entries, was_tried=True) for entries in by_request.values()]
+        parts = [
+            PushLot(self.lane, entries, was_tried=True, diversion=self.diversion)
+            for entries in by_request.values()
+        ]
+        for part in parts:
+            part.known_to = self.known_to
+        return parts
 
     def fail(self, error: SkepError) -> None:
-        """Answer every item without a result with the error."""
+        """Answer every item without a result with the error, or keep it on disk."""
         self.is_settled = True
+        if isinstance(error, Unavailable) and self.diversion is not None:
+            self.diversion.divert_lot(self)
+            return
         for entry in self.entries:
             if not entry[0].results[entry[1]]:
                 fail_entry(self.lane, entry, error)
@@ -99,5 +127,16 @@ def fail_entry(lane: Lane, entry: Entry, error: SkepError) -> None:
         transaction_id,
         _encode(error.message),
         lane.queue_json,
+    )
+    request.settle(position, result, error=error)
+
+
+def fail_item(request: PushRequest, position: int, item: PushItem, error: SkepError) -> None:
+    """Answer that an item whose lane is not known is not stored."""
+    result = b'{"index":%d,"transaction_id":%b,"status":"failed","error":%b,"queueName":%b}' % (
+        position,
+        _encode(item.transaction_id),
+        _encode(error.message),
+        _encode(item.queue),
     )
     request.settle(position, result, error=error)

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from skep.broker.changes import QUEUE, ChangeAnnouncer
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
 from skep.model.errors import NotFound, Refused
@@ -43,8 +44,16 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True):
 class QueueLifecycle:
     """Pauses, resumes, clears and deletes queues."""
 
-    def __init__(self, caller: Caller, announcer: Announcer, *, now: Callable[[], float]) -> None:
-        """Take the way to the database, to parked polls, and a monotonic clock."""
+    def __init__(
+        self,
+        caller: Caller,
+        announcer: Announcer,
+        *,
+        now: Callable[[], float],
+        changes: ChangeAnnouncer | None = None,
+    ) -> None:
+        """Take the way to the database, to parked polls, a monotonic clock, and other processes."""
+        self._changes: Final = changes
         self._caller: Final = caller
         self._announcer: Final = announcer
         self._now: Final = now
@@ -74,6 +83,8 @@ class QueueLifecycle:
         ((queue_id,),) = await self._caller.call(REMOVE_CALL, check_name("queue", queue))
         if queue_id is None:
             return False
+        if self._changes is not None:
+            self._changes.announce(QUEUE, queue_id)
         # Polls that wait for the queue that is gone subscribe to the one that will come.
         self._announcer.announce(queue_id, POP_PARTITIONS_MAX)
         until = self._now() + SWEEP_S_MAX

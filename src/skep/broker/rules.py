@@ -7,14 +7,17 @@ read the rules before each use instead.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from skep.broker.admission import SizeLimit
-from skep.broker.schemas import PayloadValidator, SchemaCache
 from skep.db.slots import Caller
 from skep.model.envelopes import cut_envelope
+from skep.model.schemas import PayloadValidator, SchemaCache
+
+if TYPE_CHECKING:
+    from skep.model.queue_options import Deferral
 
 READ_CALL: Final = "select * from skep.read_rules($1)"
 
@@ -27,6 +30,7 @@ class QueueRules:
 
     __slots__ = (
         "dedup_window_s",
+        "deferral",
         "is_encrypted",
         "is_plain",
         "queue_id",
@@ -42,6 +46,7 @@ class QueueRules:
         self.validator: PayloadValidator | None = None
         self.size_limit: SizeLimit | None = None
         self.is_encrypted = False
+        self.deferral: Deferral = "asked"
         self.is_plain = True
         """Nothing to do for a message but to store it."""
 
@@ -71,14 +76,24 @@ class RuleBook:
 
     async def read(self, queue_ids: Iterable[int]) -> None:
         """Read the rules of these queues, whether they are known or not."""
-        for row in await self._caller.call(READ_CALL, sorted(set(queue_ids))):
+        wanted = set(queue_ids)
+        for row in await self._caller.call(READ_CALL, sorted(wanted)):
+            wanted.discard(row[0])
             self._learn(self.of(row[0]), row)
+        for queue_id in wanted:
+            # Gone. Its rules must not speak for a queue that takes its name.
+            self._learn(self.of(queue_id), (queue_id, 0, 0, False, None, None, None, "asked"))
 
     async def read_new(self, queue_ids: Iterable[int]) -> None:
         """Read the rules of those of these queues that were never read."""
         unread = [each for each in set(queue_ids) if not self.of(each).version]
         if unread:
             await self.read(unread)
+
+    async def read_known(self, queue_id: int) -> None:
+        """Read the rules of a queue again if they were ever read."""
+        if queue_id in self._rules:
+            await self.read((queue_id,))
 
     def seal(self, rules: QueueRules, envelope: bytes) -> bytes:
         """Return the envelope as the queue wants it stored.
@@ -89,10 +104,11 @@ class RuleBook:
         return self._seal(envelope) if rules.is_encrypted else envelope
 
     def _learn(self, rules: QueueRules, row: Any) -> None:
-        _, version, dedup_window_s, is_encrypted, max_size, overflow, schema = row
+        _, version, dedup_window_s, is_encrypted, max_size, overflow, schema, deferral = row
         rules.version = version
         rules.dedup_window_s = dedup_window_s
         rules.is_encrypted = is_encrypted
+        rules.deferral = deferral
         rules.size_limit = SizeLimit(max_size, overflow) if max_size else None
         rules.validator = None
         if schema is not None:

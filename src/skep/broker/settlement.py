@@ -40,11 +40,12 @@ from skep.model.envelopes import (
     checked_trace_id,
     end_of_life,
 )
-from skep.model.errors import BadRequest, InvalidPayload, Refused
+from skep.model.errors import BadRequest, InvalidPayload, LaneDeferred, Refused
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_name, refuse_transaction_id
 from skep.model.wire import DEFAULT_PARTITION, QUEUE_MODE, AckItem, PushItem
+from skep.telemetry.meters import OTHER_QUEUES, Meters
 
 LANE_TRIES_MAX: Final = 3
 """How often a lane may vanish under a call before its queue is taken to be in deletion."""
@@ -134,16 +135,28 @@ class Unacceptable(Refused):
 class Stager:
     """Checks what clients send and turns it into rows of a call."""
 
-    def __init__(self, leases: LeaseMemory, *, hash_seed: int, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        leases: LeaseMemory,
+        *,
+        hash_seed: int,
+        now: Callable[[], datetime],
+        check_lane: Callable[[tuple[str, str]], None] = lambda _: None,
+    ) -> None:
+        """Take what is needed; `check_lane` raises when nothing may be pushed into a lane now."""
+        self._check_lane: Final = check_lane
         self._leases: Final = leases
         self._hash_seed: Final = hash_seed
         self._now: Final = now
 
-    def stage_push(self, item: PushItem, *, transaction_id: str | None = None) -> StagedPush:
+    def stage_push(
+        self, item: PushItem, *, producer: str | None, transaction_id: str | None = None
+    ) -> StagedPush:
         """Make a row of an item; `transaction_id` names it if the item does not.
 
         Raises:
             BadRequest: A name or an id cannot be stored, or an option does not work here.
+            Unavailable: Messages of its lane that came first are not stored yet.
         """
         if item.deliver_at is not None or item.delay_seconds is not None:
             raise BadRequest("messages for later cannot be part of this: push them on their own")
@@ -151,11 +164,13 @@ class Stager:
         if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
             refuse_transaction_id(name)
         trace_id = checked_trace_id(item.trace_id)
+        lane_key = (
+            check_name("queue", item.queue),
+            check_name("partition", item.partition or DEFAULT_PARTITION),
+        )
+        self._check_lane(lane_key)
         return StagedPush(
-            lane_key=(
-                check_name("queue", item.queue),
-                check_name("partition", item.partition or DEFAULT_PARTITION),
-            ),
+            lane_key=lane_key,
             transaction_id=name,
             trace_id=trace_id,
             key=_digest(name.encode(), self._hash_seed),
@@ -163,6 +178,7 @@ class Stager:
                 name,
                 bytes(item.payload),
                 trace_id=trace_id,
+                producer=producer,
                 headers=check_headers(item.headers),
                 expires_at=end_of_life(item.ttl_seconds, self._now()),
             ),
@@ -237,9 +253,11 @@ class Settler:
         cache: DedupCache,
         leases: LeaseMemory,
         announcer: Announcer,
+        meters: Meters | None = None,
     ) -> None:
         """Take what is needed; `cache` and the `listener` that fills it are the settler's own."""
         self._caller: Final = caller
+        self._queues: Final = (meters or Meters()).queues
         self._directory: Final = directory
         self._provisioner: Final = provisioner
         self._listener: Final = listener
@@ -256,6 +274,7 @@ class Settler:
         operations: Operations,
         *,
         is_repeated: bool,
+        with_places: bool = False,
     ) -> Settled:
         """Call a function that settles the operations.
 
@@ -266,8 +285,11 @@ class Settler:
             operations: What to settle.
             is_repeated: An earlier call may have settled them. So the queues took what is pushed,
                 and must not refuse it now, perhaps for being full of it.
+            with_places: Tell the function, after the leading arguments, which of the messages sent
+                each push is: those with the same key are sent once.
 
         Raises:
+            LaneDeferred: Operations wait in a lane.
             Refused: A queue is being deleted faster than it can be created.
             BadRequest: A queue does not take a payload.
             QueueFull: A queue has no room.
@@ -276,7 +298,11 @@ class Settler:
         for _ in range(LANE_TRIES_MAX):
             pushed = _Pushed(operations, await self._find_lanes(operations))
             await self._enforce(pushed, is_repeated=is_repeated)
-            row = await self._call(statement, leading, operations, pushed)
+            places = [pushed.places] if with_places else []
+            row = await self._call(statement, [*leading, *places], operations, pushed)
+            if row[0] == "deferred":
+                partition_id = _deferred_lane(row[1], pushed.lanes, operations)
+                raise LaneDeferred(partition_id=partition_id)
             if row[0] != "lane_gone":
                 return self._conclude(row, operations, pushed)
             number: int = row[1]
@@ -359,18 +385,50 @@ class Settler:
         ):
             ack = operations.acks[item - 1]
             acks[item - 1] = AckSettled(outcome, is_released)
+            self._count_ack(queue_id, ack.status, outcome)
             if is_released and ack.lease_text:
                 self._leases.forget(ack.lease_text, ack.partition_id)
             if is_ready:
                 ready.setdefault(queue_id, set()).add(ack.partition_id)
         pushes = pushed.settle(row[7], row[8])
         pushed.teach(self._cache, row[8], row[9:14])
+        self._count(operations, pushes, queue_ids or ())
         for push in pushes:
             if not push.is_duplicate:
                 ready.setdefault(push.lane.queue_id, set()).add(push.lane.partition_id)
         for queue_id, partition_ids in ready.items():
             self._announcer.announce(queue_id, len(partition_ids))
         return Settled(None, 0, [ack for ack in acks if ack is not None], pushes, row[14:])
+
+    def _count_ack(self, queue_id: int, status: str, outcome: str) -> None:
+        meter = self._queues.of(self._directory.queue_name(queue_id) or OTHER_QUEUES)
+        if status == "completed":
+            meter.ack_success += 1
+        else:
+            meter.ack_failed += 1
+        meter.dead_letters += outcome == "dead_lettered"
+
+    def _count(
+        self, operations: Operations, pushes: Sequence[PushSettled], acked: Sequence[int]
+    ) -> None:
+        names = {push.lane.key[0] for push in pushes}
+        names |= {self._directory.queue_name(queue_id) or OTHER_QUEUES for queue_id in acked}
+        for name in names:
+            self._queues.of(name).transactions += 1
+        for push, staged in zip(pushes, operations.pushes, strict=True):
+            meter = self._queues.of(push.lane.key[0])
+            if push.is_duplicate:
+                meter.push_duplicates += 1
+            else:
+                meter.push_messages += 1
+                meter.push_bytes += len(staged.envelope)
+
+
+def _deferred_lane(number: int, lanes: Sequence[Lane], operations: Operations) -> int:
+    """Return the partition that is waited for, by its number among those pushed and acked."""
+    if number <= len(lanes):
+        return lanes[number - 1].partition_id
+    return operations.acks[number - len(lanes) - 1].partition_id
 
 
 class _Pushed:
@@ -380,7 +438,7 @@ class _Pushed:
         self.lanes: list[Lane] = sorted(lane_by_key.values(), key=lambda lane: lane.partition_id)
         self.sent: list[tuple[int, StagedPush]] = []
         """(number of the lane from 1, push); later pushes of the same key are left out."""
-        self._places: list[int] = []
+        self.places: list[int] = []
         """Of every push: where in `sent` it is, or the one of the same key before it."""
         number_by_key = {lane.key: number for number, lane in enumerate(self.lanes, start=1)}
         place_by_key: dict[tuple[int, bytes], int] = {}
@@ -389,7 +447,7 @@ class _Pushed:
             place = place_by_key.setdefault((number, push.key), len(self.sent))
             if place == len(self.sent):
                 self.sent.append((number, push))
-            self._places.append(place)
+            self.places.append(place)
 
     def vouch(self, cache: DedupCache) -> list[tuple[int, datetime]]:
         """Give the cache's word for each lane; none for a lane in which it suspects a duplicate."""
@@ -405,7 +463,7 @@ class _Pushed:
         """Say of every push where it is, also of those left out."""
         settled: list[PushSettled] = []
         seen: set[int] = set()
-        for place in self._places:
+        for place in self.places:
             lane = self.lanes[self.sent[place][0] - 1]
             settled.append(PushSettled(lane, offsets[place], duplicates[place] or place in seen))
             seen.add(place)

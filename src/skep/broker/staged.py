@@ -113,7 +113,7 @@ class StagedSequencer:
         self._listener: Final = Listener(
             dsn,
             {STAGED_CHANNEL: lambda _: self.hear(), PUSHED_CHANNEL: self._hear_of_push},
-            begin=self.hear,
+            on_connect=self.hear,
         )
         self._loop: Final = asyncio.get_running_loop()
         self._plan: Final = StagedPlan(self._loop.time())

@@ -31,7 +31,7 @@ from skep.model.envelopes import build_envelope, end_of_life
 from skep.model.errors import SkepError
 
 SEQUENCE_CALL: Final = "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-SCHEDULE_CALL: Final = "select * from skep.schedule_staged($1, $2, $3, $4, $5, $6, $7, $8)"
+SCHEDULE_CALL: Final = "select * from skep.schedule_claimed($1, $2, $3, $4, $5, $6, $7, $8)"
 REJECT_CALL: Final = "select skep.reject_staged($1, $2, $3, $4, $5)"
 
 PORTION_MESSAGES: Final = 1_000

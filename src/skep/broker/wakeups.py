@@ -4,9 +4,14 @@ Wake-ups are hints, sent after commit, never part of a transaction; a lost one c
 latency, because parked polls also look by themselves. One datagram per peer and turn of the loop
 carries all queues that changed in it.
 
-A datagram is the instance's token followed by pairs of big-endian integers: queue id, lanes. The
-token keeps datagrams of other instances, or of strangers on the machine, from causing work; it is
-no authentication, and a wake-up can do no more than cause a look.
+A datagram is the instance's token followed by pairs of big-endian integers: queue id, lanes; or,
+after a token of its own, changes in MessagePack (see `changes`). The tokens keep datagrams of other
+instances, or of strangers on the machine, from causing work; they are no authentication, and a
+datagram can do no more than cause a look.
+
+Here peers are the other processes of this instance. Other instances are told by `Peers`, which
+gets what this process announced (`beyond`); what they tell is passed on among the processes here,
+and never back to them.
 """
 
 import asyncio
@@ -14,12 +19,20 @@ import logging
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from hashlib import sha256
+from hmac import compare_digest
 from typing import Final, Protocol
+
+import msgspec
+
+from skep.broker.peer_notices import Change
 
 _log = logging.getLogger(__name__)
 
 _PAIR: Final = struct.Struct(">II")
 PAIRS_PER_DATAGRAM_MAX: Final = 1_000
+
+_changes_decoder: Final = msgspec.msgpack.Decoder(tuple[Change, ...])
 
 
 class Announcer(Protocol):
@@ -40,12 +53,18 @@ class Wakeups(asyncio.DatagramProtocol):
         own_socket: socket.socket | None,
         peer_ports: Sequence[int],
         token: bytes,
+        beyond: Callable[[Sequence[tuple[int, int]]], None] | None = None,
+        hear_changes: Callable[[Sequence[Change]], None] = lambda _: None,
     ) -> None:
         self._wake: Final = wake
         self._socket: Final = own_socket
         self._peers: Final = [("127.0.0.1", port) for port in peer_ports]
         self._token: Final = token
+        self._change_token: Final = sha256(token + b"changes").digest()
+        self._beyond: Final = beyond
+        self._hear_changes: Final = hear_changes
         self._pending: dict[int, int] = {}
+        self._pending_beyond: dict[int, int] = {}
         self._transport: asyncio.DatagramTransport | None = None
         self._loop: Final = asyncio.get_running_loop()
 
@@ -64,7 +83,16 @@ class Wakeups(asyncio.DatagramProtocol):
             self._transport = None
 
     def announce(self, queue_id: int, lane_count: int) -> None:
-        """Wake this process's polls now, and peers at the end of this turn of the loop."""
+        """Wake this process's polls now, and all others at the end of this turn of the loop."""
+        self.pass_on(queue_id, lane_count)
+        if self._beyond is not None:
+            if not self._pending_beyond:
+                self._loop.call_soon(self._tell_beyond)
+            known = self._pending_beyond.get(queue_id, 0)
+            self._pending_beyond[queue_id] = known + lane_count
+
+    def pass_on(self, queue_id: int, lane_count: int) -> None:
+        """Wake the polls of this instance only: another instance said so."""
         self._wake(queue_id, lane_count)
         if not self._peers:
             return
@@ -72,11 +100,22 @@ class Wakeups(asyncio.DatagramProtocol):
             self._loop.call_soon(self._tell_peers)
         self._pending[queue_id] = self._pending.get(queue_id, 0) + lane_count
 
+    def tell_changes(self, changed: Sequence[Change]) -> None:
+        """Tell the other processes of this instance to read this again."""
+        if self._transport is None:
+            return
+        datagram = self._change_token + msgspec.msgpack.encode(changed)
+        for peer in self._peers:
+            self._transport.sendto(datagram, peer)
+
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Wake what a peer's datagram names."""
+        """Wake what a peer's datagram names, or pass on the changes it tells of."""
         del addr
+        if data.startswith(self._change_token):
+            self._hear_changes(_changes_decoder.decode(data[len(self._change_token) :]))
+            return
         size = len(self._token)
-        if data[:size] != self._token or (len(data) - size) % _PAIR.size:
+        if not compare_digest(data[:size], self._token) or (len(data) - size) % _PAIR.size:
             return
         for queue_id, lane_count in _PAIR.iter_unpack(data[size:]):
             self._wake(queue_id, lane_count)
@@ -84,6 +123,11 @@ class Wakeups(asyncio.DatagramProtocol):
     def error_received(self, exc: Exception) -> None:
         """Take note that a peer is not there; it is being restarted."""
         _log.debug("a wake-up could not be delivered: %s", exc)
+
+    def _tell_beyond(self) -> None:
+        pairs, self._pending_beyond = list(self._pending_beyond.items()), {}
+        if self._beyond is not None and self._transport is not None:
+            self._beyond(pairs)
 
     def _tell_peers(self) -> None:
         pairs, self._pending = list(self._pending.items()), {}

@@ -3,6 +3,7 @@
 import typer
 
 from skep import __version__
+from skep.cli.archive import archive_app
 from skep.cli.config import config
 from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
@@ -20,6 +21,7 @@ app.command()(serve)
 app.command()(migrate)
 app.command()(config)
 app.command()(openapi)
+app.add_typer(archive_app)
 
 
 @app.command()

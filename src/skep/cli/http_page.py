@@ -14,7 +14,8 @@ prints it without a broker.
 
 `Queen` marks the routes of Queen MQ's wire contract, which its clients call; `Skep` those that only
 we have. Errors have one shape everywhere, `{"error", "code"}`. A {queue} or other name in a path is
-percent-encoded.
+percent-encoded. The role is what a caller needs where tokens are asked for:
+[security.md](security.md).
 
 """
 _SOCKET: Final = """\
@@ -25,10 +26,10 @@ _CONTRACT_HEAD: Final = """
 ## The wire contract
 
 Every route of Queen 0.15, of what its clients call beyond that, and of the replay that came with
-1.6; by section of the wire reference.
+1.6, all of them served; by section of the wire reference.
 
-| section | route | state |
-|---|---|---|
+| section | route |
+|---|---|
 """
 _METHODS: Final = ("get", "post", "put", "delete")
 
@@ -47,7 +48,8 @@ def _rows_by_tag(document: dict[str, Any], contract: set[tuple[str, str]]) -> di
         statuses = " ".join(sorted(operation["responses"]))
         summary = operation["summary"].rstrip(".")
         rows.setdefault(operation["tags"][0], []).append(
-            f"| `{method.upper()} {path}` | {summary} | {statuses} | {origin} |\n"
+            f"| `{method.upper()} {path}` | {summary} | {operation['x-access']} | {statuses} "
+            f"| {origin} |\n"
         )
     return dict(sorted(rows.items()))
 
@@ -60,10 +62,9 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def _table(tag: str, rows: list[str]) -> str:
-    head = f"## {tag}\n\n| route | does | statuses | of |\n|---|---|---|---|\n"
+    head = f"## {tag}\n\n| route | does | role | statuses | of |\n|---|---|---|---|---|\n"
     return head + "".join(rows) + "\n"
 
 
 def _contract_row(route: ContractRoute) -> str:
-    state = "done" if route.is_done else f"with {route.awaits}"
-    return f"| {route.section} | `{route.method} {route.path}` | {state} |\n"
+    return f"| {route.section} | `{route.method} {route.path}` |\n"

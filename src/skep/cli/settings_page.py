@@ -3,7 +3,9 @@
 import msgspec
 
 from skep.settings.fields import FIELDS, accepted_values, description
+from skep.settings.presets import PRESETS
 from skep.settings.queen import DATABASE_VARIABLES, POOL_VARIABLE, SINGLE_VARIABLES
+from skep.settings.reload import RELOADABLE
 
 _HEAD = """\
 # Settings
@@ -14,9 +16,24 @@ A setting is looked for in four places, the later winning: its default, the TOML
 `SKEP_CONFIG`, or `./skep.toml`), the environment (`SKEP_` and the name in capitals), the flag of
 `skep serve` where there is one. `skep config` prints what is in force and where it comes from.
 
+SIGHUP makes `skep serve` read its settings again; those marked with * take effect at once, a change
+of any other is named in the log and needs a restart. A broker that was started from a terminal
+stops at SIGHUP instead.
+
 | setting | default | accepted | meaning |
 |---|---|---|---|
 """
+
+_PRESETS_HEAD = f"""
+## Presets
+
+What `preset` changes, where nothing else is set.
+
+| setting | {" | ".join(PRESETS)} |
+|---|{"---|" * len(PRESETS)}
+"""
+
+_PRESET_FIELDS = list(dict.fromkeys(name for values in PRESETS.values() for name in values))
 
 _QUEEN_HEAD = """
 ## Variables of Queen
@@ -32,13 +49,14 @@ understood; a `SKEP_` variable wins over them.
 def render_settings_page() -> str:
     """Return the page as Markdown."""
     rows = [_row(name) for name in FIELDS]
+    presets = [_preset_row(name) for name in _PRESET_FIELDS]
     queen = [f"| `{variable}` | `{field}` |\n" for variable, (field, _) in SINGLE_VARIABLES.items()]
     database = ", ".join(f"`{name}`" for name in DATABASE_VARIABLES)
     queen += [
         f"| {database}, `PG_USE_SSL` | `database_url`, made of them |\n",
         f"| `{POOL_VARIABLE}` | `connections`, divided by the number of workers |\n",
     ]
-    return "".join([_HEAD, *rows, _QUEEN_HEAD, *queen])
+    return "".join([_HEAD, *rows, _PRESETS_HEAD, *presets, _QUEEN_HEAD, *queen])
 
 
 def _row(name: str) -> str:
@@ -46,5 +64,12 @@ def _row(name: str) -> str:
     if default is msgspec.NODEFAULT:
         shown = "by account"
     else:
-        shown = "none" if default is None else f"`{default}`"
-    return f"| `{name}` | {shown} | {accepted_values(name)} | {description(name)} |\n"
+        spelled = str(default).lower() if isinstance(default, bool) else default
+        shown = "none" if default is None else f"`{spelled}`"
+    mark = " *" if name in RELOADABLE else ""
+    return f"| `{name}`{mark} | {shown} | {accepted_values(name)} | {description(name)} |\n"
+
+
+def _preset_row(name: str) -> str:
+    values = [preset.get(name, FIELDS[name].default) for preset in PRESETS.values()]
+    return f"| `{name}` | {' | '.join(f'`{value}`' for value in values)} |\n"

@@ -8,6 +8,7 @@ pooler that shares sessions passes on none at all.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import asyncpg
@@ -19,12 +20,12 @@ _log = logging.getLogger(__name__)
 CHECK_S: Final = 3.0
 """How often to see whether listening is still wanted."""
 
-PROBE_S: Final = 30.0
+PROBE_S: Final = 10.0
 """How often to make sure that the session is alive: one that was cut silently hears nothing."""
 
 PROBE_TIMEOUT_S: Final = 5.0
-CONNECT_TIMEOUT_S: Final = 10.0
-RECONNECT_S: Final = 1.0
+CONNECT_TIMEOUT_S: Final = 5.0
+RECONNECT_S: Final = 0.5
 
 _FAILURES: Final = (
     OSError,  # TimeoutError is one
@@ -40,23 +41,37 @@ class Listener:
     def __init__(
         self,
         dsn: str,
-        hear: Mapping[str, Callable[[str], None]],
+        channels: Mapping[str, Callable[[str], None]],
         *,
-        begin: Callable[[], None],
+        on_connect: Callable[[], None],
         application_name: str = "skep listener",
     ) -> None:
         """Take what is needed.
 
         Args:
             dsn: Of the database.
-            hear: Called with the payload of every notification, by channel.
-            begin: Called when listening begins (again): what was told before was not heard.
+            channels: Called with the payload of every notification, by channel.
+            on_connect: Called when listening begins (again): what was told before was not heard.
             application_name: What the session is called in PostgreSQL.
         """
         self._dsn: Final = dsn
-        self._hear: Final = hear
-        self._begin: Final = begin
+        self._channels: Final = dict(channels)
+        self._on_connect: Final = on_connect
         self._settings: Final = {"application_name": application_name}
+        self._task: asyncio.Task[None] | None = None
+        self.is_listening: Final = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to listen, until `stop`."""
+        self._task = asyncio.get_running_loop().create_task(self.listen_while(lambda: True))
+
+    async def stop(self) -> None:
+        """Close the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
 
     async def listen_while(self, is_wanted: Callable[[], bool]) -> None:
         """Listen until it is not wanted any more."""
@@ -74,17 +89,22 @@ class Listener:
         try:
             has_ended = asyncio.Event()
             connection.add_termination_listener(lambda *_: has_ended.set())
-            for channel, hear in self._hear.items():
+            for channel, hear in self._channels.items():
                 await connection.add_listener(channel, _payload_to(hear))
-            self._begin()
+            self.is_listening.set()
+            self._on_connect()
             await _watch(connection, has_ended, is_wanted)
         finally:
+            self.is_listening.clear()
             connection.terminate()
 
 
 def _payload_to(hear: Callable[[str], None]) -> Callable[..., None]:
     def heard(*notification: object) -> None:
-        hear(str(notification[-1]))
+        try:
+            hear(str(notification[-1]))
+        except Exception:  # noqa: BLE001 (one hint must not cost the connection)
+            _log.exception("a notification could not be handled")
 
     return heard
 

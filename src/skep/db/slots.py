@@ -15,16 +15,19 @@ again within about half a second of the database's return.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from time import perf_counter
 from typing import Any, Final, Protocol
 
 import asyncpg
 
-from skep.db.connection import Connection, Prepared, connect
+from skep.db.connection import Connection, Prepared
 from skep.db.errors import NotExecuted, OutcomeUnknown, translate
+from skep.db.sessions import PoolerInBetween, open_session
 from skep.model.errors import Unavailable
+from skep.telemetry.slow_calls import CallWatch
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +55,6 @@ _FAILURES: Final = (
 )
 """Whatever a connection may raise."""
 
-OWN_SESSION: Final = "select pid, backend_start from pg_stat_activity where pid = pg_backend_pid()"
 END_SESSION: Final = (
     "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1 and backend_start = $2"
 )
@@ -61,6 +63,7 @@ END_SESSION: Final = (
 END_PAUSE_S: Final = 0.01
 RECONNECT_PAUSE_S_MAX: Final = 0.5
 CONNECT_TIMEOUT_S: Final = 5.0
+LOCK_TIMEOUT_S: Final = 10.0
 SILENCE_S: Final = 5.0
 """How much longer than its own timeout a server may be silent before it is given up."""
 
@@ -97,11 +100,14 @@ class Slots:
         size: int,
         server_settings: Mapping[str, str],
         statement_timeout_s: float,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
         patience_s: float = 10.0,
         application_name: str = "skep",
         prepare: Sequence[str] = (),
+        watch: CallWatch | None = None,
     ) -> None:
         self._dsn: Final = dsn
+        self._watch: Final = watch or CallWatch()
         self._size: Final = size
         self._prepare: Final = tuple(prepare)
         self._timeout_s: Final = statement_timeout_s
@@ -110,7 +116,10 @@ class Slots:
             **server_settings,
             "application_name": application_name,
             "timezone": "UTC",
-            "statement_timeout": str(int(statement_timeout_s * 1000)),
+            "statement_timeout": _milliseconds(statement_timeout_s),
+            "lock_timeout": _milliseconds(min(lock_timeout_s, statement_timeout_s)),
+            # Nobody here leaves a transaction open; if one ever is, its locks must not stay.
+            "idle_in_transaction_session_timeout": _milliseconds(statement_timeout_s),
         }
         self._free: list[_Slot] = []
         self._waiters: deque[asyncio.Future[_Slot]] = deque()
@@ -119,12 +128,30 @@ class Slots:
         self._is_closed = False
         self.connected_count = 0
         self.call_count = 0
+        self.listener: Callable[[bool], None] | None = None
+        """Hears when the last connection is gone, and when the first one is back."""
+
+    @property
+    def size(self) -> int:
+        """How many connections there are when all is well."""
+        return self._size
+
+    @property
+    def busy_count(self) -> int:
+        """Connections with a call under way."""
+        return len(self._busy)
+
+    @property
+    def waiting_count(self) -> int:
+        """Calls that wait for a connection."""
+        return len(self._waiters)
 
     async def open(self) -> None:
         """Open every connection.
 
         Raises:
             NotExecuted: The database cannot be reached or refuses the login.
+            PoolerInBetween: Something else answers for it.
         """
         opening = [asyncio.ensure_future(self._connect()) for _ in range(self._size)]
         # All of them end before one failure is told: nobody would close those still on their way.
@@ -136,6 +163,9 @@ class Slots:
         except _FAILURES as error:
             await self.close()
             raise NotExecuted(f"cannot connect to the database: {error}") from error
+        except PoolerInBetween:
+            await self.close()
+            raise
         self.connected_count = len(self._free)
 
     async def close(self) -> None:
@@ -175,6 +205,7 @@ class Slots:
 
     async def _run(self, slot: _Slot, statement: str, arguments: Sequence[object]) -> Sequence[Any]:
         is_sent = False
+        began, row_count = perf_counter(), None
         try:
             # The server's own timeout comes first; this one is for a server that went silent.
             async with asyncio.timeout(self._timeout_s + SILENCE_S):
@@ -182,7 +213,9 @@ class Slots:
                 if prepared is None:
                     prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
                 is_sent = True
-                return await prepared.fetch(*arguments)
+                rows = await prepared.fetch(*arguments)
+                row_count = len(rows)
+                return rows
         except TimeoutError as error:
             slot.connection.terminate()
             kind = OutcomeUnknown if is_sent else NotExecuted
@@ -202,6 +235,7 @@ class Slots:
             raise failure from error
         finally:
             self._release(slot)
+            self._watch.note(statement, arguments, began, row_count)
 
     async def _acquire(self) -> _Slot:
         if self._is_closed:
@@ -247,9 +281,19 @@ class Slots:
             return
         if self.connected_count == 0:
             _log.warning("lost the database; trying to reconnect")
+            self._tell(is_connected=False)
         repair = asyncio.get_running_loop().create_task(self._reconnect(broken))
         self._repairs.add(repair)
         repair.add_done_callback(self._repairs.discard)
+
+    @property
+    def is_whole(self) -> bool:
+        """Every connection is there, so no session of a broken one is left to do anything."""
+        return self.connected_count == self._size
+
+    def _tell(self, *, is_connected: bool) -> None:
+        if self.listener is not None:
+            self.listener(is_connected)
 
     async def _reconnect(self, broken: _Slot) -> None:
         """Open a connection in place of a broken one, and see that the broken one has ended."""
@@ -263,12 +307,13 @@ class Slots:
         self.connected_count += 1
         if self.connected_count == 1:
             _log.warning("the database is back")
+            self._tell(is_connected=True)
         self._hand_out(slot)
 
     async def _try_to_replace(self, broken: _Slot) -> _Slot | None:
         try:
             slot = await self._connect()
-        except _FAILURES as error:
+        except (*_FAILURES, PoolerInBetween) as error:
             _log.debug("cannot reconnect to the database yet: %s", error)
             return None
         try:
@@ -282,16 +327,20 @@ class Slots:
         return slot
 
     async def _connect(self) -> _Slot:
-        connection = await connect(
+        session = await open_session(
             self._dsn, timeout_s=CONNECT_TIMEOUT_S, server_settings=self._server_settings
         )
+        connection = session.connection
         try:
             prepared = {text: await connection.prepare(text) for text in self._prepare}
-            ((pid, started_at),) = await connection.fetch(OWN_SESSION)
         except BaseException:
             connection.terminate()
             raise
-        return _Slot(connection, prepared, (pid, started_at))
+        return _Slot(connection, prepared, (session.process_id, session.started_at))
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, int(seconds * 1000)))  # 0 would mean no limit
 
 
 async def _end_session(connection: Connection, session: tuple[int, datetime]) -> None:

@@ -14,12 +14,13 @@ Repeating ends at `patience_s` after the call left; what is still undone then fa
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Protocol
 
 from skep.db.errors import NotExecuted, OutcomeUnknown
 from skep.engine.fusion import Call, FusionCore, Lot
 from skep.model.errors import Defect, SkepError, Unavailable
+from skep.telemetry.meters import Meters
 
 _log = logging.getLogger(__name__)
 
@@ -64,14 +65,36 @@ class Executor(Protocol):
 class Engine:
     """The fusion engine of one process."""
 
-    def __init__(self, core: FusionCore, *, patience_s: float) -> None:
+    def __init__(
+        self, core: FusionCore, *, patience_s: float, meters: Meters | None = None
+    ) -> None:
         self._core: Final = core
+        self._operations: Final = (meters or Meters()).operations
         self._executors: Final[dict[str, Executor]] = {}
         self._patience_s: Final = patience_s
         self._loop: Final = asyncio.get_running_loop()
         self._calls: set[asyncio.Task[None]] = set()
         self._is_pump_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+        self._relieved: Callable[[], None] | None = None
+
+    @property
+    def load(self) -> float:
+        """How full the engine is, from 0 to 1; above that only by a single heavy lot."""
+        return self._core.load
+
+    def is_under_way(self, operation: str, lane: Hashable) -> bool:
+        """Tell whether lots of a lane wait or are in flight."""
+        return self._core.is_under_way(operation, lane)
+
+    def when_relieved(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever a call came back and left room."""
+        self._relieved = callback
+
+    @property
+    def weight(self) -> int:
+        """What waits and flies, in bytes."""
+        return self._core.weight
 
     def serve(self, operation: str, executor: Executor) -> None:
         """Name who runs the calls of an operation of the core."""
@@ -134,11 +157,18 @@ class Engine:
 
     async def _run(self, call: Call) -> None:
         succeeded = False
+        meter = self._operations[call.operation]
+        meter.in_flight += 1
+        meter.lots.observe(len(call.lots))
         try:
             cargos = [lot.cargo for lot in call.lots]
             succeeded = await self._execute(self._executors[call.operation], cargos)
         finally:
+            meter.in_flight -= 1
+            meter.failures += not succeeded
             self._core.settle(call, self._loop.time(), succeeded=succeeded)
+            if self._relieved is not None:
+                self._relieved()
             self._pump()
 
     async def _execute(

@@ -63,8 +63,14 @@ class KeyRing:
     """The keys of this instance: the first encrypts, all decrypt."""
 
     def __init__(self, keys: Sequence[EncryptionKey]) -> None:
-        self._cipher_by_id: Final = {key.id: AESGCM(key.secret) for key in keys}
-        self._current_id: Final = keys[0].id if keys else None
+        self._cipher_by_id: dict[str, AESGCM] = {}
+        self._current_id: str | None = None
+        self.replace(keys)
+
+    def replace(self, keys: Sequence[EncryptionKey]) -> None:
+        """Go by other keys from now on."""
+        self._cipher_by_id = {key.id: AESGCM(key.secret) for key in keys}
+        self._current_id = keys[0].id if keys else None
 
     @property
     def can_encrypt(self) -> bool:

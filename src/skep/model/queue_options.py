@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 AckMode: TypeAlias = Literal["cumulative", "individual"]
 Overflow: TypeAlias = Literal["reject", "drop_oldest"]
+Deferral: TypeAlias = Literal["asked", "always", "never"]
 
 LeaseTime = Annotated[
     int, Meta(description="Seconds that a consumer holds what it popped, unless the poll says.")
@@ -94,12 +95,32 @@ OverflowOption = Annotated[
         "`drop_oldest` makes room by deleting the oldest messages, read or not."
     ),
 ]
+DeferralOption = Annotated[
+    Deferral,
+    Meta(
+        description="Who gets a 202 when the broker has no room for a push or a batch of acks, "
+        "which is then done as soon as there is: `asked` those who send `Prefer: respond-async`, "
+        "`always` everybody, `never` nobody. The others are held back, and answered 429 in the end."
+    ),
+]
 JsonSchema = Annotated[
     dict[str, Any] | None,
     Meta(
         description="JSON Schema that every payload must fulfil; null: any payload. References "
         "to other documents are refused, formats are checked."
     ),
+]
+
+ArchiveAfterSeconds = Annotated[
+    int,
+    Meta(
+        description="Seconds after which `skep archive run` copies messages to the lake; those "
+        "that every group has read then leave the log. 0: no archive."
+    ),
+]
+ArchiveBeforeDelete = Annotated[
+    bool,
+    Meta(description="With an archive: nothing is deleted, by whatever rule, before it is there."),
 ]
 
 
@@ -127,6 +148,9 @@ class QueueOptions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     ack_mode: AckModeOption = "cumulative"
     overflow: OverflowOption = "reject"
     json_schema: JsonSchema = None
+    archive_after_seconds: ArchiveAfterSeconds = 0
+    archive_before_delete: ArchiveBeforeDelete = False
+    deferral: DeferralOption = "asked"
 
 
 class OptionChanges(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -153,3 +177,6 @@ class OptionChanges(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     ack_mode: AckModeOption | UnsetType | None = UNSET
     overflow: OverflowOption | UnsetType | None = UNSET
     json_schema: JsonSchema | UnsetType = UNSET
+    archive_after_seconds: ArchiveAfterSeconds | UnsetType | None = UNSET
+    archive_before_delete: ArchiveBeforeDelete | UnsetType | None = UNSET
+    deferral: DeferralOption | UnsetType | None = UNSET

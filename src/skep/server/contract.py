@@ -1,15 +1,11 @@
 """The wire contract: every route that clients, command line or dashboard of Queen MQ may call.
 
 Data, and the question which of the document's operations it names. Sections are those of the wire
-reference. A route that has an issue instead of being done is listed, so that nobody has to find out
-by calling it.
+reference.
 """
 
 import re
 from typing import Final, NamedTuple
-
-PRODUCTION: Final = "issue 5"
-DASHBOARD: Final = "issue 8"
 
 
 class ContractRoute(NamedTuple):
@@ -18,13 +14,6 @@ class ContractRoute(NamedTuple):
     method: str
     path: str
     section: str
-    awaits: str = ""
-    """The issue that brings it; empty when it is done."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it is served."""
-        return not self.awaits
 
     @property
     def shape(self) -> tuple[str, str]:
@@ -83,39 +72,39 @@ CONTRACT: Final = (
     ContractRoute("POST", f"{_GROUP}/queues/{{queue}}/seek", "2.14"),
     ContractRoute("POST", f"{_GROUP}/queues/{{queue}}/partitions/{{partition}}/seek", "2.14"),
     ContractRoute("POST", "/api/v1/stats/refresh", "2.14"),
-    ContractRoute("GET", "/api/v1/status", "2.15", PRODUCTION),
+    ContractRoute("GET", "/api/v1/status", "2.15"),
     ContractRoute("GET", "/api/v1/status/queues", "2.15"),
     ContractRoute("GET", "/api/v1/status/queues/{queue}", "2.15"),
     ContractRoute("GET", "/api/v1/status/queues/{queue}/messages", "2.15"),
-    ContractRoute("GET", "/api/v1/status/analytics", "2.15", PRODUCTION),
-    ContractRoute("GET", "/api/v1/status/buffers", "2.15", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/system-metrics", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/worker-metrics", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/queue-lag", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/queue-ops", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/queue-parked-replicas", "2.16", PRODUCTION),
+    ContractRoute("GET", "/api/v1/status/analytics", "2.15"),
+    ContractRoute("GET", "/api/v1/status/buffers", "2.15"),
+    ContractRoute("GET", f"{_ANALYTICS}/system-metrics", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/worker-metrics", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/queue-lag", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/queue-ops", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/queue-parked-replicas", "2.16"),
     ContractRoute("GET", f"{_ANALYTICS}/retention", "2.16"),
-    ContractRoute("GET", f"{_ANALYTICS}/postgres-stats", "2.16", PRODUCTION),
+    ContractRoute("GET", f"{_ANALYTICS}/postgres-stats", "2.16"),
     ContractRoute("GET", "/health", "2.17"),
-    ContractRoute("GET", "/metrics", "2.17", PRODUCTION),
-    ContractRoute("GET", "/metrics/prometheus", "2.17", PRODUCTION),
-    ContractRoute("GET", _MAINTENANCE, "2.18", PRODUCTION),
-    ContractRoute("POST", _MAINTENANCE, "2.18", PRODUCTION),
-    ContractRoute("GET", f"{_MAINTENANCE}/pop", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MAINTENANCE}/pop", "2.18", PRODUCTION),
-    ContractRoute("GET", "/api/v1/system/shared-state", "2.18", PRODUCTION),
-    ContractRoute("GET", "/internal/api/shared-state/stats", "2.18", PRODUCTION),
-    ContractRoute("GET", "/internal/api/inter-instance/stats", "2.18", PRODUCTION),
-    ContractRoute("POST", "/internal/api/notify", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MIGRATION}/test-connection", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MIGRATION}/start", "2.18", PRODUCTION),
-    ContractRoute("GET", f"{_MIGRATION}/status", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MIGRATION}/validate", "2.18", PRODUCTION),
-    ContractRoute("POST", f"{_MIGRATION}/reset", "2.18", PRODUCTION),
+    ContractRoute("GET", "/metrics", "2.17"),
+    ContractRoute("GET", "/metrics/prometheus", "2.17"),
+    ContractRoute("GET", _MAINTENANCE, "2.18"),
+    ContractRoute("POST", _MAINTENANCE, "2.18"),
+    ContractRoute("GET", f"{_MAINTENANCE}/pop", "2.18"),
+    ContractRoute("POST", f"{_MAINTENANCE}/pop", "2.18"),
+    ContractRoute("GET", "/api/v1/system/shared-state", "2.18"),
+    ContractRoute("GET", "/internal/api/shared-state/stats", "2.18"),
+    ContractRoute("GET", "/internal/api/inter-instance/stats", "2.18"),
+    ContractRoute("POST", "/internal/api/notify", "2.18"),
+    ContractRoute("POST", f"{_MIGRATION}/test-connection", "2.18"),
+    ContractRoute("POST", f"{_MIGRATION}/start", "2.18"),
+    ContractRoute("GET", f"{_MIGRATION}/status", "2.18"),
+    ContractRoute("POST", f"{_MIGRATION}/validate", "2.18"),
+    ContractRoute("POST", f"{_MIGRATION}/reset", "2.18"),
     ContractRoute("POST", "/streams/v1/queries", "2.19"),
     ContractRoute("POST", "/streams/v1/cycle", "2.19"),
     ContractRoute("POST", "/streams/v1/state/get", "2.19"),
     ContractRoute("DELETE", "/api/v1/queues/{queue}/clear", "2.21"),
-    ContractRoute("GET", "/api/me", "2.21", DASHBOARD),
-    ContractRoute("POST", "/api/logout", "2.21", DASHBOARD),
+    ContractRoute("GET", "/api/me", "2.21"),
+    ContractRoute("POST", "/api/logout", "2.21"),
 )

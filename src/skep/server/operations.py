@@ -10,7 +10,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from skep.broker.configure import Configured
+from skep.broker.deferral import AcceptedAnswer
 from skep.model.wire import AckBatchBody, AckItem, ExtendBody
+from skep.server.access import NOTHING, READ_WRITE_BY_BODY, READ_WRITE_OF_QUEUE, Access, Level
 from skep.server.routes.configure import ConfigureRequest
 from skep.server.shapes import (
     AckResult,
@@ -28,18 +30,20 @@ Shape: TypeAlias = type[msgspec.Struct] | type[Sequence[msgspec.Struct]]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A part of the path or of the query."""
+    """A part of the path or of the query, or a header."""
 
     name: str
     text: str
     schema: Json = field(default_factory=lambda: {"type": "string"})
     is_in_path: bool = False
+    place: str = "query"
+    """Where it stands, if not in the path."""
 
     def spell(self) -> Json:
         """Spell it for the document."""
         return {
             "name": self.name,
-            "in": "path" if self.is_in_path else "query",
+            "in": "path" if self.is_in_path else self.place,
             "required": self.is_in_path,
             "description": self.text,
             "schema": self.schema,
@@ -53,6 +57,7 @@ class Operation:
     method: str
     path: str
     id: str
+    access: Access
     tag: str = "Messages"
     summary: str
     text: str
@@ -65,6 +70,8 @@ class Operation:
     answer_text: str
     further_answers: dict[int, str] = field(default_factory=dict[int, str])
     """Without a body."""
+    accepted_answer: Shape | None = None
+    """Of a 202, where a request may be accepted to be done later."""
     refusals: dict[int, str] = field(default_factory=dict[int, str])
     """Errors beyond those of every route."""
 
@@ -101,7 +108,14 @@ _POP_PARAMETERS: Final = (
     Parameter("subscriptionMode", "`new` starts a new group at the end of the log."),
     Parameter("subscriptionFrom", "A time, or `now`: where a new group starts."),
 )
-_QUEUE_FULL: Final = "A queue holds as much as it may: repeat after the time in Retry-After."
+_QUEUE_FULL: Final = (
+    "A queue holds as much as it may, or the broker has no room: repeat after the time in "
+    "Retry-After."
+)
+_OVERLOADED: Final = {429: "The broker has no room: repeat after the time in Retry-After."}
+_PREFER: Final = Parameter(
+    "Prefer", "`respond-async`: rather a 202 than a wait, if there is no room.", place="header"
+)
 _POP_ANSWERS: Final = {204: "There is nothing to deliver, or the wait is over."}
 
 _ACK_EXAMPLE: Final[Json] = {
@@ -116,6 +130,7 @@ CONFIGURE_OPERATION: Final = Operation(
     method="post",
     path="/api/v1/configure",
     id="configureQueue",
+    access=READ_WRITE_BY_BODY,
     tag="Queues",
     summary="Create a queue or change its options",
     text="Options left out keep their value; null restores a default.",
@@ -132,6 +147,7 @@ HOT_OPERATIONS: Final = (
         method="post",
         path="/api/v1/push",
         id="pushMessages",
+        access=READ_WRITE_BY_BODY,
         summary="Store messages",
         text="Idempotent by (partition, transactionId) within the queue's window: a repeated item "
         "is reported as a duplicate. A failed item does not fail its neighbours.",
@@ -146,6 +162,8 @@ HOT_OPERATIONS: Final = (
                 }
             ]
         },
+        parameters=(_PREFER,),
+        accepted_answer=AcceptedAnswer,
         refusals={
             409: "Nothing was stored: the queue was deleted meanwhile, or cannot be encrypted for.",
             429: _QUEUE_FULL,
@@ -158,43 +176,51 @@ HOT_OPERATIONS: Final = (
         method="get",
         path="/api/v1/pop/queue/{queue}",
         id="popMessages",
+        access=READ_WRITE_OF_QUEUE,
         summary="Take messages from any partition of a queue",
         text="Claims the partitions that have waited longest, under one lease.",
         parameters=(_QUEUE, *_POP_PARAMETERS),
         answer=PopAnswer,
         answer_text="Messages, in order within each partition.",
         further_answers=_POP_ANSWERS,
+        refusals=_OVERLOADED,
     ),
     Operation(
         method="get",
         path="/api/v1/pop/queue/{queue}/partition/{partition}",
         id="popPartition",
+        access=READ_WRITE_OF_QUEUE,
         summary="Take messages from one partition",
         text="Delivers nothing while another consumer of the group holds the partition.",
         parameters=(_QUEUE, _PARTITION, *_POP_PARAMETERS),
         answer=PopAnswer,
         answer_text="Messages, in order.",
         further_answers=_POP_ANSWERS,
+        refusals=_OVERLOADED,
     ),
     Operation(
         method="get",
         path="/api/v1/pop",
         id="popDiscovered",
+        access=Access(Level.READ_WRITE, NOTHING),
         summary="Take messages from the queues of a namespace or task",
         text="Needs at least one of the two; each message names its queue.",
         parameters=(_NAMESPACE, _TASK, *_POP_PARAMETERS),
         answer=PopAnswer,
         answer_text="Messages, in order within each partition.",
         further_answers=_POP_ANSWERS,
+        refusals=_OVERLOADED,
     ),
     Operation(
         method="post",
         path="/api/v1/ack",
         id="ackMessage",
+        access=READ_WRITE_BY_BODY,
         summary="Say what became of a message",
         text="Completing a message completes those before it in its partition.",
         request=AckItem,
         request_example=_ACK_EXAMPLE,
+        refusals=_OVERLOADED,
         answer=list[AckResult],
         answer_text="An array with the one result.",
     ),
@@ -202,11 +228,15 @@ HOT_OPERATIONS: Final = (
         method="post",
         path="/api/v1/ack/batch",
         id="ackMessages",
+        access=READ_WRITE_BY_BODY,
         summary="Say what became of many messages",
         text="The lowest failed message of a partition holds its cursor back: later ones are "
         "delivered again.",
+        parameters=(_PREFER,),
         request=AckBatchBody,
         request_example={"acknowledgments": [_ACK_EXAMPLE], "consumerGroup": "billing"},
+        accepted_answer=AcceptedAnswer,
+        refusals=_OVERLOADED,
         answer=list[AckResult],
         answer_text="One result per acknowledgment, in their order.",
     ),
@@ -214,6 +244,7 @@ HOT_OPERATIONS: Final = (
         method="post",
         path="/api/v1/transaction",
         id="commitTransaction",
+        access=READ_WRITE_BY_BODY,
         summary="Acknowledge and push, all or nothing",
         text="Fails as a whole when a required lease is no longer held.",
         request=TransactionBody,
@@ -235,13 +266,22 @@ HOT_OPERATIONS: Final = (
         method="post",
         path="/api/v1/lease/{leaseId}/extend",
         id="extendLease",
+        access=Access(Level.READ_WRITE, NOTHING),
         summary="Keep a lease for longer",
         text="Covers every partition of the lease.",
         parameters=(Parameter("leaseId", "As delivered with the messages.", is_in_path=True),),
         request=ExtendBody,
         request_example={"seconds": 120},
+        refusals=_OVERLOADED,
         is_request_required=False,
         answer=LeaseAnswer,
         answer_text="When the lease ends now, or why it could not be extended.",
     ),
 )
+
+_LEVELS: Final = {operation.id: operation.access.level for operation in HOT_OPERATIONS}
+
+
+def level_of(operation_id: str) -> Level:
+    """Return what a hot operation needs of its caller."""
+    return _LEVELS[operation_id]

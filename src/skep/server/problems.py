@@ -1,9 +1,9 @@
 """How an error becomes an HTTP answer.
 
 The one table from Skep's errors to status codes. Every error body is `{"error": text, "code":
-slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. Overload is
-503 and never 429, because Queen's clients repeat 5xx answers but give up on any 4xx. 429 says that
-a queue is full: repeating at once would not help, and `maxSize` is there for producers to notice.
+slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. Whatever is
+full answers 429 with Retry-After; 503 says that the database is away. Where older clients of Queen
+must be spared a 429, which they take as final, overload is `Congested`, a 503 (ADR 0017).
 
 A defect shows its stack in the log and nothing of itself to the client.
 """
@@ -14,22 +14,29 @@ import msgspec
 
 from skep.model.errors import (
     BadRequest,
+    Congested,
+    Forbidden,
+    ForgedNotice,
+    InvalidToken,
     NotFound,
     Overloaded,
     PayloadTooLarge,
-    QueueFull,
     Refused,
     SkepError,
+    Unauthenticated,
     Unavailable,
 )
 
 STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
     BadRequest: 400,
+    Unauthenticated: 401,
+    Forbidden: 403,
     PayloadTooLarge: 413,
     Refused: 409,
     NotFound: 404,
-    Overloaded: 503,
-    QueueFull: 429,
+    ForgedNotice: 403,
+    Overloaded: 429,
+    Congested: 503,
     Unavailable: 503,
 }
 
@@ -60,13 +67,19 @@ def problem_of(error: BaseException) -> Problem:
     for cls in type(error).__mro__:
         status = STATUS_BY_ERROR.get(cls)
         if status is not None and isinstance(error, SkepError):
-            return problem(status, error.code, error.message, headers=_retry_after(error))
+            return problem(status, error.code, error.message, headers=_headers_of(error))
     return problem(500, "defect", "Internal error; the server's log has the details.")
 
 
-def _retry_after(error: SkepError) -> bytes:
+def _headers_of(error: SkepError) -> bytes:
+    """Say when to try again, or how to say who one is."""
     if isinstance(error, Overloaded):
         return b"retry-after: %d\r\n" % error.retry_after_s
     if isinstance(error, Unavailable):
         return b"retry-after: %d\r\n" % UNAVAILABLE_RETRY_AFTER_S
+    if isinstance(error, Unauthenticated):
+        reason = b', error="invalid_token"' if isinstance(error, InvalidToken) else b""
+        return b'www-authenticate: Bearer realm="skep"%b\r\n' % reason
+    if isinstance(error, Forbidden):
+        return b'www-authenticate: Bearer realm="skep", error="insufficient_scope"\r\n'
     return b""

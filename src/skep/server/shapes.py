@@ -54,6 +54,10 @@ class PushResult(msgspec.Struct, kw_only=True):
     scheduled_id: str | None = msgspec.field(default=None, name="scheduledId")
     """By which a message for later is shown and cancelled."""
     deliver_at: str | None = msgspec.field(default=None, name="deliverAt")
+    queue: str | None = None
+    """Of a message that is buffered on disk, because the database is away or in maintenance."""
+    partition: str | None = None
+    transaction_name: str | None = msgspec.field(default=None, name="transactionId")
 
 
 class PoppedMessage(msgspec.Struct, rename="camel", kw_only=True):

@@ -24,6 +24,10 @@ CONNECTIONS_MAX: Final = 64
 """Per worker. More busy backends than this from one process only make PostgreSQL slower."""
 
 
+SECRETS: Final = frozenset({"archive_storage", "encryption_keys", "jwt_secret", "peer_secret"})
+"""Settings that are never shown, whoever asks."""
+
+
 class InvalidSettings(BadRequest):
     """A setting is wrong."""
 
@@ -66,6 +70,14 @@ def default_data_dir() -> Path:
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an operator can choose. The description of a field is its documentation."""
 
+    preset: Annotated[
+        Literal["balanced", "throughput", "latency"],
+        Meta(
+            description="Defaults for a purpose, below everything that is set by hand: for most "
+            "(`balanced`), for many clients that send much (`throughput`), for few clients that "
+            "wait for each answer (`latency`)."
+        ),
+    ] = "balanced"
     host: Annotated[str, Meta(min_length=1, description="Address the broker listens on.")] = (
         "127.0.0.1"
     )
@@ -134,10 +146,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "`connections` as its ceiling, `static` always allows `connections`."
         ),
     ] = "vegas"
+    push_hold_ms: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1_000,
+            description="The longest that a push waits for others to share its call. A lone "
+            "client never waits.",
+        ),
+    ] = 20.0
     statement_timeout_s: Annotated[
         float,
         Meta(gt=0, le=86_400, description="PostgreSQL cancels a statement that runs longer."),
     ] = 30.0
+    lock_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=86_400,
+            description="PostgreSQL gives up a statement that waits longer for one lock.",
+        ),
+    ] = 10.0
     body_bytes_max: Annotated[
         int, Meta(ge=1024, le=1 << 30, description="Largest request body accepted, in bytes.")
     ] = 16 << 20
@@ -149,6 +178,97 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "above it requests are refused as overloaded.",
         ),
     ] = 256
+    push_load_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100,
+            description="Percentage of `engine_weight_mib` that pushes may fill; transactions, "
+            "cycles and messages for later as much each. Beyond it pushes are held back.",
+        ),
+    ] = 50
+    pop_load_max: Annotated[
+        int,
+        Meta(ge=1, le=100, description="Percentage of `engine_weight_mib` that pops may fill."),
+    ] = 25
+    ack_load_max: Annotated[
+        int,
+        Meta(ge=1, le=100, description="Percentage of `engine_weight_mib` that acks may fill."),
+    ] = 50
+    overload_wait_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=60,
+            description="How long a request that finds no room is held back before it is refused. "
+            "A pop that waits for messages waits for room as long as for these.",
+        ),
+    ] = 5.0
+    overload_status: Annotated[
+        Literal[429, 503],
+        Meta(
+            description="Status of the refusal. Clients of Queen before 1.0 take a 429 as final "
+            "and repeat a 503."
+        ),
+    ] = 429
+    deferral: Annotated[
+        Literal["asked", "always", "never"],
+        Meta(
+            description="Who gets a 202 instead of waiting for room: `asked` those who send "
+            "`Prefer: respond-async` and queues with the option `deferral`, `always` everybody, "
+            "`never` nobody."
+        ),
+    ] = "asked"
+    operation_depth_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Operations that may wait after a 202, in the whole installation; beyond "
+            "it they are refused with 429.",
+        ),
+    ] = 10_000
+    operation_depth_max_per_partition: Annotated[
+        int,
+        Meta(ge=1, le=100_000, description="Operations that may wait for one partition."),
+    ] = 1_000
+    operation_mib_max: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000, description="Payload of all operations that may wait."),
+    ] = 1_024
+    operation_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=86_400,
+            description="After so long another process carries out an operation that a process "
+            "took and did not finish.",
+        ),
+    ] = 60.0
+    operation_retries_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000,
+            description="Attempts that an operation gets after the first before it is given up.",
+        ),
+    ] = 5
+    operation_retention_s: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=31_536_000,
+            description="How long one can ask for an operation that is done or was cancelled.",
+        ),
+    ] = 3_600.0
+    operation_failed_retention_s: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=31_536_000,
+            description="How long an operation that was given up is kept, with its payload.",
+        ),
+    ] = 604_800.0
     dedup_memory_mib: Annotated[
         int,
         Meta(
@@ -276,6 +396,235 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "keys come after those of `encryption_keys`."
         ),
     ] = None
+    client_connections_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Connections of clients open at a time, per worker; further ones are "
+            "answered 503 and closed.",
+        ),
+    ] = 10_000
+    cors_origins: Annotated[
+        str | None,
+        Meta(
+            description="Origins whose web pages may call this broker, separated by commas, as "
+            "`https://app.example.com`. Pages of all others are refused, except the broker's own."
+        ),
+    ] = None
+    tls_certificate: Annotated[
+        Path | None,
+        Meta(
+            description="PEM file with the broker's certificate and those that lead to its "
+            "authority. With it the broker speaks TLS only."
+        ),
+    ] = None
+    tls_key: Annotated[
+        Path | None, Meta(description="PEM file with the certificate's private key.")
+    ] = None
+    tls_client_authority: Annotated[
+        Path | None,
+        Meta(
+            description="PEM file with authorities; clients need a certificate of one of them. "
+            "Tokens are asked for all the same."
+        ),
+    ] = None
+    jwt_enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether callers need a bearer token. Without it everybody who reaches the "
+            "port may do everything."
+        ),
+    ] = False
+    jwt_algorithm: Annotated[
+        Literal["HS256", "RS256", "ES256", "EdDSA", "auto"],
+        Meta(
+            description="How tokens are signed; `auto` accepts every algorithm there is a key for."
+        ),
+    ] = "HS256"
+    jwt_secret: Annotated[
+        str | None,
+        Meta(
+            description="Shared secret of HS256 tokens, at least 32 bytes. Never shown or logged."
+        ),
+    ] = None
+    jwt_secret_file: Annotated[
+        Path | None, Meta(description="File with the shared secret, instead of `jwt_secret`.")
+    ] = None
+    jwt_public_key: Annotated[
+        str | None,
+        Meta(description="Public keys or certificates in PEM, for RS256, ES256 and EdDSA tokens."),
+    ] = None
+    jwt_public_key_file: Annotated[
+        Path | None, Meta(description="File with further public keys in PEM.")
+    ] = None
+    jwt_jwks_url: Annotated[
+        str | None, Meta(description="Where a key server publishes its public keys (JWKS).")
+    ] = None
+    jwt_jwks_refresh_s: Annotated[
+        float,
+        Meta(gt=0, le=86_400, description="How often the keys of the key server are fetched."),
+    ] = 3_600.0
+    jwt_jwks_timeout_s: Annotated[
+        float, Meta(gt=0, le=60, description="How long fetching them may take.")
+    ] = 5.0
+    jwt_issuer: Annotated[
+        str | None, Meta(description="The `iss` tokens must have; without it any will do.")
+    ] = None
+    jwt_audience: Annotated[
+        str | None,
+        Meta(
+            description="The `aud` tokens must have, or several separated by commas of which they "
+            "must have one; without it any will do."
+        ),
+    ] = None
+    jwt_clock_skew_s: Annotated[
+        float,
+        Meta(ge=0, le=600, description="How far the clocks of issuers may be off."),
+    ] = 30.0
+    jwt_roles_claim: Annotated[str, Meta(min_length=1, description="The claim with a role.")] = (
+        "role"
+    )
+    jwt_roles_array_claim: Annotated[
+        str, Meta(min_length=1, description="The claim with an array of roles; the highest counts.")
+    ] = "roles"
+    jwt_grants_claim: Annotated[
+        str,
+        Meta(min_length=1, description="The claim that restricts a token to some queues."),
+    ] = "skep_grants"
+    jwt_role_admin: Annotated[
+        str, Meta(min_length=1, description="The word for the role that may do everything.")
+    ] = "admin"
+    jwt_role_read_write: Annotated[
+        str,
+        Meta(min_length=1, description="The word for the role that pushes, pops and configures."),
+    ] = "read-write"
+    jwt_role_read_only: Annotated[
+        str, Meta(min_length=1, description="The word for the role that only looks.")
+    ] = "read-only"
+    jwt_skip_paths: Annotated[
+        str,
+        Meta(
+            description="Paths that need no token, separated by commas. Only operations that read "
+            "can be opened this way."
+        ),
+    ] = "/health,/metrics/prometheus,/metrics,/"
+    spill_dir: Annotated[
+        Path | None,
+        Meta(
+            description="Directory in which pushes are kept while PostgreSQL is away, in a folder "
+            "for each database. It must survive a restart. Without it: `spill` in `data_dir`."
+        ),
+    ] = None
+    spill_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Most that may wait in `spill_dir` for one database, in bytes; beyond it "
+            "pushes are refused. 0 keeps nothing: pushes fail while PostgreSQL is away.",
+        ),
+    ] = 4 << 30
+    spill_after_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3_600,
+            description="How long PostgreSQL may be unreachable before pushes are kept on disk; "
+            "until then they wait.",
+        ),
+    ] = 1.0
+    archive_warehouse: Annotated[
+        str | None,
+        Meta(
+            description="Where `skep archive` puts its files: a directory, or an address that "
+            "begins with `s3://`, `gs://`, `abfs://` or `hdfs://`."
+        ),
+    ] = None
+    archive_storage: Annotated[
+        str | None,
+        Meta(
+            description="How to reach `archive_warehouse`, as `name=value` with commas between, "
+            "by the names of pyiceberg: `s3.endpoint=http://host:9000,s3.region=eu-west-1`. "
+            "Without it the usual places of the cloud in question are searched for credentials."
+        ),
+    ] = None
+    peers: Annotated[
+        str | None,
+        Meta(
+            description="Other instances on the same database, separated by commas: `host:port` "
+            "is told by UDP, `http://host:port` by request. A name may stand for several "
+            "addresses, and this instance may be among them. Instances work together without "
+            "it; polls then notice the others' messages by their own checks."
+        ),
+    ] = None
+    peer_port: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=65_535,
+            description="UDP port on which this instance hears others, on the address of `host`. "
+            "It is open only with `peers` or `peer_secret`.",
+        ),
+    ] = 6633
+    peer_secret: Annotated[
+        str | None,
+        Meta(
+            description="Secret that all instances share and sign with. Without it wake-ups are "
+            "exchanged unsigned, and changes (configuration, maintenance) are neither sent nor "
+            "taken. Never shown or logged."
+        ),
+    ] = None
+    metrics_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=60,
+            description="How often a worker adds what it counted to the rollups in the database.",
+        ),
+    ] = 10.0
+    metrics_queues_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="Queues that metrics show by name: the first that a worker uses. The "
+            "others are shown together, under an empty name.",
+        ),
+    ] = 100
+    slow_call_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3_600,
+            description="Calls to PostgreSQL that take so long are logged with their function "
+            "and their size; 0 logs none.",
+        ),
+    ] = 1.0
+    tracing: Annotated[
+        Literal["off", "propagate", "otlp"],
+        Meta(
+            description="What is done with W3C trace context: nothing beyond carrying the headers "
+            "of messages; storing the `traceparent` of a push with its messages; or also sending "
+            "spans and metrics to a collector of OpenTelemetry."
+        ),
+    ] = "off"
+    otlp_endpoint: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Collector that takes OTLP over HTTP, without `/v1/traces`; for "
+            "`tracing = otlp`.",
+        ),
+    ] = "http://127.0.0.1:4318"
+    trace_sample_ratio: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of the traces that begin here which are recorded; others follow "
+            "the decision of whoever began them.",
+        ),
+    ] = 1.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
     ] = "info"
@@ -294,8 +643,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values: dict[str, Any] = msgspec.structs.asdict(self)
         if self.database_url is not None:
             values["database_url"] = redacted_url(self.database_url)
-        if self.encryption_keys is not None:
-            values["encryption_keys"] = "***"
+        if self.jwt_jwks_url is not None:
+            values["jwt_jwks_url"] = redacted_url(self.jwt_jwks_url)
+        values |= {name: "***" for name in SECRETS if values[name] is not None}
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
 
     def __repr__(self) -> str:
@@ -325,6 +675,8 @@ def accepted_values(name: str) -> str:
         return "one of " + ", ".join(f"`{value}`" for value in get_args(base))
     if bounds.pattern:
         return "a URL that begins with `postgresql://`"
+    if base is bool:
+        return "`true` or `false`"
     words = {int: "a whole number", float: "a number", str: "text", Path: "a path"}[base]
     if bounds.ge is not None and bounds.le is not None:
         return f"{words} from {bounds.ge} to {bounds.le}"

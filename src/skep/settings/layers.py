@@ -1,5 +1,7 @@
 """Merge defaults, file, environment and flags into the settings in force, the later winning.
 
+A preset (see `presets`) is named by any of them and lies between the defaults and all of them.
+
 The file is the one named by `--config` or `SKEP_CONFIG`, else `./skep.toml`. The environment has
 two sets of names: `SKEP_<FIELD>` for every field, and below them Queen's. Only the winning value
 of a field is checked, so that a flag can mend a broken environment. A wrong value, or an unknown
@@ -24,7 +26,10 @@ from skep.settings.fields import (
     process_environment,
 )
 from skep.settings.keys import encryption_keys
+from skep.settings.peers import peer_addresses
+from skep.settings.presets import PRESETS
 from skep.settings.queen import translate_queen_variables
+from skep.settings.security import check_security
 
 CONFIG_FILE_VARIABLE: Final = "SKEP_CONFIG"
 DEFAULT_CONFIG_FILE: Final = Path("skep.toml")
@@ -78,11 +83,36 @@ def load_settings(
         | _from_skep_variables(variables)
         | _from_flags(flags or {})
     )
+    warnings = [*_unknown_variables(variables), *_without_effect(given)]
+    given = _from_preset(given) | given
     values: dict[str, Any] = {name: _checked(name, entry) for name, entry in given.items()}
     settings = Settings(**values)
     _check_together(settings)
     origins = {name: given[name].origin if name in given else "default" for name in FIELDS}
-    return EffectiveSettings(settings, origins, tuple(_unknown_variables(variables)))
+    return EffectiveSettings(settings, origins, tuple(warnings))
+
+
+def _from_preset(given: _Layer) -> _Layer:
+    """Return what the preset says that the other layers name."""
+    if "preset" not in given:
+        return {}
+    name = str(_checked("preset", given["preset"]))
+    return {
+        field: _Given(value, f"preset {name}", is_text=False)
+        for field, value in PRESETS[name].items()
+    }
+
+
+def _without_effect(given: _Layer) -> list[str]:
+    """Name what was set by hand although something else that was set makes it meaningless."""
+    idle = [
+        (name, "database_url is set: there is no embedded PostgreSQL")
+        for name in ("data_dir", "postgres_bin")
+        if name in given and "database_url" in given
+    ]
+    if "peer_port" in given and not given.keys() & {"peers", "peer_secret"}:
+        idle.append(("peer_port", "neither peers nor peer_secret is set"))
+    return [f"{name} ({given[name].origin}) has no effect: {why}" for name, why in idle]
 
 
 def _from_file(config_file: Path | None, variables: Mapping[str, str]) -> _Layer:
@@ -160,6 +190,8 @@ def _decode_path(kind: type, value: object) -> object:
 
 def _check_together(settings: Settings) -> None:
     encryption_keys(settings)  # a wrong key stops the start, not the first message
+    check_security(settings)
+    peer_addresses(settings)
     if settings.poll_interval_ms > settings.poll_interval_ms_max:
         raise InvalidSettings(
             f"poll_interval_ms ({settings.poll_interval_ms}) must not be above "

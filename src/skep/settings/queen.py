@@ -49,13 +49,37 @@ SINGLE_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "EVICTION_BATCH_SIZE": ("eviction_batch", _as_it_is),
     "PARTITION_CLEANUP_DAYS": ("partition_cleanup_days", _as_it_is),
     "METRICS_RETENTION_DAYS": ("history_retention_days", _as_it_is),
+    "STATS_INTERVAL_MS": ("metrics_interval_s", _seconds_from_ms),
+    "FILE_BUFFER_DIR": ("spill_dir", _as_it_is),
     "LOG_LEVEL": ("log_level", _log_level),
     "QUEEN_ENCRYPTION_KEY": ("encryption_keys", _as_it_is),
+    "JWT_ENABLED": ("jwt_enabled", _as_it_is),
+    "JWT_ALGORITHM": ("jwt_algorithm", _as_it_is),
+    "JWT_SECRET": ("jwt_secret", _as_it_is),
+    "JWT_JWKS_URL": ("jwt_jwks_url", _as_it_is),
+    "JWT_PUBLIC_KEY": ("jwt_public_key", _as_it_is),
+    "JWT_ISSUER": ("jwt_issuer", _as_it_is),
+    "JWT_AUDIENCE": ("jwt_audience", _as_it_is),
+    "JWT_CLOCK_SKEW": ("jwt_clock_skew_s", _as_it_is),
+    "JWT_SKIP_PATHS": ("jwt_skip_paths", _as_it_is),
+    "JWT_JWKS_REFRESH_INTERVAL": ("jwt_jwks_refresh_s", _as_it_is),
+    "JWT_JWKS_TIMEOUT_MS": ("jwt_jwks_timeout_s", _seconds_from_ms),
+    "JWT_ROLES_CLAIM": ("jwt_roles_claim", _as_it_is),
+    "JWT_ROLES_ARRAY_CLAIM": ("jwt_roles_array_claim", _as_it_is),
+    "JWT_ROLE_ADMIN": ("jwt_role_admin", _as_it_is),
+    "JWT_ROLE_READ_WRITE": ("jwt_role_read_write", _as_it_is),
+    "JWT_ROLE_READ_ONLY": ("jwt_role_read_only", _as_it_is),
+    "QUEEN_PEERS": ("peers", _as_it_is),
+    "QUEEN_UDP_PEERS": ("peers", _as_it_is),
+    "QUEEN_UDP_NOTIFY_PORT": ("peer_port", _as_it_is),
+    "QUEEN_SYNC_SECRET": ("peer_secret", _as_it_is),
+    "DB_LOCK_TIMEOUT": ("lock_timeout_s", _seconds_from_ms),
 }
 """Variables that carry one setting each: its field, and how the text is translated."""
 
 DATABASE_VARIABLES: Final = ("PG_HOST", "PG_PORT", "PG_USER", "PG_PASSWORD", "PG_DB")
 POOL_VARIABLE: Final = "DB_POOL_SIZE"
+SYNC_VARIABLE: Final = "QUEEN_SYNC_ENABLED"
 
 
 def translate_queen_variables(variables: Mapping[str, str]) -> dict[str, Translated]:
@@ -68,6 +92,9 @@ def translate_queen_variables(variables: Mapping[str, str]) -> dict[str, Transla
     given = tuple(name for name in DATABASE_VARIABLES if name in variables)
     if given:
         translated["database_url"] = (_database_url(variables), given)
+    if variables.get(SYNC_VARIABLE) == "false":
+        translated.pop("peers", None)
+        translated.pop("peer_secret", None)
     if POOL_VARIABLE in variables:
         translated["connections"] = (_connections(variables), (POOL_VARIABLE,))
     return translated

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from skep.spark.log import Lanes, Log, Present
+from skep.spark.log import Lanes, Present
 from skep.spark.options import InvalidOption, read_options, shape_options
-from skep.spark.portions import Portion, PortionReader
+from skep.spark.portions import PortionReader
 from skep.spark.positions import NOTHING, Position
+from skep.spark.tiers import TieredLog
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -35,7 +36,7 @@ class SkepReader(DataSourceReader):
         Raises:
             SkepError: The queues, the positions or the database do not allow it.
         """
-        log = Log(self._options)
+        log = TieredLog(self._options)
         lanes = log.lanes()
         present = log.present(lanes)
         start = self._start(log, lanes, present)
@@ -45,10 +46,9 @@ class SkepReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the messages of one task as record batches."""
-        # Without any task Spark makes up one of its own.
-        return self._portions.read(partition) if isinstance(partition, Portion) else iter(())
+        return self._portions.read(partition)
 
-    def _start(self, log: Log, lanes: Lanes, present: Present) -> Position:
+    def _start(self, log: TieredLog, lanes: Lanes, present: Present) -> Position:
         start = self._options.start
         if not isinstance(start, Position):
             return Position(

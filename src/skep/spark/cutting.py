@@ -175,13 +175,14 @@ class Cutter:
 
     def _finished(self, rows: Rows) -> Any:
         arrays = [
-            _as_type(column(rows), each.type)
+            as_type(column(rows), each.type)
             for column, each in zip(self._columns, self._schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _as_type(values: Any, wanted: Any) -> Any:
+def as_type(values: Any, wanted: Any) -> Any:
+    """Return a column in the type that Spark wants."""
     if isinstance(values, list):
         return pa.array(values, wanted)
     if values.type == wanted:
@@ -202,29 +203,40 @@ def _parsed_payload(decode: Callable[[bytes], Any], *, null_on_error: bool) -> C
         except ValueError as error:
             if null_on_error:
                 return None
-            raise MalformedPayload(
-                f"message {rows.message_ids()[number]} (transaction id "
-                f"{rows.envelopes[number].transaction_id!r}) does not fit the schema of the "
-                f"payload: {error}. Mend the schema, or set payloadErrors to null"
-            ) from None
+            name = rows.envelopes[number].transaction_id
+            raise malformed_payload(rows.message_ids()[number], name, error) from None
 
     return lambda rows: [parse(rows, number) for number in range(len(rows.envelopes))]
 
 
-def _header_texts(rows: Rows) -> list[list[tuple[str, str | None]] | None]:
+def malformed_payload(message_id: str, transaction_id: str, error: ValueError) -> MalformedPayload:
+    """Say which message does not fit its schema, and why."""
+    return MalformedPayload(
+        f"message {message_id} (transaction id {transaction_id!r}) does not fit the schema of the "
+        f"payload: {error}. Mend the schema, or set payloadErrors to null"
+    )
+
+
+Pairs = list[tuple[str, str | None]] | None
+"""The headers of a message by name, as texts."""
+
+
+def header_texts(rows: Rows) -> list[Pairs]:
+    """Return the headers of the messages as texts."""
     return [_pairs(envelope.headers) for envelope in rows.envelopes]
 
 
-def _header_structs(rows: Rows) -> list[list[dict[str, Any]] | None]:
+def header_structs(headers: Iterable[Pairs]) -> list[list[dict[str, Any]] | None]:
+    """Return headers as programs for Kafka expect them."""
     return [
         None
         if pairs is None
         else [{"key": key, "value": text and text.encode()} for key, text in pairs]
-        for pairs in _header_texts(rows)
+        for pairs in headers
     ]
 
 
-def _pairs(headers: msgspec.Raw) -> list[tuple[str, str | None]] | None:
+def _pairs(headers: msgspec.Raw) -> Pairs:
     """Return headers as texts: strings as they are, numbers and booleans as JSON spells them."""
     if headers is _RAW_NULL:
         return None
@@ -245,7 +257,7 @@ _SKEP_COLUMNS: Final[dict[str, Column]] = {
     "message_id": Rows.message_ids,
     "transaction_id": lambda rows: [each.transaction_id for each in rows.envelopes],
     PAYLOAD: _payload_text,
-    HEADERS: _header_texts,
+    HEADERS: header_texts,
     "producer": lambda rows: [each.producer_sub for each in rows.envelopes],
     "trace_id": lambda rows: [each.trace_id for each in rows.envelopes],
     "created_at": lambda rows: rows.shared("created_at"),
@@ -259,5 +271,5 @@ _KAFKA_COLUMNS: Final[dict[str, Column]] = {
     "offset": _SKEP_COLUMNS["offset"],
     "timestamp": lambda rows: rows.shared("created_at"),
     "timestampType": lambda rows: pa.array(np.zeros(len(rows.offsets), np.int32)),
-    HEADERS: _header_structs,
+    HEADERS: lambda rows: header_structs(header_texts(rows)),
 }

@@ -27,7 +27,7 @@ RESOLVE_LANES: Final = "select * from skep.resolve_lanes($1::text::integer, $2::
 TAKE_POSITION: Final = "select * from skep.take_position($1::text::integer[])"
 FIND_LOST: Final = (
     "select * from skep.find_lost_spans($1::text::integer[], $2::text::pg_snapshot, "
-    "$3::text::pg_snapshot, $4::text::pg_snapshot, $5::text::bigint)"
+    "$3::text::pg_snapshot, $4::text::pg_snapshot, $5::text::bigint, $6::text::boolean)"
 )
 DIVIDE: Final = (
     "select * from skep.divide_span($1::text::integer[], $2::text::bigint[], "
@@ -100,7 +100,7 @@ class Log:
     def __init__(self, options: ReadOptions) -> None:
         self._options: Final = options
 
-    def _ask(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
+    def ask(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
         """Run a statement, and once more if the connection was lost: all of them bear repeating."""
         url, timeout_s = self._options.url, self._options.statement_timeout_s
         try:
@@ -116,7 +116,7 @@ class Log:
         """
         wanted = self._options.subscription
         names = array_of(wanted.names) if wanted.names else None
-        found = self._ask(FIND_QUEUES, names, wanted.pattern)
+        found = self.ask(FIND_QUEUES, names, wanted.pattern)
         missing = sorted(set(wanted.names) - {row["name"] for row in found})
         if missing:
             raise NotFound(
@@ -135,7 +135,7 @@ class Log:
             return None
         ids: list[int] = []
         for queue, names in assigned.items():
-            found = self._ask(RESOLVE_LANES, str(queue_ids[queue]), array_of(names))
+            found = self.ask(RESOLVE_LANES, str(queue_ids[queue]), array_of(names))
             if missing := sorted(set(names) - {row["partition_name"] for row in found}):
                 raise NotFound(f"queue {queue} has no partition {', '.join(missing)}")
             ids += [row["partition_id"] for row in found]
@@ -147,7 +147,7 @@ class Log:
         Raises:
             RestoredDatabase: The log is from another server.
         """
-        (row,) = self._ask(TAKE_POSITION, array_of(lanes.queue_ids))
+        (row,) = self.ask(TAKE_POSITION, array_of(lanes.queue_ids))
         snapshot = Snapshot.parse(row["snapshot"])
         newest = row["newest"] or 0
         if newest >= snapshot.xmax:
@@ -196,18 +196,24 @@ class Log:
         if lanes.partition_ids is not None:
             return
         part = position.part
-        lost = self._ask(
+        lost = self.ask(
             FIND_LOST,
             array_of(lanes.queue_ids),
             str(position.checked),
             str(position.seen),
             str(part.snapshot) if part else None,
             str(part.through.xid) if part else None,
+            "true" if self._options.tier != "live" else "false",
         )
         if position.since_us is not None:
             lost = [row for row in lost if microseconds_of(row["created_to"]) >= position.since_us]
         if lost:
-            self.report_loss("; ".join(_described(row, position) for row in lost))
+            way_out = (
+                ". They are in the archive: set tier to all to read on there"
+                if all(row["is_archived"] for row in lost)
+                else ""
+            )
+            self.report_loss("; ".join(_described(row, position) for row in lost) + way_out)
 
     def report_loss(self, what: str) -> None:
         """Fail, or say so and go on, as the reader was told.
@@ -233,7 +239,7 @@ class Log:
         share: int | None = None,
     ) -> list[Size]:
         """Cut a span into portions, as far as the limits allow."""
-        rows = self._ask(
+        rows = self.ask(
             DIVIDE,
             *span_arguments(span, lanes, since_us, self._options.until_us),
             *(None if limit is None else str(limit) for limit in (messages, size_bytes, share)),
@@ -246,14 +252,14 @@ class Log:
     def register(self, name: str, lanes: Lanes, position: Position) -> Position:
         """Begin under a name; return where the reader of that name is to go on."""
         queues = array_of(lanes.queue_names)
-        (row,) = self._ask(REGISTER, name, queues, str(position))
+        (row,) = self.ask(REGISTER, name, queues, str(position))
         known = Position.parse(row["position"])
         self.publish(name, lanes, None, known.seen)
         return known
 
     def publish(self, name: str, lanes: Lanes, position: Position | None, seen: Snapshot) -> None:
         """Put progress on record and keep the log from there on; None only renews the hold."""
-        self._ask(
+        self.ask(
             PUBLISH,
             name,
             array_of(lanes.queue_names),
@@ -264,7 +270,7 @@ class Log:
 
     def lag(self, name: str | None, limit: int = 1000) -> list[dict[str, Any]]:
         """Return how far readers are behind, by queue."""
-        return self._ask(LAG, name, str(limit))
+        return self.ask(LAG, name, str(limit))
 
 
 def span_arguments(

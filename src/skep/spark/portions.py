@@ -2,12 +2,13 @@
 
 A portion is small to describe, however much it is: two snapshots, two addresses and ids. It is
 planned in the driver and read by an executor, maybe much later and more than once; what it brings
-is the same each time. If segments vanish in between, the task notices by their number.
+is the same each time. If segments vanish in between, the task notices by their number; a reader of
+both tiers then looks for them in the archive.
 """
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,11 +23,15 @@ from skep.spark.cutting import Cutter
 from skep.spark.log import Lanes, Log, Size, span_arguments
 from skep.spark.options import ReadOptions, Shape
 from skep.spark.payloads import is_carried, payload_decoder
-from skep.spark.positions import Position, Span, spans_between
+from skep.spark.positions import Address, Position, Span, spans_between
 from skep.spark.postgres import database
+from skep.spark.tiers import NO_ARCHIVE, Boundary, TieredLog, storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from skep.spark.lake import LakeFile
+    from skep.spark.lake_reading import Choice
 
 WORTH_A_TASK: Final = 20_000
 """Messages below which a further task costs more than it saves."""
@@ -51,11 +56,20 @@ _NEEDED: Final = {
     "timestamp": "created_at",
 }
 """The column of `skep.read_span` that a column of the data source needs, beyond the address."""
+_ADDRESS: Final = ("xid", "partition_id", "first")
+
+
+@dataclass
+class LakePortion(InputPartition):
+    """What one task reads of the archive."""
+
+    choice: "Choice"
+    files: tuple[str, ...]
 
 
 @dataclass
 class Portion(InputPartition):
-    """What one task reads."""
+    """What one task reads of the live log."""
 
     lanes: Lanes
     span: Span
@@ -87,20 +101,55 @@ class PortionReader:
         self._shape: Final = shape
         self._schema: Final = schema
 
-    def plan(self, log: Log, lanes: Lanes, start: Position, end: Position) -> list[InputPartition]:
+    def plan(
+        self, log: TieredLog, lanes: Lanes, start: Position, end: Position
+    ) -> list[InputPartition]:
         """Divide what lies between two positions.
 
         Raises:
             InvalidPosition: The one does not lead to the other.
         """
-        portions: list[InputPartition] = []
-        for span in spans_between(start, end):
-            whole = log.divide(span, lanes, start.since_us)
-            if whole:
-                share = self._share(whole[0].messages)
-                sizes = log.divide(span, lanes, start.since_us, share=share)
-                portions += _portions(span, sizes, lanes, start.since_us, end.taken_us)
-        return portions
+        spans = spans_between(start, end)
+
+        def plan(boundaries: list[Boundary]) -> list[InputPartition]:
+            portions: list[InputPartition] = []
+            for span in spans:
+                for boundary in boundaries:
+                    portions += self._archived(log, boundary, span, start, end)
+                    portions += self._live(log, boundary, span, start, end)
+            return portions
+
+        return log.settled(lanes, plan)
+
+    def _live(
+        self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
+    ) -> Iterable[InputPartition]:
+        if self._options.tier == "archive":
+            return []
+        span, lanes = boundary.live(whole), boundary.lanes
+        sizes = log.divide(span, lanes, start.since_us)
+        if not sizes:
+            return []
+        share = self._share(sizes[0].messages)
+        sizes = log.divide(span, lanes, start.since_us, share=share)
+        return _portions(span, sizes, lanes, start.since_us, end.taken_us)
+
+    def _archived(
+        self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
+    ) -> Iterable[InputPartition]:
+        span = boundary.archived(whole)
+        if span is None:
+            return []
+        choice = replace(
+            log.choice(boundary, span, start.since_us), alive_at_us=self._alive_at(end.taken_us)
+        )
+        with log.open_lake() as lake:
+            files = log.lake_files(lake, boundary, choice)
+        share = self._share(sum(file.messages for file in files))
+        return [LakePortion(choice, group) for group in _grouped(files, share)]
+
+    def _alive_at(self, taken_us: int) -> int | None:
+        return None if self._options.include_expired else taken_us
 
     def _share(self, messages: int) -> int:
         """Return how many messages a task should read of so many."""
@@ -111,51 +160,95 @@ class PortionReader:
             fair = max(math.ceil(messages / usable_cores()), WORTH_A_TASK)
         return min(fair, options.messages_per_partition)
 
-    def read(self, portion: Portion) -> Iterator[Any]:
-        """Yield the messages of a portion as record batches.
+    def read(self, task: InputPartition) -> Iterator[Any]:
+        """Yield the messages of a task as record batches.
 
         Raises:
             DataLost: Segments were removed since it was planned.
         """
+        if isinstance(task, Portion):
+            yield from self._read_live(task)
+        elif isinstance(task, LakePortion):
+            yield from self._read_lake(task.files, task.choice)
+        # Without any task Spark makes up one of its own, in which there is nothing.
+
+    def _read_live(self, portion: Portion) -> Iterator[Any]:
         options = self._options
         cutter = Cutter(
             self._schema,
             self._shape,
             open_envelope=_Keys(options).open_envelope,
-            taken_us=None if options.include_expired else portion.taken_us,
+            taken_us=self._alive_at(portion.taken_us),
             null_on_error=options.payload_errors == "null",
         )
+        source = database(options.url, options.statement_timeout_s)
         found = _Counted(
-            database(options.url, options.statement_timeout_s).stream(self._statement(portion))
+            source.stream(self._statement(portion)), keeps_addresses=options.tier == "all"
         )
         yield from cutter.cut(found)
-        if found.rows < portion.segments:
-            lost = portion.segments - found.rows
+        lost = portion.segments - found.rows
+        if lost > 0 and options.tier == "all":
+            recovered: set[Address] = set()
+            yield from self._read_moved(portion, frozenset(found.addresses), recovered)
+            lost -= len(recovered)
+        if lost > 0:
             Log(options).report_loss(f"{lost} of {portion.segments} segments of {portion.name}")
 
+    def _read_moved(
+        self, portion: Portion, known: frozenset[Address], recovered: set[Address]
+    ) -> Iterator[Any]:
+        """Yield what was archived and deleted after it had been planned to be read here."""
+        log = TieredLog(self._options)
+        boundary = Boundary(portion.lanes, NO_ARCHIVE)
+        choice = replace(
+            log.choice(boundary, portion.span, portion.since_us),
+            alive_at_us=self._alive_at(portion.taken_us),
+            without=known,
+        )
+        with log.open_lake() as lake:
+            if not lake.has_table():
+                return
+            files = log.lake_files(lake, boundary, choice)
+        yield from self._read_lake([file.address for file in files], choice, recovered)
+
+    def _read_lake(
+        self, files: Iterable[str], choice: "Choice", found: set[Address] | None = None
+    ) -> Iterator[Any]:
+        from skep.spark.lake_reading import LakeReader  # noqa: PLC0415 (heavy, and an extra)
+        from skep.spark.lake_storage import Storage  # noqa: PLC0415 (as above)
+
+        options = self._options
+        reader = LakeReader(
+            self._schema,
+            self._shape,
+            open_envelope=_Keys(options).open_envelope,
+            null_on_error=options.payload_errors == "null",
+        )
+        return reader.read(Storage(storage_of(options)), files, choice, found)
+
     def _statement(self, portion: Portion) -> str:
-        arguments = span_arguments(
+        needed = {_NEEDED[name] for name in self._schema.names if name in _NEEDED}
+        bounds = span_arguments(
             portion.span, portion.lanes, portion.since_us, self._options.until_us
         )
-        needed = {_NEEDED[name] for name in self._schema.names if name in _NEEDED}
-        columns = ["s.xid::text::bigint as xid", "partition_id", "first", *sorted(needed), "body"]
-        typed = [f"{_literal(text)}::{name}" for text, name in zip(arguments, _TYPES, strict=True)]
-        return (
-            f"select {', '.join(columns)} from skep.read_span({', '.join(typed)}) s"  # noqa: S608 (numbers and times that were spelled here)
-            " order by s.xid, s.partition_id, s.first"
-        )
+        return span_statement(bounds, needed)
 
 
 class _Counted:
-    """Record batches on their way, counted by rows."""
+    """Record batches of segments on their way, counted, and their addresses kept if need be."""
 
-    def __init__(self, batches: Iterable[Any]) -> None:
+    def __init__(self, batches: Iterable[Any], *, keeps_addresses: bool) -> None:
         self._batches: Final = batches
+        self._keeps_addresses: Final = keeps_addresses
         self.rows = 0
+        self.addresses: set[Address] = set()
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._batches:
             self.rows += batch.num_rows
+            if self._keeps_addresses:
+                columns = [batch.column(name).to_pylist() for name in _ADDRESS]
+                self.addresses.update(map(Address._make, zip(*columns, strict=True)))
             yield batch
 
 
@@ -185,6 +278,20 @@ class _Keys:
         return KeyRing(encryption_keys(settings))
 
 
+def _grouped(files: Iterable["LakeFile"], share: int) -> Iterator[tuple[str, ...]]:
+    """Put files together until they hold about as many messages as a task should read."""
+    group: list[str] = []
+    messages = 0
+    for file in files:
+        if group and messages + file.messages > share:
+            yield tuple(group)
+            group, messages = [], 0
+        group.append(file.address)
+        messages += file.messages
+    if group:
+        yield tuple(group)
+
+
 def _portions(
     span: Span, sizes: list[Size], lanes: Lanes, since_us: int | None, taken_us: int
 ) -> Iterator[Portion]:
@@ -193,6 +300,21 @@ def _portions(
         part = Span(span.seen, span.upto, after, size.last)
         yield Portion(lanes, part, since_us, taken_us, size.segments)
         after = size.last
+
+
+def span_statement(bounds: tuple[str | None, ...], needed: Iterable[str]) -> str:
+    """Return the statement that reads the segments of a span.
+
+    Args:
+        bounds: The span, as `span_arguments` spells it.
+        needed: Columns of `skep.read_span` that are wanted beside the address and the body.
+    """
+    columns = ["s.xid::text::bigint as xid", "partition_id", "first", *sorted(needed), "body"]
+    typed = [f"{_literal(text)}::{name}" for text, name in zip(bounds, _TYPES, strict=True)]
+    return (
+        f"select {', '.join(columns)} from skep.read_span({', '.join(typed)}) s"  # noqa: S608 (numbers and times that were spelled here)
+        " order by s.xid, s.partition_id, s.first"
+    )
 
 
 def _literal(text: str | None) -> str:

@@ -84,6 +84,12 @@ class Snapshot:
         below = min(xmax, self.xmax)
         return Snapshot(below, frozenset(xid for xid in self.in_progress if xid < below))
 
+    def with_all_below(self, xid: int) -> "Snapshot":
+        """Return a snapshot that sees, besides, every transaction below that one."""
+        return Snapshot(
+            max(self.xmax, xid), frozenset(each for each in self.in_progress if each >= xid)
+        )
+
     def covers(self, other: "Snapshot") -> bool:
         """Tell whether everything that the other one sees is seen here."""
         hidden_here = (xid for xid in self.in_progress if xid < other.xmax)

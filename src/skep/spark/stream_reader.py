@@ -24,11 +24,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from skep.spark.log import Lanes, Log, Present, Size
+from skep.spark.log import Lanes, Present, Size
 from skep.spark.options import InvalidOption, read_options, shape_options
-from skep.spark.portions import Portion, PortionReader
+from skep.spark.portions import PortionReader
 from skep.spark.positions import NOTHING, Part, Position, Snapshot, Span
 from skep.spark.postgres import forget_connections
+from skep.spark.tiers import TieredLog
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -51,7 +52,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.end != "latest" or self._options.until_us is not None:
             raise InvalidOption("endingOffsets and endingTimestamp are not for streams")
         self._portions: Final = PortionReader(self._options, shape_options(options), schema)
-        self._log: Final = Log(self._options)
+        self._log: Final = TieredLog(self._options)
         self._initial: Position | None = None
         self._available: Snapshot | None = None
         self._waiting_since: float | None = None
@@ -128,7 +129,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return position
         self._waiting_since = None
         rest = replace(span, after=size.last)
-        if not self._log.divide(rest, lanes, position.since_us, messages=1):
+        if self._log.admit(rest, lanes, position.since_us, messages=1) is None:
             return finished
         return replace(finished, seen=position.seen, part=Part(target, size.last))
 
@@ -140,14 +141,13 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> Size | None:
         """Return how much of a span one micro-batch may read; None if there is nothing."""
         is_limited = not isinstance(limit, ReadAllAvailable)
-        sizes = self._log.divide(
+        return self._log.admit(
             span,
             lanes,
             since_us,
             messages=self._options.messages_per_trigger if is_limited else None,
             size_bytes=self._options.bytes_per_trigger if is_limited else None,
         )
-        return sizes[0] if sizes else None
 
     def _should_wait(self, size: Size) -> bool:
         """Tell whether a micro-batch is too small to begin yet."""
@@ -175,7 +175,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the messages of one task as record batches."""
-        return self._portions.read(partition) if isinstance(partition, Portion) else iter(())
+        return self._portions.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Put on record how far the query has come, and keep the log from there on."""

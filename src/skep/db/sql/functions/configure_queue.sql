@@ -51,6 +51,9 @@ begin
       ack_mode = v_changed.ack_mode,
       overflow = v_changed.overflow,
       json_schema = v_changed.json_schema,
+      archive_after_s = v_changed.archive_after_s,
+      archive_before_delete = v_changed.archive_before_delete,
+      deferral = v_changed.deferral,
       version = q.version + 1,
       updated_at = skep.now()
   where q.id = v_queue.id

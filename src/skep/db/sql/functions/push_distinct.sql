@@ -3,7 +3,7 @@ push_distinct: append messages to partitions, leaving out those that are stored 
 
 Takes   per partition, in parallel arrays: p_lane_id (ascending, no id twice), p_vouched_to,
         p_vouched_since as push_segments; per message: p_lane (1-based position in p_lane_id),
-        p_key, p_envelope. No key is twice in the same partition.
+        p_key, p_envelope. No key is twice in the same partition. p_resolve as push_segments.
 Returns one row per partition that exists and gets something: lane (position), stored_item and
         duplicate_item (1-based positions of its messages, in order), first and created_at of what
         was stored, duplicate_offset, gap_first, gap_keys, gap_created_at as push_segments.
@@ -15,7 +15,7 @@ Why     push_segments stores nothing for a partition with a duplicate and leaves
 */
 create function skep.push_distinct(
   p_lane_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
-  p_lane integer[], p_key bytea[], p_envelope bytea[])
+  p_lane integer[], p_key bytea[], p_envelope bytea[], p_resolve boolean default false)
 returns table (
   lane integer, stored_item integer[], first bigint, created_at timestamptz,
   duplicate_item integer[], duplicate_offset bigint[],
@@ -42,7 +42,7 @@ begin
     duplicate_item := null; duplicate_offset := null;
     select * into v_pushed from skep.push_segments(
       array[p_lane_id[lane]], array[cardinality(stored_item)], array[p_vouched_to[lane]],
-      array[p_vouched_since[lane]], array[v_lane.joined_keys], array[v_lane.body], false);
+      array[p_vouched_since[lane]], array[v_lane.joined_keys], array[v_lane.body], p_resolve);
     continue when not found;
     gap_first := v_pushed.gap_first;
     gap_keys := v_pushed.gap_keys;

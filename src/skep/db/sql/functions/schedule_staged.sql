@@ -1,37 +1,38 @@
 /*
 schedule_staged: let staged messages wait for their time.
 
-Takes   per message, in parallel arrays: p_id (ascending), p_queue_id, p_partition, p_key,
-        p_transaction_id, p_envelope, p_deliver_at; p_waiting_max: as schedule_messages.
-Returns one row per message: item (1-based), outcome as schedule_messages, seconds until its time.
-        Those that are scheduled or duplicates are taken off the staged ones, the others are not.
-        Nothing at all when somebody else has taken the messages.
-Locks   as claim_staged; as schedule_messages; then as drop_staged.
-Why     As sequence_staged, for those that do not go into the log yet.
+Takes   p_write_id, p_epoch, p_attempt: whose staging. p_now.
+Returns one row: scheduled, and duplicates of messages that wait already.
+Locks   none but on the rows it inserts, in (queue, partition, key) order.
+Why     As schedule_messages: ids are drawn in the order of the rows, which decides between messages
+        of the same time, and inserted in the order of keys. What the partition has stored already
+        is found when the message is sequenced.
 */
 create function skep.schedule_staged(
-  p_id bigint[], p_queue_id integer[], p_partition text[], p_key bytea[], p_transaction_id text[],
-  p_envelope bytea[], p_deliver_at timestamptz[], p_waiting_max integer)
-returns table (item integer, outcome text, seconds double precision)
-language plpgsql as $$
-#variable_conflict use_column
-declare
-  v_settled bigint[] := '{}';
-begin
-  if not skep.claim_staged(p_id) then
-    return;
-  end if;
-  for item, outcome, seconds in
-    select s.item, s.outcome, s.seconds
-    from skep.schedule_messages(
-      p_queue_id, p_partition, p_key, p_transaction_id, p_envelope, p_deliver_at,
-      array_fill(null::double precision, array[cardinality(p_id)]), p_waiting_max, false) s
-    order by s.item
-  loop
-    if outcome in ('scheduled', 'duplicate') then
-      v_settled := v_settled || p_id[item];
-    end if;
-    return next;
-  end loop;
-  perform skep.drop_staged(v_settled);
-end $$;
+  p_write_id text, p_epoch bigint, p_attempt bigint[], p_now timestamptz)
+returns table (scheduled bigint, duplicates bigint)
+language sql
+set enable_hashjoin = on
+as $$
+  with given as materialized (
+    select nextval('skep.scheduled_id_seq') as id, m.*
+    from (
+      select q.id as queue_id, m.partition, m.key, m.transaction_id, m.envelope, m.deliver_at
+      from skep.staged_message m
+      cross join lateral (select q.id from skep.queue q where q.name = m.queue offset 0) q
+      where m.write_id = p_write_id and m.epoch = p_epoch and m.attempt = any(p_attempt)
+      order by m.task, m.number
+    ) m
+  ),
+  added as (
+    insert into skep.scheduled (
+      id, queue_id, partition, key, transaction_id, envelope, deliver_at, created_at)
+    overriding system value
+    select g.id, g.queue_id, g.partition, g.key, g.transaction_id, g.envelope, g.deliver_at, p_now
+    from given g
+    order by g.queue_id, g.partition, g.key, g.id
+    on conflict (queue_id, partition, key) do nothing
+    returning 1
+  )
+  select (select count(*) from added), (select count(*) from given) - (select count(*) from added);
+$$;

@@ -1,0 +1,244 @@
+"""`skep archive`: copy old messages to the lake, keep it in good shape, and show what is there."""
+
+import signal
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.model.errors import BadRequest
+from skep.settings.fields import description
+
+if TYPE_CHECKING:
+    from skep.spark.archive_jobs import OnProgress, RunTasks
+    from skep.spark.lake import Lake
+
+archive_app: Final = typer.Typer(
+    name="archive", help="Copy old messages to a lake of Iceberg tables.", no_args_is_help=True
+)
+
+Warehouse: TypeAlias = Annotated[
+    str | None, typer.Option(help=description("archive_warehouse") + " Needed the first time.")
+]
+StorageText: TypeAlias = Annotated[
+    str | None, typer.Option("--storage", help=description("archive_storage"))
+]
+Queues: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--queue", help="Only this queue; may be given several times.")
+]
+Master: TypeAlias = Annotated[
+    str | None, typer.Option(help="Where Spark runs: `local[*,4]`, `spark://host:7077` and so on.")
+]
+
+
+@archive_app.command()
+def run(
+    *,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    warehouse: Warehouse = None,
+    storage: StorageText = None,
+    queue: Queues = None,
+    master: Master = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Archive what is old enough now, then end; the default.")
+    ] = False,
+    every: Annotated[
+        float | None, typer.Option(help="Archive again and again, so many seconds apart.", min=1)
+    ] = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Copy what is older than `archiveAfterSeconds` of its queue to the lake."""
+    from skep.spark.archive_runs import ArchivePlan, Archiver
+
+    if once and every is not None:
+        raise BadRequest("--once and --every exclude each other")
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags |= {"archive_warehouse": warehouse, "archive_storage": storage}
+    with _opened_lake(config_file, flags) as (lake, url, chosen_warehouse), _bar() as bar:
+        plan = ArchivePlan(url=url, warehouse=chosen_warehouse, queues=tuple(queue or ()))
+        archiver = Archiver(
+            lake, plan, _on_spark(master), on_progress=bar.advance, on_run=bar.expect
+        )
+
+        def archive() -> None:
+            done = archiver.archive()
+            typer.echo(
+                f"archived {done.messages:,} messages of {len(done.queues)} queues in "
+                f"{done.files} files ({done.bytes:,} bytes); {done.deleted:,} left the live log"
+            )
+
+        _repeat(archive, every)
+
+
+@archive_app.command()
+def compact(
+    *,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    storage: StorageText = None,
+    master: Master = None,
+    keep: Annotated[
+        float,
+        typer.Option(help="Seconds for which queries that were planned find old files.", min=0),
+    ] = 86_400.0,
+    config_file: ConfigFile = None,
+) -> None:
+    """Put small files together, and remove what nobody needs any more."""
+    from skep.spark.archive_compaction import CompactionPlan, Compactor
+
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags |= {"archive_storage": storage}
+    with _opened_lake(config_file, flags) as (lake, _, _), _bar() as bar:
+        plan = CompactionPlan(keep_s=keep)
+        done = Compactor(lake, plan, _on_spark(master), on_progress=bar.advance).compact()
+    typer.echo(
+        f"{done.files_before} files became {done.files_after}; forgot {done.snapshots} snapshots, "
+        f"removed {done.removed} files"
+    )
+
+
+@archive_app.command()
+def files(
+    *,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    storage: StorageText = None,
+    queue: Annotated[str | None, typer.Option(help="Only files of this queue.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only from this time on, as ISO.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only up to this time, as ISO.")] = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Print the addresses of the files, for DuckDB, Polars and others to read."""
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags |= {"archive_storage": storage}
+    bounds = {"since": _moment("--since", since), "until": _moment("--until", until)}
+    with _opened_lake(config_file, flags) as (lake, _, _):
+        for file in lake.files(queue, **bounds):
+            typer.echo(file.address)
+
+
+@archive_app.command()
+def status(
+    *,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    queue: Queues = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Show how far each queue is archived."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from skep.spark.archive_runs import archive_status
+
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    table = Table("queue", "messages", "last archived", "state", box=None)
+    with _opened_lake(config_file, flags) as (lake, _, _):
+        for row in archive_status(lake, tuple(queue or ())):
+            archived_at = "never" if row.archived_at is None else row.archived_at.isoformat()
+            table.add_row(row.queue, f"{row.messages:,}", archived_at, row.state)
+    Console().print(table)
+
+
+@contextmanager
+def _opened_lake(
+    config_file: Path | None, flags: Mapping[str, object]
+) -> Generator[tuple["Lake", str, str | None]]:
+    """Open the database of the settings, and the lake that belongs to it."""
+    from skep.app.database import open_database
+    from skep.spark.lake import Lake, explained
+    from skep.spark.lake_storage import storage_properties
+
+    settings = effective_settings(config_file, **flags).settings
+    properties = storage_properties(settings.archive_storage)
+    with open_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:
+        yield lake, database.dsn, settings.archive_warehouse
+
+
+def _on_spark(master: str | None) -> "RunTasks":
+    """Return what runs tasks on Spark; nothing is started until there is something to do."""
+    from skep.spark.archive_jobs import run_on_spark
+    from skep.spark.session import DEFAULT_MASTER, spark_session
+
+    def run_tasks(
+        tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: "OnProgress"
+    ) -> list[Any]:
+        session = spark_session(
+            "skep archive", master=master or DEFAULT_MASTER, config={"spark.log.level": "ERROR"}
+        )
+        return run_on_spark(session)(tasks, work, on_progress)
+
+    return run_tasks
+
+
+def _repeat(work: Callable[[], None], every_s: float | None) -> None:
+    """Do something once, or again and again until somebody asks to stop."""
+    stop = threading.Event()
+    if every_s is not None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: stop.set())
+    work()
+    while every_s is not None and not stop.wait(every_s):
+        work()
+
+
+class _Bar:
+    """The progress of runs in the terminal: how much of what was planned, and how quickly."""
+
+    def __init__(self, progress: Any) -> None:
+        self._progress: Final = progress
+        self._task: Final = progress.add_task("archiving", total=None, size=0, rate="")
+
+    def expect(self, queue: str, messages: int) -> None:
+        """Be told that a run of a queue has so many messages."""
+        task = self._progress.tasks[self._task]
+        self._progress.update(
+            self._task, description=queue, total=(task.total or 0) + messages, visible=True
+        )
+
+    def advance(self, messages: int, size_bytes: int) -> None:
+        """Be told what was done since the last time."""
+        task = self._progress.tasks[self._task]
+        size = task.fields["size"] + size_bytes
+        seconds = max(task.elapsed or 0, 0.001)
+        rate = (
+            f"{(task.completed + messages) / seconds:,.0f} messages/s, "
+            f"{size / seconds / 1e6:,.1f} MB/s written"
+        )
+        self._progress.update(self._task, advance=messages, size=size, rate=rate)
+
+
+@contextmanager
+def _bar() -> Generator[_Bar]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _Bar(progress)
+
+
+def _moment(option: str, text: str | None) -> Any:
+    from datetime import UTC, datetime
+
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadRequest(f"{option} must be a time such as 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,70 @@
+/*
+begin_archive: plan what a run copies to the lake, or take over a run that did not finish.
+
+Takes   p_queue_id. p_messages, p_segments: about how much a run copies at most.
+Returns one row: run_id, attempt, since and upto (transactions from the one to before the other).
+        No row when there is nothing to do.
+Locks   the skep.archive row for update, then the skep.archive_run row.
+Why     Only closed ranges: below the oldest transaction that has not ended nothing can appear any
+        more. The range ends at or right behind a transaction that left a segment, because ids
+        beyond it may be given out again after a crash of the server; and the commit of the plan is
+        not allowed to be asynchronous, because it vouches for the segments it has seen.
+        The walk goes by transaction and ends at the first segment that is too young, so that one
+        number tells what is archived. A transaction is never torn, whatever the limits.
+*/
+create function skep.begin_archive(p_queue_id integer, p_messages bigint, p_segments bigint)
+returns table (run_id uuid, attempt integer, since bigint, upto bigint)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+  v_closed constant xid8 := pg_snapshot_xmin(pg_current_snapshot());
+  v_cutoff timestamptz;
+  v_since xid8;
+  v_first xid8;                         -- the first transaction to copy
+  v_upto xid8;
+  v_segment record;
+  v_messages bigint := 0;
+  v_segments bigint := 0;
+begin
+  perform set_config('synchronous_commit', 'on', true);
+  insert into skep.archive (queue_id, system)
+  select q.id, skep.system_identity() from skep.queue q where q.id = p_queue_id
+  on conflict (queue_id) do nothing;
+  select a.upto into v_since from skep.archive a where a.queue_id = p_queue_id for update;
+
+  update skep.archive_run r set attempt = r.attempt + 1 where r.queue_id = p_queue_id
+  returning r.id, r.attempt, r.since::text::bigint, r.upto::text::bigint
+  into run_id, attempt, since, upto;
+  if found then
+    return next;
+    return;
+  end if;
+
+  select v_now - make_interval(secs => nullif(q.archive_after_s, 0)) into v_cutoff
+  from skep.queue q where q.id = p_queue_id;
+  for v_segment in
+    select s.xid, s.created_at, s.last - s.first + 1 as messages from skep.segment s
+    where s.queue_id = p_queue_id and s.xid >= v_since and s.xid < v_closed
+    order by s.xid
+  loop
+    if v_cutoff is null or v_segment.created_at >= v_cutoff
+       or ((v_messages >= p_messages or v_segments >= p_segments) and v_segment.xid >= v_upto) then
+      v_upto := v_segment.xid;
+      exit;
+    end if;
+    v_first := coalesce(v_first, v_segment.xid);
+    v_upto := ((v_segment.xid::text::bigint + 1)::text)::xid8;
+    v_messages := v_messages + v_segment.messages;
+    v_segments := v_segments + 1;
+  end loop;
+  if v_first is null or v_first >= v_upto then
+    return;
+  end if;
+
+  insert into skep.archive_run as r (queue_id, since, upto, planned_at)
+  values (p_queue_id, v_since, v_upto, v_now)
+  returning r.id, r.attempt, r.since::text::bigint, r.upto::text::bigint
+  into run_id, attempt, since, upto;
+  return next;
+end $$;

@@ -1,0 +1,61 @@
+/*
+chain_close: end chains, and let those who wait for them know.
+
+Takes   p_chain_id: open chains. p_state: completed, failed or cancelled. p_error, p_now.
+Returns the names of the types of which jobs became ready.
+Locks   the caller holds the chains, their open jobs and the open jobs that wait for them, all in
+        ascending id; skep.chain_key rows.
+Why     A job that waits counts the chains that are not completed, and each that completes takes
+        one away: an update sees the newest count, whoever else is taking one away at this moment,
+        where a look at all blockers would see an old one and strand the job. A stale due_at is
+        raised, so that a job that was blocked for long does not overtake those that waited ready.
+*/
+create function skep.chain_close(
+  p_chain_id uuid[], p_state text, p_error text, p_now timestamptz)
+returns text[]
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_woken text[];
+begin
+  update skep.chain c set state = p_state, closed_at = p_now, error = p_error
+  where c.id = any (p_chain_id) and c.state = 'open';
+  update skep.chain_key k set is_open = false
+  from skep.chain c
+  where c.id = any (p_chain_id) and c.key is not null
+    and k.type_id = c.type_id and k.key = c.key and k.chain_id = c.id;
+
+  -- Of the jobs that ended by themselves nothing is left here; the others end with their chains.
+  with ended as (
+    delete from skep.open_job o
+    using skep.chain c
+    where c.id = any (p_chain_id) and o.job_id = c.last_job_id
+    returning o.job_id, o.attempt, o.worker_id, o.claimed_at
+  )
+  update skep.job j
+  set state = p_state, error = p_error, attempts = e.attempt, worker_id = e.worker_id,
+      started_at = e.claimed_at, finished_at = p_now
+  from ended e where j.id = e.job_id;
+
+  if p_state <> 'completed' then
+    return '{}';
+  end if;
+  with counted as (
+    update skep.open_job o
+    set open_blockers = o.open_blockers - w.chains, due_at = greatest(o.due_at, p_now)
+    from (
+      select b.job_id, count(*)::integer as chains
+      from unnest(p_chain_id) u(id)
+      cross join lateral (
+        select b.job_id from skep.blocker b where b.chain_id = u.id offset 0
+      ) b
+      group by b.job_id
+    ) w
+    where o.job_id = w.job_id and o.open_blockers > 0
+    returning o.open_blockers, o.type_id
+  )
+  select array_agg(distinct t.name) into v_woken
+  from counted n join skep.job_type t on t.id = n.type_id
+  where n.open_blockers = 0;
+  return coalesce(v_woken, '{}');
+end $$;

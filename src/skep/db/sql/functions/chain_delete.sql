@@ -1,0 +1,45 @@
+/*
+chain_delete: delete chains with all their jobs, or none of them.
+
+Takes   p_chain_id; p_cascade: also the chains that their jobs wait or waited for, and so on down.
+Returns rows of (chain_id, referenced_by). If nothing outside needs the chains: one row per chain
+        deleted, referenced_by null. Otherwise nothing is deleted, and each row names a chain and a
+        job outside that waits or waited for it. Chains that do not exist are passed over.
+Locks   as chain_lock, waiting.
+Why     A job reads the outputs of its blockers, so they cannot go before it. The set is found first,
+        through every job of each chain and not only the first ones, and looked at again under the
+        locks: nobody can begin to wait for a chain that is locked.
+*/
+create function skep.chain_delete(p_chain_id uuid[], p_cascade boolean)
+returns table (chain_id uuid, referenced_by uuid)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_ids uuid[] := p_chain_id;
+begin
+  if p_cascade then
+    with recursive connected as (
+      select u.id from unnest(p_chain_id) u(id)
+      union
+      select b.chain_id from connected d
+      cross join lateral (select j.id from skep.job j where j.chain_id = d.id offset 0) j
+      cross join lateral (
+        select b.chain_id from skep.blocker b where b.job_id = j.id offset 0
+      ) b
+    )
+    select array_agg(d.id) into v_ids from connected d;
+  end if;
+  v_ids := skep.chain_lock(v_ids, true);
+
+  return query
+  select b.chain_id, b.job_id
+  from skep.blocker b
+  join skep.job j on j.id = b.job_id
+  where b.chain_id = any (v_ids) and j.chain_id <> all (v_ids)
+  order by b.chain_id, b.job_id;
+  if found then
+    return;
+  end if;
+  return query
+  select c.chain_id, null::uuid from skep.chain_erase(v_ids) c(chain_id) order by c.chain_id;
+end $$;

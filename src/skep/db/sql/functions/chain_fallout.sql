@@ -1,0 +1,27 @@
+/*
+chain_fallout: find the open chains that end when these do not complete.
+
+Takes   p_chain_id: chains that fail or are cancelled. p_all: also those that would wait on.
+Returns the ids of these chains and of all open ones that fall with them.
+Locks   none.
+Why     Chains are locked in ascending id, so the whole set has to be known first. Once the first
+        ones are locked nothing can begin to wait for them; a caller that found more the second
+        time locks those late, and a deadlock, should it come to one, ends as a repeated call.
+*/
+create function skep.chain_fallout(p_chain_id uuid[], p_all boolean) returns uuid[]
+language sql stable as $$
+  with recursive fallen as (
+    select u.id from unnest(p_chain_id) u(id)
+    union
+    select o.chain_id
+    from fallen f
+    cross join lateral (
+      select b.job_id from skep.blocker b
+      where b.chain_id = f.id and (p_all or b.is_fatal) offset 0
+    ) b
+    cross join lateral (
+      select o.chain_id from skep.open_job o where o.job_id = b.job_id offset 0
+    ) o
+  )
+  select array_agg(f.id order by f.id) from fallen f;
+$$;

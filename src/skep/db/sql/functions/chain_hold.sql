@@ -1,0 +1,28 @@
+/*
+chain_hold: lock a chain to settle its open job from outside.
+
+Takes   p_chain_id.
+Returns one row, none if there is no such chain: state; type, and of the last job job_id, attempt,
+        job_type, input, and is_running.
+Locks   as chain_lock, waiting, until the transaction ends.
+Why     The last job is read after the lock is there: a worker that was just continuing the chain has
+        then done so, and what we see is the job that is open now.
+*/
+create function skep.chain_hold(p_chain_id uuid)
+returns table (
+  state text, type text, job_id uuid, attempt integer, job_type text, input text,
+  is_running boolean)
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  perform skep.chain_lock(array[p_chain_id], true);
+  return query
+  select c.state, t.name, j.id, coalesce(o.attempt, j.attempts), s.name, j.input::text,
+         o.worker_id is not null
+  from skep.chain c
+  join skep.job_type t on t.id = c.type_id
+  join skep.job j on j.id = c.last_job_id
+  join skep.job_type s on s.id = j.type_id
+  left join skep.open_job o on o.job_id = j.id
+  where c.id = p_chain_id;
+end $$;

@@ -1,0 +1,160 @@
+/*
+chain_start: start chains, all of them or none.
+
+Takes   per chain, in parallel arrays: p_chain_id (new; also the id of its first job), p_type (a
+        name), p_input (JSON), p_priority (smaller runs first), p_due_at or p_delay_s (both null =
+        now), p_max_attempts, p_limit_key, p_deadline_s (from now, or null), p_parent_job_id,
+        p_trace; for deduplication p_key (or null), p_any (also closed chains hold the key),
+        p_window_s (only chains started so recently hold it, or null), p_instead_of (a chain whose
+        hold does not count, or null). The chains they wait for: p_blocked_item (1-based),
+        p_blocker_id, p_is_fatal. p_notify: wake workers when this transaction commits.
+Returns one row per chain, in order: item, chain_id, outcome
+          started           it is new
+          duplicate         chain_id holds the key; nothing was written for this one
+          exists            there is a chain with this id: nothing was written at all
+          missing_blocker   a chain to wait for does not exist (those of this very call do not
+                            either): nothing was written at all
+Locks   the blockers' skep.chain rows for share, ascending id; then skep.chain_key rows of new
+        holders, ascending; new rows.
+Why     Planned for full tables, whatever is in them at the moment (see ADR 0004).
+        A blocker is held for share, so that it closes before (and is seen closed) or after (and
+        finds the new edge): a job can never wait for a chain that is done. Holders of a key are
+        looked at without a lock: a user's open transaction that only found a duplicate must not
+        keep the holder from closing. Who takes a key over does it by a unique index, naming the
+        holder he judged, so that of any number one wins.
+*/
+create function skep.chain_start(
+  p_chain_id uuid[], p_type text[], p_input text[], p_priority smallint[],
+  p_due_at timestamptz[], p_delay_s double precision[], p_max_attempts integer[],
+  p_limit_key text[], p_deadline_s double precision[], p_parent_job_id uuid[], p_trace text[],
+  p_key text[], p_any boolean[], p_window_s double precision[], p_instead_of uuid[],
+  p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_notify boolean)
+returns table (item integer, chain_id uuid, outcome text)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+  v_type_id integer[];
+  v_holder uuid[] := p_chain_id;
+  v_refusal text;
+  v_fallen uuid[];
+  v_keyed record;
+begin
+  select array_agg(t.id order by u.item) into v_type_id
+  from unnest(p_type) with ordinality u(name, item)
+  join skep.job_type_ensure(p_type) t on t.name = u.name;
+
+  if exists (select from skep.chain c where c.id = any (p_chain_id)) then
+    v_refusal := 'exists';
+  elsif cardinality(p_blocker_id) > 0 then
+    perform 1 from (
+      select distinct u.id from unnest(p_blocker_id) u(id) order by u.id
+    ) u
+    cross join lateral (select 1 from skep.chain c where c.id = u.id for share) c;
+    if exists (
+      select from unnest(p_blocker_id) u(id)
+      where not exists (select from skep.chain c where c.id = u.id))
+    then
+      v_refusal := 'missing_blocker';
+    end if;
+  end if;
+  if v_refusal is not null then
+    return query
+    select u.item::integer, u.id, v_refusal from unnest(p_chain_id) with ordinality u(id, item);
+    return;
+  end if;
+
+  for v_keyed in
+    select u.type_id, u.key, (array_agg(u.item order by u.item))[1] as first,
+           array_agg(u.item::integer) as items
+    from unnest(v_type_id, p_key) with ordinality u(type_id, key, item)
+    where u.key is not null group by u.type_id, u.key order by u.type_id, u.key
+  loop
+    declare
+      v_chain_id uuid;
+      v_held skep.chain_key;
+      v_item integer;
+    begin
+      loop
+        select k.* into v_held from skep.chain_key k
+        where k.type_id = v_keyed.type_id and k.key = v_keyed.key;
+        if found
+           and (v_held.is_open or coalesce(p_any[v_keyed.first], false))
+           and v_held.chain_id is distinct from p_instead_of[v_keyed.first]
+           and (p_window_s[v_keyed.first] is null
+                or v_held.started_at > v_now - make_interval(secs => p_window_s[v_keyed.first]))
+        then
+          v_chain_id := v_held.chain_id;
+          exit;
+        end if;
+        insert into skep.chain_key as k (type_id, key, chain_id, started_at)
+        values (v_keyed.type_id, v_keyed.key, p_chain_id[v_keyed.first], v_now)
+        on conflict (type_id, key) do update
+        set chain_id = excluded.chain_id, is_open = true, started_at = excluded.started_at
+        where k.chain_id = v_held.chain_id and k.is_open = v_held.is_open;
+        if found then
+          v_chain_id := p_chain_id[v_keyed.first];
+          exit;
+        end if;
+      end loop;
+      foreach v_item in array v_keyed.items loop
+        v_holder[v_item] := v_chain_id;
+      end loop;
+    end;
+  end loop;
+
+  insert into skep.chain (
+    id, type_id, last_job_id, created_at, deadline_at, key, parent_job_id, trace)
+  select u.id, u.type_id, u.id, v_now, v_now + make_interval(secs => u.deadline_s), u.key,
+         u.parent_job_id, u.trace
+  from unnest(p_chain_id, v_type_id, v_holder, p_deadline_s, p_key, p_parent_job_id, p_trace)
+    u(id, type_id, holder, deadline_s, key, parent_job_id, trace)
+  where u.holder = u.id;
+  perform skep.job_add(
+    array_agg(u.id order by u.item), array_agg(u.id order by u.item),
+    array_agg(0 order by u.item), array_agg(u.type_id order by u.item),
+    array_agg(u.input order by u.item), array_agg(u.priority order by u.item),
+    array_agg(greatest(v_now, coalesce(u.due_at, v_now + make_interval(secs => u.delay_s)))
+              order by u.item),
+    array_agg(u.max_attempts order by u.item), array_agg(u.limit_key order by u.item),
+    array_agg(u.trace order by u.item), e.job_id, e.blocker_id, e.is_fatal, v_now)
+  from unnest(p_chain_id, v_type_id, v_holder, p_input, p_priority, p_due_at, p_delay_s,
+              p_max_attempts, p_limit_key, p_trace) with ordinality
+    u(id, type_id, holder, input, priority, due_at, delay_s, max_attempts, limit_key, trace, item)
+  cross join (
+    select array_agg(p_chain_id[b.item] order by b.place) as job_id,
+           array_agg(b.blocker_id order by b.place) as blocker_id,
+           array_agg(b.is_fatal order by b.place) as is_fatal
+    from unnest(p_blocked_item, p_blocker_id, p_is_fatal) with ordinality
+      b(item, blocker_id, is_fatal, place)
+    where v_holder[b.item] = p_chain_id[b.item]
+  ) e
+  where u.holder = u.id
+  group by e.job_id, e.blocker_id, e.is_fatal;
+
+  select array_agg(distinct p_chain_id[b.item]) into v_fallen
+  from unnest(p_blocked_item, p_blocker_id, p_is_fatal) b(item, blocker_id, is_fatal)
+  join skep.chain c on c.id = b.blocker_id and c.state in ('failed', 'cancelled')
+  where b.is_fatal and v_holder[b.item] = p_chain_id[b.item];
+  if v_fallen is not null then
+    perform skep.chain_close(
+      skep.chain_fallout(v_fallen, false), 'failed', 'a chain it waits for did not complete',
+      v_now);
+  end if;
+
+  if p_notify then
+    perform pg_notify('skep_job_ready', string_agg(distinct u.type, chr(10)))
+    from unnest(p_type, p_chain_id, v_holder) u(type, id, holder)
+    where u.holder = u.id having count(*) > 0;
+  end if;
+  return query
+  select u.item::integer, u.holder,
+         case when u.holder = u.id then 'started' else 'duplicate' end
+  from unnest(p_chain_id, v_holder) with ordinality u(id, holder, item) order by u.item;
+end $$;

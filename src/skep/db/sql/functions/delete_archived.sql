@@ -1,0 +1,52 @@
+/*
+delete_archived: delete segments from the live log that are in the lake and that nobody waits for.
+
+Takes   p_run_id: for the history. p_queue_id. p_after: segments of this transaction and earlier
+        ones were looked at before; 0 to begin. p_limit: segments to look at.
+Returns one row: messages, segments, partitions deleted; reached, the last transaction looked at;
+        is_done, there is nothing archived beyond.
+Locks   skep.hold in share mode (held_from); then as delete_segments; then the history row.
+Why     The same rules as completed retention: a group that has not read a message still gets it,
+        a reader outside keeps what it holds, and where nobody reads at all nothing goes. Keys that
+        may still be asked for (dedup_window_s) stay with their segments. Being in the lake, a segment that stays costs space and nothing else. So this never waits long for
+        a lane: who holds one for two seconds matters more, and the next call comes by again.
+*/
+create function skep.delete_archived(
+  p_run_id uuid, p_queue_id integer, p_after bigint, p_limit integer)
+returns table (
+  messages bigint, segments bigint, partitions bigint, reached bigint, is_done boolean)
+language plpgsql set lock_timeout = '2s' as $$
+#variable_conflict use_column
+declare
+  v_started constant timestamptz := skep.now();
+  v_bound xid8;
+  v_cutoff timestamptz;
+  v_found record;
+begin
+  messages := 0; segments := 0; partitions := 0; reached := p_after; is_done := true;
+  select a.upto, v_started - make_interval(secs => q.dedup_window_s) into v_bound, v_cutoff
+  from skep.archive a join skep.queue q on q.id = a.queue_id
+  where a.queue_id = p_queue_id and a.system = skep.system_identity();
+  if not found then
+    return next;
+    return;
+  end if;
+  begin
+    v_bound := least(v_bound::text::numeric, skep.held_from(p_queue_id)::text::numeric)::text::xid8;
+    select * into v_found from skep.find_expired(
+      p_queue_id, v_cutoff, p_after::text::xid8, v_bound, p_limit);
+    select d.messages, d.segments, d.partitions into messages, segments, partitions
+    from skep.delete_segments(
+      coalesce(v_found.partition_id, '{}'), coalesce(v_found.first, '{}'), v_cutoff, v_bound,
+      true) d;
+    if segments > 0 then
+      perform skep.record_removal(
+        p_run_id, p_queue_id, 'archive', messages, segments, partitions, v_started);
+    end if;
+    reached := v_found.reached::text::bigint;
+    is_done := v_found.is_done;
+  exception when lock_not_available or deadlock_detected then
+    messages := 0; segments := 0; partitions := 0;
+  end;
+  return next;
+end $$;

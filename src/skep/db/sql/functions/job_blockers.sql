@@ -1,0 +1,25 @@
+/*
+job_blockers: what became of the chains that a job waits or waited for.
+
+Takes   p_job_id.
+Returns a JSON array of {chain, type, state, output} in the order in which they were given, as
+        text; null when there are none.
+Locks   none.
+Why     The outputs are put in as they are stored: nothing is parsed, and a chain's output is that
+        of its last job.
+*/
+create function skep.job_blockers(p_job_id uuid) returns text
+language sql stable as $$
+  select json_agg(json_build_object(
+           'chain', b.chain_id, 'type', c.name, 'state', c.state, 'output', c.output)
+           order by b.position)::text
+  from skep.blocker b
+  cross join lateral (
+    select t.name, c.state, case when c.state = 'completed' then j.output end as output
+    from skep.chain c
+    join skep.job_type t on t.id = c.type_id
+    join skep.job j on j.id = c.last_job_id
+    where c.id = b.chain_id offset 0
+  ) c
+  where b.job_id = p_job_id;
+$$;

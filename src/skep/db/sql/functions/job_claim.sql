@@ -1,0 +1,101 @@
+/*
+job_claim: give ready jobs to a worker.
+
+Takes   p_worker_id: an enrolled worker. p_type_id: the types it can run. p_limit: how many jobs.
+Returns one row per job, in the order in which they should start: job_id, chain_id, type_id,
+        position, attempt (with the worker's id the token of this claim), failures, max_attempts,
+        input, trace, chain_trace, due_at, deadline_at, and blockers (the chains it waited for, as a JSON
+        array of {chain, type, state, output}, or null). When there were fewer than p_limit, a last
+        row with no job_id says in due_at when to look again, null if nothing is scheduled.
+        Nothing at all when the worker is not enrolled (any more).
+Locks   the skep.job_worker row for key share; skep.job_type rows of limited types, skipping locked
+        ones; ready skep.open_job rows, skipping locked ones.
+Why     Each (type, priority) that has something is found by one look-up in the index, and jobs are
+        taken from its front: the cost depends on neither the number of waiting jobs nor that of
+        finished ones, and nothing is sorted. Types of the same priority share what is left, so that
+        a large backlog of one does not starve another. The worker's row keeps the reaper from
+        forgetting the worker while it claims. When to look again is decided by the same moment as
+        what is ready, so nothing becomes ready in between. Of a limited type only one session
+        claims at a time, and the others pass on.
+*/
+create function skep.job_claim(p_worker_id uuid, p_type_id integer[], p_limit integer)
+returns table (
+  job_id uuid, chain_id uuid, type_id integer, "position" integer, attempt integer,
+  failures integer, max_attempts integer, input text, trace text, chain_trace text,
+  due_at timestamptz, deadline_at timestamptz, blockers text)
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+  v_left integer := p_limit;
+  v_room integer;
+  v_taken integer;
+  v_picked uuid[];
+  v_look_again timestamptz;
+  v_front record;
+begin
+  perform 1 from skep.job_worker w where w.id = p_worker_id for key share;
+  if not found then
+    return;
+  end if;
+  for v_front in
+    select f.type_id, f.priority,
+           count(*) over (partition by f.priority)
+             - row_number() over (partition by f.priority order by f.due_at) + 1 as fronts_left,
+           t.concurrency is not null or t.key_concurrency is not null or t.rate_limit is not null
+             as is_limited
+    from skep.job_fronts(p_type_id, '-infinity') f
+    join skep.job_type t on t.id = f.type_id
+    where f.due_at <= v_now
+    order by f.priority, f.due_at
+  loop
+    exit when v_left <= 0;
+    v_room := ceil(v_left::numeric / v_front.fronts_left);
+    if v_front.is_limited then
+      v_picked := skep.job_pick_limited(v_front.type_id, v_front.priority, v_room, v_now);
+    else
+      select array_agg(r.job_id) into v_picked from (
+        select o.job_id from skep.open_job o
+        where o.type_id = v_front.type_id and o.priority = v_front.priority
+          and o.due_at <= v_now and o.worker_id is null and o.open_blockers = 0
+        order by o.due_at, o.job_id limit v_room
+        for update skip locked
+      ) r;
+    end if;
+    continue when v_picked is null;
+    return query
+    with taken as (
+      update skep.open_job o
+      set worker_id = p_worker_id, claimed_at = v_now, attempt = o.attempt + 1
+      where o.job_id = any (v_picked)
+      returning o.*
+    )
+    select k.job_id, k.chain_id, k.type_id, j.position, k.attempt, k.failures, k.max_attempts,
+           j.input::text, j.trace, c.trace, k.due_at, c.deadline_at,
+           case when k.blockers > 0 then skep.job_blockers(k.job_id) end
+    from taken k
+    cross join lateral (
+      select j.position, j.input, j.trace from skep.job j where j.id = k.job_id offset 0
+    ) j
+    cross join lateral (
+      select c.trace, c.deadline_at from skep.chain c where c.id = k.chain_id offset 0
+    ) c
+    order by k.due_at, k.job_id;
+    get diagnostics v_taken = row_count;
+    v_left := v_left - v_taken;
+  end loop;
+  if v_left > 0 then
+    select min(f.due_at) into v_look_again from skep.job_fronts(p_type_id, v_now) f;
+    return query
+    select null::uuid, null::uuid, null::integer, null::integer, null::integer, null::integer,
+           null::integer, null::text, null::text, null::text,
+           least(v_look_again, skep.job_tokens_at(p_type_id, v_now)), null::timestamptz,
+           null::text;
+  end if;
+end $$;

@@ -1,0 +1,33 @@
+/*
+job_fail: close the chains of jobs that failed for good, and those that fall with them.
+
+Takes   per job, in parallel arrays: p_answer (only those that are settled count), p_chain_id,
+        p_outcome (only failed ones count), p_error; p_now.
+Returns the ids of chains that fell because they waited for one of these; null if none.
+Locks   the caller holds everything (chain_lock).
+Why     Each chain keeps the error of its own job; a chain that fell says what it waited for.
+*/
+create function skep.job_fail(
+  p_answer text[], p_chain_id uuid[], p_outcome text[], p_error text[], p_now timestamptz)
+returns uuid[]
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_failed record;
+  v_fallen uuid[];
+  v_all uuid[];
+begin
+  for v_failed in
+    select u.chain_id, u.error
+    from unnest(p_answer, p_chain_id, p_outcome, p_error) u(answer, chain_id, outcome, error)
+    where u.answer = 'settled' and u.outcome = 'failed'
+  loop
+    v_fallen := array_remove(
+      skep.chain_fallout(array[v_failed.chain_id], false), v_failed.chain_id);
+    perform skep.chain_close(array[v_failed.chain_id], 'failed', v_failed.error, p_now);
+    perform skep.chain_close(
+      v_fallen, 'failed', format('it waits for chain %s, which failed', v_failed.chain_id), p_now);
+    v_all := v_all || v_fallen;
+  end loop;
+  return v_all;
+end $$;

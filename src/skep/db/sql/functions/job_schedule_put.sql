@@ -1,0 +1,27 @@
+/*
+job_schedule_put: make or change a schedule.
+
+Takes   p_name, p_type, p_input (JSON), p_cron, p_timezone, p_missed (skip, once, all), p_priority,
+        p_max_attempts, p_is_enabled, p_next_at: when it is due next.
+Returns nothing.
+Locks   the skep.job_schedule row.
+Why     A worker that starts puts the schedules it was declared with. One that is there with the same
+        times keeps its next_at, or every deployment would make it miss a tick.
+*/
+create function skep.job_schedule_put(
+  p_name text, p_type text, p_input text, p_cron text, p_timezone text, p_missed text,
+  p_priority smallint, p_max_attempts integer, p_is_enabled boolean, p_next_at timestamptz)
+returns void
+language sql as $$
+  insert into skep.job_schedule as s (
+    name, type, input, cron, timezone, missed, priority, max_attempts, is_enabled, next_at)
+  values (p_name, p_type, p_input::json, p_cron, p_timezone, p_missed, p_priority, p_max_attempts,
+          p_is_enabled, p_next_at)
+  on conflict (name) do update
+  set type = excluded.type, input = excluded.input, cron = excluded.cron,
+      timezone = excluded.timezone, missed = excluded.missed, priority = excluded.priority,
+      max_attempts = excluded.max_attempts, is_enabled = excluded.is_enabled,
+      next_at = case when s.cron = excluded.cron and s.timezone = excluded.timezone
+                          and s.is_enabled then s.next_at
+                     else excluded.next_at end;
+$$;

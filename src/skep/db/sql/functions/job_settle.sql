@@ -1,0 +1,145 @@
+/*
+job_settle: write what became of jobs.
+
+Takes   p_worker_id: whose claims these are, null when the caller settles from outside what he
+        locked (chain_hold). Per job, in parallel arrays: p_job_id, p_attempt (the token) and
+        p_outcome:
+          completed     with p_output (JSON): the chain is complete
+          continued     the chain goes on with p_next_id, p_next_type, p_next_input,
+                        p_next_priority, p_next_max_attempts, p_next_limit_key, p_next_trace
+          retry         failed with p_error; again after p_delay_s seconds (or at p_due_at)
+          rescheduled   not failed; again after p_delay_s seconds (or at p_due_at)
+          released      was not begun; again at once
+          failed        with p_error, for good: the chain fails
+        p_delay_s, p_due_at: also when a continuation is due. What continuations wait for:
+        p_blocked_item (1-based), p_blocker_id, p_is_fatal. p_wait: wait for chains that others
+        hold.
+Returns one row per job: item, outcome
+          settled           it is written
+          lost              the claim is not the caller's any more; nothing was written
+          busy              others hold its chain or a blocker (never with p_wait)
+          missing_blocker   a chain to wait for does not exist; nothing was written
+          cyclic            a chain to wait for waits for this one; nothing was written
+        closed (the chain, where it is closed now, and on the first row any others that fell with
+        it) and woken (on the first row: names of types that have ready jobs now).
+Locks   as chain_lock for all chains of the call and those that fall with them; then blockers of
+        continuations for share.
+Why     Planned for full tables, whatever is in them at the moment (see ADR 0004).
+        Every write is fenced by (worker, attempt) under the lock of the open job. One call serves
+        many jobs; without p_wait a chain held by somebody's long transaction delays no other.
+*/
+create function skep.job_settle(
+  p_worker_id uuid, p_job_id uuid[], p_attempt integer[], p_outcome text[], p_output text[],
+  p_error text[], p_delay_s double precision[], p_due_at timestamptz[], p_next_id uuid[],
+  p_next_type text[], p_next_input text[], p_next_priority smallint[],
+  p_next_max_attempts integer[], p_next_limit_key text[], p_next_trace text[],
+  p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_wait boolean)
+returns table (item integer, outcome text, closed uuid[], woken text[])
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_failing uuid[];
+  v_locked uuid[];
+  v_chain_id uuid[];
+  v_answer text[];
+  v_woken text[] := '{}';
+  v_fallen uuid[];
+begin
+  select array_agg(j.chain_id order by u.item),
+         array_agg(j.chain_id) filter (where u.outcome = 'failed')
+  into v_chain_id, v_failing
+  from unnest(p_job_id, p_outcome) with ordinality u(id, outcome, item)
+  left join lateral (select j.chain_id from skep.job j where j.id = u.id offset 0) j on true;
+  v_locked := skep.chain_lock(
+    v_chain_id || case when v_failing is not null then skep.chain_fallout(v_failing, false) end,
+    p_wait);
+  v_now := skep.now();
+
+  select array_agg(
+           case when u.chain_id is not null and u.chain_id <> all (v_locked) then 'busy'
+                when o.job_id is null then 'lost'
+                else 'settled' end order by u.item)
+  into v_answer
+  from unnest(p_job_id, p_attempt, v_chain_id) with ordinality u(id, attempt, chain_id, item)
+  left join lateral (
+    select o.job_id from skep.open_job o
+    where o.job_id = u.id and o.attempt = u.attempt
+      and (p_worker_id is null or o.worker_id = p_worker_id) offset 0
+  ) o on true;
+  if cardinality(p_blocker_id) > 0 then
+    v_answer := skep.job_check_blockers(
+      v_answer, v_chain_id, p_blocked_item, p_blocker_id, p_wait);
+  end if;
+
+  insert into skep.job_attempt (job_id, attempt, outcome, worker_id, started_at, ended_at, error)
+  select u.id, u.attempt, case u.outcome when 'retry' then 'failed' else u.outcome end,
+         o.worker_id, o.claimed_at, v_now, u.error
+  from unnest(p_job_id, p_attempt, p_outcome, p_error, v_answer) u(id, attempt, outcome, error, answer)
+  cross join lateral (
+    select o.worker_id, o.claimed_at from skep.open_job o where o.job_id = u.id offset 0
+  ) o
+  where u.answer = 'settled' and u.outcome in ('retry', 'rescheduled', 'released');
+  if found then
+    with again as (
+      update skep.open_job o
+      set worker_id = null, claimed_at = null,
+          failures = o.failures + case u.outcome when 'retry' then 1 else 0 end,
+          due_at = greatest(v_now, coalesce(u.due_at, v_now + make_interval(secs => u.delay_s),
+                                            o.due_at))
+      from unnest(p_job_id, p_outcome, p_delay_s, p_due_at, v_answer)
+        u(id, outcome, delay_s, due_at, answer)
+      where o.job_id = u.id and u.answer = 'settled'
+        and u.outcome in ('retry', 'rescheduled', 'released')
+      returning o.type_id
+    )
+    select v_woken || array_agg(distinct t.name) into v_woken
+    from again a join skep.job_type t on t.id = a.type_id;
+  end if;
+
+  with ended as (
+    delete from skep.open_job o
+    using unnest(p_job_id, p_outcome, p_output, p_error, v_answer)
+      u(id, outcome, output, error, answer)
+    where o.job_id = u.id and u.answer = 'settled'
+      and u.outcome in ('completed', 'continued', 'failed')
+    returning o.job_id, o.type_id, o.attempt, o.claimed_at, o.worker_id, u.outcome, u.output,
+              u.error
+  ), written as (
+    update skep.job j
+    set state = e.outcome, output = e.output::json, error = e.error, attempts = e.attempt,
+        worker_id = p_worker_id, started_at = e.claimed_at, finished_at = v_now
+    from ended e where j.id = e.job_id
+  )
+  select v_woken || coalesce(array_agg(distinct t.name), '{}') into v_woken
+  from ended e join skep.job_type t on t.id = e.type_id
+  where t.concurrency is not null or t.key_concurrency is not null;
+
+  if exists (select from unnest(p_outcome) u(outcome) where u.outcome = 'continued') then
+    perform skep.job_continue(
+      v_answer, v_chain_id, p_outcome, p_next_id, p_next_type, p_next_input, p_next_priority,
+      p_next_max_attempts, p_next_limit_key, p_next_trace, p_delay_s, p_due_at, p_blocked_item,
+      p_blocker_id, p_is_fatal, v_now);
+  end if;
+  v_woken := v_woken || skep.chain_close(
+    (select coalesce(array_agg(u.chain_id), '{}')
+     from unnest(v_chain_id, p_outcome, v_answer) u(chain_id, outcome, answer)
+     where u.answer = 'settled' and u.outcome = 'completed'), 'completed', null, v_now);
+  if v_failing is not null then
+    v_fallen := skep.job_fail(v_answer, v_chain_id, p_outcome, p_error, v_now);
+  end if;
+  return query
+  select u.item::integer, u.answer,
+         case when u.answer = 'settled' and u.outcome in ('completed', 'failed')
+              then array[u.chain_id] else '{}' end
+           || case when u.item = 1 then coalesce(v_fallen, '{}') else '{}' end,
+         case when u.item = 1 then v_woken else '{}' end
+  from unnest(v_answer, v_chain_id, p_outcome) with ordinality u(answer, chain_id, outcome, item)
+  order by u.item;
+end $$;

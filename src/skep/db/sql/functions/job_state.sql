@@ -1,0 +1,19 @@
+/*
+job_state: say in one word where a job is.
+
+Takes   p_state (of skep.job), p_open_blockers, p_worker_id, p_due_at (of skep.open_job), p_now.
+Returns blocked, running, scheduled or ready for an open job; else the state it ended in.
+Locks   none.
+Why     The state of an open job is not stored: each of these would be one more write per step.
+*/
+create function skep.job_state(
+  p_state text, p_open_blockers integer, p_worker_id uuid, p_due_at timestamptz,
+  p_now timestamptz)
+returns text
+language sql immutable as $$
+  select case when p_state <> 'open' then p_state
+              when p_open_blockers > 0 then 'blocked'
+              when p_worker_id is not null then 'running'
+              when p_due_at > p_now then 'scheduled'
+              else 'ready' end;
+$$;

@@ -1,0 +1,20 @@
+/*
+list_instances: who serves this installation.
+
+Takes   p_limit: how many at most.
+Returns for each instance that reported within the last hour, those seen last first: id, host,
+        port, version, worker_count, started_at, and silent_s, the seconds since its last report.
+Locks   none.
+Why     The database's clock is the only one that all instances share.
+*/
+create function skep.list_instances(p_limit integer)
+returns table (id uuid, host text, port integer, version text, worker_count integer,
+               started_at timestamptz, silent_s double precision)
+language sql stable as $$
+  select i.id, i.host, i.port, i.version, i.worker_count, i.started_at,
+         extract(epoch from skep.now() - i.seen_at)::double precision
+  from skep.instance i
+  where i.seen_at >= skep.now() - interval '1 hour'
+  order by i.seen_at desc, i.id
+  limit p_limit;
+$$;

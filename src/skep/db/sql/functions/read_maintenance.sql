@@ -1,0 +1,15 @@
+/*
+read_maintenance: which maintenance modes are on.
+
+Takes   nothing.
+Returns one row: is_push_on, is_pop_on.
+Locks   none.
+Why     Every process asks once a second; the answer stands in its memory for all requests between.
+*/
+create function skep.read_maintenance()
+returns table (is_push_on boolean, is_pop_on boolean)
+language sql stable as $$
+  select coalesce(bool_or(m.enabled) filter (where m.mode = 'push'), false),
+         coalesce(bool_or(m.enabled) filter (where m.mode = 'pop'), false)
+  from skep.maintenance_mode m;
+$$;

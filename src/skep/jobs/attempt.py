@@ -1,0 +1,306 @@
+"""Run one attempt of a job: what the handler gets, and what its end means.
+
+    returns a value, or Continue   settled: in the transaction that the handler opened (atomic mode,
+                                   `complete()`), else with the batches of the worker
+    raises Reschedule, Fail        again later, without counting; given up
+    raises anything else           tried again by the job's policy, or given up
+    job is lost                    nothing is written: whoever has it now decides
+
+A transaction is undone before the failure is written, on another connection: no error of the
+user's SQL can keep a job from being tried again.
+"""
+
+import asyncio
+import logging
+import random
+import traceback
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Final, cast
+from uuid import UUID
+
+import msgspec
+
+from skep.db.connection import Connection
+from skep.db.errors import translate
+from skep.db.transactions import TransactionPool
+from skep.jobs.client import require_other_chains, require_settled
+from skep.jobs.context import BlockerResult, Ctx, JobFacts, Transactions
+from skep.jobs.declaration import Continue, Job, JobTypes, Middleware
+from skep.jobs.errors import Fail, OwnershipLost, Reschedule, UnknownJobType
+from skep.jobs.execution import Executors
+from skep.jobs.settling import Settler, signals_of
+from skep.jobs.signals import Announcements
+from skep.jobs.store import (
+    HOLD_CALL,
+    SETTLE_CALL,
+    Claimed,
+    Settled,
+    Settlement,
+    settle_arguments,
+    settled,
+)
+from skep.model.errors import Refused, SkepError
+
+_log = logging.getLogger(__name__)
+
+ERROR_LENGTH_MAX: Final = 10_000
+
+
+class _Blocker(msgspec.Struct, frozen=True):
+    """As `skep.job_blockers` writes it."""
+
+    chain: UUID
+    type: str
+    state: str
+    output: msgspec.Raw
+
+
+class Catalog:
+    """The jobs that a worker knows: those it runs, and those whose outputs it can read."""
+
+    def __init__(self, registries: Sequence[JobTypes]) -> None:
+        self._registries: Final = tuple(registries)
+
+    def find(self, name: str) -> tuple[Job[Any, Any], Sequence[Middleware]]:
+        """Return a job and what wraps its attempts; UnknownJobType if there is none."""
+        for types in self._registries:
+            if name in types:
+                return types[name], types.middleware
+        raise UnknownJobType(f"no job {name!r} is declared in this worker")
+
+    def runnable(self) -> list[Job[Any, Any]]:
+        """Return the jobs that have a handler here."""
+        return [job for types in self._registries for job in types if job.handler is not None]
+
+
+class Attempt:
+    """One attempt, under way."""
+
+    def __init__(self, claimed: Claimed, name: str) -> None:
+        self.claimed: Final = claimed
+        self.name: Final = name
+        self.task: asyncio.Task[None] | None = None
+        self.lost_reason: str | None = None
+
+    def lose(self, reason: str) -> None:
+        """Tell the handler that it should stop, and why."""
+        if self.lost_reason is None:
+            self.lost_reason = reason
+            if self.task is not None:
+                self.task.cancel(reason)
+
+
+class AttemptRunner:
+    """Runs attempts for a worker."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: TransactionPool,
+        settler: Settler,
+        announcements: Announcements,
+        executors: Executors,
+        worker_id: Callable[[], UUID],
+        middleware: Sequence[Middleware] = (),
+        chance: random.Random | None = None,
+    ) -> None:
+        self._catalog: Final = catalog
+        self._pool: Final = pool
+        self._settler: Final = settler
+        self._announcements: Final = announcements
+        self._executors: Final = executors
+        self._worker_id: Final = worker_id
+        self._middleware: Final = tuple(middleware)
+        self._chance: Final = chance or random.Random()  # noqa: S311 (spreads load, keeps no secret)
+
+    async def run(self, attempt: Attempt) -> None:
+        """Run it to its end, whatever that is; raises nothing but cancellation from outside."""
+        try:
+            await self._run(attempt)
+        except asyncio.CancelledError:
+            if attempt.lost_reason is None:
+                raise
+            await self._give_back(attempt)
+        except OwnershipLost as lost:
+            _log.info("job %s was lost: %s", attempt.claimed.job_id, lost.message)
+        except SkepError as error:
+            _log.warning("what became of job %s is not written: %s", attempt.claimed.job_id, error)
+
+    async def _run(self, attempt: Attempt) -> None:
+        job, middleware = self._catalog.find(attempt.name)
+        transactions = AttemptTransactions(
+            self._pool, attempt.claimed, is_atomic=job.mode == "atomic"
+        )
+        try:
+            async with transactions:
+                result = await self._handle(job, middleware, attempt, transactions)
+                settlement = self._settlement(job, attempt.claimed, result)
+                written = await self._settle_in(transactions.completing, settlement)
+            # Only now it is committed, and others can see what they are told to look at.
+            if written is not None:
+                self._announcements.add(signals_of([settlement], [written]))
+            else:
+                require_settled((await self._settler.settle(settlement)).outcome)
+        except OwnershipLost:
+            raise
+        except Exception as error:  # whatever a handler raises is an outcome
+            if attempt.lost_reason is not None:
+                raise OwnershipLost(attempt.lost_reason) from error
+            failure = self._failure(job, attempt.claimed, error)
+            require_settled((await self._settler.settle(failure)).outcome)
+
+    async def _handle(
+        self,
+        job: Job[Any, Any],
+        middleware: Sequence[Middleware],
+        attempt: Attempt,
+        transactions: "AttemptTransactions",
+    ) -> object:
+        claimed = attempt.claimed
+        context = Ctx[Any, Any](
+            JobFacts(
+                job.name,
+                claimed.job_id,
+                claimed.chain_id,
+                claimed.position,
+                claimed.attempt,
+                claimed.failures,
+                claimed.trace,
+                claimed.chain_trace,
+            ),
+            job.decode_input(claimed.input),
+            self._blockers(claimed.blockers),
+            transactions,
+            lambda: attempt.lost_reason,
+        )
+        async with asyncio.timeout(_time_left_s(job, claimed)):
+            await transactions.begin()
+            async with AsyncExitStack() as around:
+                for wrap in (*self._middleware, *middleware):
+                    await around.enter_async_context(wrap(context))
+                return await self._executors.call(job, context)
+
+    def _blockers(self, text: str | None) -> list[BlockerResult]:
+        if text is None:
+            return []
+        return [
+            BlockerResult(each.chain, each.type, each.state, self._read_output(each))
+            for each in msgspec.json.decode(text, type=list[_Blocker])
+        ]
+
+    def _read_output(self, blocker: "_Blocker") -> object:
+        if blocker.state != "completed":
+            return None
+        try:
+            job, _ = self._catalog.find(blocker.type)
+        except UnknownJobType:  # declared elsewhere: plain JSON is all we can give
+            return cast("object", msgspec.json.decode(blocker.output))
+        return cast("object", job.decode_output(bytes(blocker.output).decode()))
+
+    def _settlement(self, job: Job[Any, Any], claimed: Claimed, result: object) -> Settlement:
+        if isinstance(result, Continue):
+            continuation = cast("Continue[Any]", result)
+            require_other_chains(continuation, claimed.chain_id)
+            return Settlement(claimed.job_id, claimed.attempt, "continued", next=continuation.step)
+        output = job.encode_output(result)
+        return Settlement(claimed.job_id, claimed.attempt, "completed", output=output)
+
+    async def _settle_in(
+        self, connection: Connection | None, settlement: Settlement
+    ) -> Settled | None:
+        """Settle in the transaction that the handler opened, if it did."""
+        if connection is None:
+            return None
+        arguments = settle_arguments(self._worker_id(), [settlement], wait=True)
+        try:
+            rows = await connection.fetch(SETTLE_CALL, *arguments)
+        except Exception as error:
+            raise translate(error) from error
+        (answer,) = settled(rows)
+        require_settled(answer.outcome)
+        return answer
+
+    def _failure(self, job: Job[Any, Any], claimed: Claimed, error: Exception) -> Settlement:
+        if isinstance(error, Reschedule):
+            delay_s = error.after.total_seconds() if error.after is not None else None
+            return Settlement(
+                claimed.job_id, claimed.attempt, "rescheduled", delay_s=delay_s, at=error.at
+            )
+        text = describe_error(error)
+        failures = claimed.failures + 1
+        if isinstance(error, Fail) or failures >= claimed.max_attempts:
+            return Settlement(claimed.job_id, claimed.attempt, "failed", error=text)
+        delay_s = job.retry.delay_s(failures, self._chance)
+        _log.info("job %s failed and runs again in %.1f s: %s", claimed.job_id, delay_s, error)
+        return Settlement(claimed.job_id, claimed.attempt, "retry", error=text, delay_s=delay_s)
+
+    async def _give_back(self, attempt: Attempt) -> None:
+        """Return a job that was stopped with its worker; a lost one is not ours to return."""
+        if attempt.lost_reason != "shutdown":
+            _log.info("job %s was stopped: %s", attempt.claimed.job_id, attempt.lost_reason)
+            return
+        await self._settler.settle(
+            Settlement(attempt.claimed.job_id, attempt.claimed.attempt, "released")
+        )
+
+
+class AttemptTransactions(Transactions):
+    """The transactions of one attempt; the completing one ends when the handler has returned."""
+
+    def __init__(self, pool: TransactionPool, claimed: Claimed, *, is_atomic: bool) -> None:
+        self._pool: Final = pool
+        self._claimed: Final = claimed
+        self._is_atomic: Final = is_atomic
+        self._stack: Final = AsyncExitStack()
+        self.completing: Connection | None = None
+        """The transaction that the completion is to be part of, if the handler has one."""
+
+    async def __aenter__(self) -> "AttemptTransactions":
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stack.__aexit__(*error)
+
+    async def begin(self) -> None:
+        """Open what an atomic job runs in."""
+        if self._is_atomic:
+            self.completing = await self._stack.enter_async_context(self._pool.begin())
+
+    @property
+    def connection(self) -> Connection:
+        """The transaction of an atomic job."""
+        if not self._is_atomic or self.completing is None:
+            raise Refused("only jobs in atomic mode have a connection for their whole attempt")
+        return self.completing
+
+    def prepare(self) -> AbstractAsyncContextManager[Connection]:
+        """Open a transaction that commits at the end of the block."""
+        if self._is_atomic:
+            raise Refused("a job in atomic mode has one transaction, `connection`")
+        return self._pool.begin()
+
+    @asynccontextmanager
+    async def complete(self) -> AsyncGenerator[Connection]:
+        """Open the transaction that the completion is part of, if the job is still ours."""
+        if self.completing is not None:
+            raise Refused("a job completes once")
+        connection = await self._stack.enter_async_context(self._pool.begin())
+        rows = await connection.fetch(HOLD_CALL, self._claimed.chain_id)
+        token = (self._claimed.job_id, self._claimed.attempt)
+        if not rows or (rows[0][2], rows[0][3]) != token or not rows[0][6]:
+            raise OwnershipLost
+        self.completing = connection
+        yield connection
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the stack of an error, or its end if it is long."""
+    return "".join(traceback.format_exception(error))[-ERROR_LENGTH_MAX:]
+
+
+def _time_left_s(job: Job[Any, Any], claimed: Claimed) -> float | None:
+    limits = [job.timeout.total_seconds()] if job.timeout is not None else []
+    if claimed.deadline_at is not None:
+        limits.append((claimed.deadline_at - claimed.claimed_at).total_seconds())
+    return min(limits, default=None)

@@ -1,0 +1,223 @@
+"""Chains, jobs and attempts as they are shown: pages by key, never by offset.
+
+The id is the whole cursor of a page. Ids are in the order of creation, so pages neither repeat nor
+skip a row, whatever is inserted meanwhile.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Generic, Literal, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from skep.db.slots import Caller
+from skep.jobs.store import ATTEMPTS_CALL, CHAINS_CALL, COUNTS_CALL, JOBS_CALL
+from skep.model.errors import BadRequest
+
+PAGE_LIMIT: Final = 50
+PAGE_LIMIT_MAX: Final = 1000
+
+ChainState = Literal["open", "completed", "failed", "cancelled"]
+JobState = Literal[
+    "blocked", "scheduled", "ready", "running", "completed", "continued", "failed", "cancelled"
+]
+
+Row = TypeVar("Row")
+
+
+class ChainRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A chain, and where it is."""
+
+    id: UUID
+    type: str
+    state: str
+    created_at: datetime
+    closed_at: datetime | None
+    deadline_at: datetime | None
+    key: str | None
+    parent_job_id: UUID | None
+    error: str | None
+    job_count: int
+    last_job_id: UUID
+    last_job_type: str
+    last_job_state: str
+    input: msgspec.Raw
+    output: msgspec.Raw | None
+    trace: str | None
+
+
+class JobRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A job, and where it is. `failures` and `due_at` are known while it is open."""
+
+    id: UUID
+    chain_id: UUID
+    position: int
+    type: str
+    state: str
+    priority: int
+    created_at: datetime
+    due_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempts: int
+    failures: int | None
+    max_attempts: int
+    worker_id: UUID | None
+    limit_key: str | None
+    input: msgspec.Raw
+    output: msgspec.Raw | None
+    error: str | None
+    trace: str | None
+
+
+class AttemptRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One attempt of a job."""
+
+    attempt: int
+    outcome: str
+    worker_id: UUID | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    error: str | None
+
+
+class TypeCounts(msgspec.Struct, frozen=True, rename="camel"):
+    """How many jobs of a type are open."""
+
+    type: str
+    ready: int
+    scheduled: int
+    blocked: int
+    running: int
+    oldest_ready_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Row]):
+    """Part of a list; `after` asks for the next part, None at the end."""
+
+    items: list[Row]
+    after: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFilter:
+    """Which chains; None = any."""
+
+    type: str | None = None
+    state: ChainState | None = None
+    parent_job_id: UUID | None = None
+    key: str | None = None
+    ids: Sequence[UUID] | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs; None = any."""
+
+    type: str | None = None
+    state: JobState | None = None
+    chain_id: UUID | None = None
+    ids: Sequence[UUID] | None = None
+    blocked_by: UUID | None = None
+
+
+class Inspection:
+    """Reads what there is."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller: Final = caller
+
+    async def chains(
+        self,
+        which: ChainFilter,
+        *,
+        limit: int = PAGE_LIMIT,
+        after: UUID | None = None,
+        descending: bool = True,
+    ) -> Page[ChainRow]:
+        """Return a page of chains."""
+        ids = None if which.ids is None else list(which.ids)
+        rows = await self._caller.call(
+            CHAINS_CALL,
+            *(which.type, which.state, which.parent_job_id, which.key, ids),
+            *(which.created_from, which.created_to, descending, after, _checked(limit) + 1),
+        )
+        return _page([_chain(row) for row in rows], limit)
+
+    async def jobs(
+        self,
+        which: JobFilter,
+        *,
+        limit: int = PAGE_LIMIT,
+        after: UUID | None = None,
+        descending: bool = True,
+    ) -> Page[JobRow]:
+        """Return a page of jobs."""
+        ids = None if which.ids is None else list(which.ids)
+        rows = await self._caller.call(
+            JOBS_CALL,
+            *(which.type, which.state, which.chain_id, ids, which.blocked_by),
+            *(descending, after, _checked(limit) + 1),
+        )
+        return _page([_job(row) for row in rows], limit)
+
+    async def all_chains(
+        self, which: ChainFilter, *, descending: bool = True
+    ) -> AsyncGenerator[ChainRow]:
+        """Yield chains, page by page."""
+        after = None
+        while True:
+            page = await self.chains(
+                which, limit=PAGE_LIMIT_MAX, after=after, descending=descending
+            )
+            for chain in page.items:
+                yield chain
+            after = page.after
+            if after is None:
+                return
+
+    async def attempts(
+        self, job_id: UUID, *, after: int = 0, limit: int = PAGE_LIMIT_MAX
+    ) -> list[AttemptRow]:
+        """Return the attempts of a job, the first ones first."""
+        rows = await self._caller.call(ATTEMPTS_CALL, job_id, after, _checked(limit))
+        return [AttemptRow(*row) for row in rows]
+
+    async def counts(self) -> list[TypeCounts]:
+        """Return how many jobs of each type are open."""
+        return [TypeCounts(*row) for row in await self._caller.call(COUNTS_CALL)]
+
+
+def _checked(limit: int) -> int:
+    if not 1 <= limit <= PAGE_LIMIT_MAX:
+        raise BadRequest(f"a page has 1 to {PAGE_LIMIT_MAX} entries")
+    return limit
+
+
+def _page(rows: list[Any], limit: int) -> Page[Any]:
+    """Return a page; one row more than asked for was read to know whether there is a next."""
+    return Page(rows[:limit], rows[limit - 1].id if len(rows) > limit else None)
+
+
+def _raw(text: str | None) -> msgspec.Raw | None:
+    return None if text is None else msgspec.Raw(text.encode())
+
+
+def _chain(row: Any) -> ChainRow:
+    return ChainRow(**_members(row))
+
+
+def _job(row: Any) -> JobRow:
+    return JobRow(**_members(row))
+
+
+def _members(row: Any) -> dict[str, Any]:
+    values: dict[str, Any] = dict(row)
+    values["input"] = _raw(row["input"])
+    values["output"] = _raw(row["output"])
+    return values

@@ -1,0 +1,211 @@
+"""The calls of the SQL functions for jobs: values in, rows out, nothing decided.
+
+A `Fetch` runs a statement somewhere: on one of our connections, or in a transaction of the user.
+Casts are spelled out, because other drivers than ours do not know the types of parameters.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
+from uuid import UUID
+
+from skep.jobs.declaration import Start, Step
+
+Fetch: TypeAlias = Callable[..., Awaitable[Sequence[Any]]]
+Outcome: TypeAlias = Literal["completed", "continued", "retry", "rescheduled", "released", "failed"]
+
+START_CALL: Final = (
+    "select item, chain_id, outcome from skep.chain_start($1::uuid[], $2::text[], $3::text[],"
+    " $4::smallint[], $5::timestamptz[], $6::double precision[], $7::integer[], $8::text[],"
+    " $9::double precision[], $10::uuid[], $11::text[], $12::text[], $13::boolean[],"
+    " $14::double precision[], $15::uuid[], $16::integer[], $17::uuid[], $18::boolean[],"
+    " $19::boolean)"
+)
+SETTLE_CALL: Final = (
+    "select item, outcome, closed, woken from skep.job_settle($1::uuid, $2::uuid[], $3::integer[],"
+    " $4::text[], $5::text[], $6::text[], $7::double precision[], $8::timestamptz[], $9::uuid[],"
+    " $10::text[], $11::text[], $12::smallint[], $13::integer[], $14::text[], $15::text[],"
+    " $16::integer[], $17::uuid[], $18::boolean[], $19::boolean)"
+)
+CLAIM_CALL: Final = (
+    "select job_id, chain_id, type_id, position, attempt, failures, max_attempts, input, trace,"
+    " chain_trace, due_at, deadline_at, blockers, skep.now() from skep.job_claim($1, $2, $3)"
+)
+ENSURE_TYPES_CALL: Final = "select name, id from skep.job_type_ensure($1)"
+LIMIT_TYPES_CALL: Final = "select skep.job_type_limit($1, $2, $3, $4, $5)"
+ENROLL_CALL: Final = "select skep.job_worker_enroll($1, $2, $3)"
+LEAVE_CALL: Final = "select skep.job_worker_leave($1)"
+RENEW_CALL: Final = "select job_id, reason from skep.job_renew($1, $2, $3, $4)"
+REAP_CALL: Final = "select job_id, type, worker_id, is_failed, has_more from skep.job_reap($1)"
+EXPIRE_CALL: Final = "select chain_id, job_id from skep.chain_expire($1)"
+HOLD_CALL: Final = (
+    "select state, type, job_id, attempt, job_type, input, is_running"
+    " from skep.chain_hold($1::uuid)"
+)
+OUTCOME_CALL: Final = "select chain_id, state, type, output, error from skep.chain_outcome($1)"
+CANCEL_CALL: Final = (
+    "select chain_id, outcome, job_id from skep.chain_cancel($1::uuid[], $2::boolean, $3::text)"
+)
+RETRY_CALL: Final = "select chain_id, outcome, type from skep.chain_retry($1::uuid[])"
+DELETE_CALL: Final = (
+    "select chain_id, referenced_by from skep.chain_delete($1::uuid[], $2::boolean)"
+)
+PRUNE_CALL: Final = "select deleted, seen_at, seen_id from skep.chain_prune($1, $2, $3, $4, $5)"
+TRIGGER_CALL: Final = "select job_id, outcome, type from skep.job_trigger($1::uuid[])"
+CHAINS_CALL: Final = "select * from skep.chain_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+JOBS_CALL: Final = "select * from skep.job_list($1, $2, $3, $4, $5, $6, $7, $8)"
+ATTEMPTS_CALL: Final = "select * from skep.job_attempts($1, $2, $3)"
+BLOCKERS_CALL: Final = "select skep.job_blockers($1)"
+COUNTS_CALL: Final = "select * from skep.job_counts()"
+NOTIFY_CALL: Final = (
+    "select pg_notify(u.channel, u.payload) from unnest($1::text[], $2::text[]) u(channel, payload)"
+)
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What became of a chain to be started."""
+
+    chain_id: UUID
+    outcome: Literal["started", "duplicate", "exists", "missing_blocker"]
+
+
+def start_arguments(starts: Sequence[Start[Any]], *, notify: bool) -> list[object]:
+    """Return the arguments of START_CALL."""
+    steps = [start.step for start in starts]
+    dedups = [start.dedup for start in starts]
+    return [
+        [step.id for step in steps],
+        [step.job.name for step in steps],
+        [step.input for step in steps],
+        [step.priority for step in steps],
+        [step.at for step in steps],
+        [_seconds(step.after) for step in steps],
+        [step.job.retry.max_attempts for step in steps],
+        [step.limit_key for step in steps],
+        [_seconds(start.deadline) for start in starts],
+        [start.parent for start in starts],
+        [None] * len(starts),
+        [dedup and dedup.key for dedup in dedups],
+        [dedup is not None and dedup.scope == "any" for dedup in dedups],
+        [dedup and _seconds(dedup.window) for dedup in dedups],
+        [dedup and dedup.instead_of for dedup in dedups],
+        *_edges(steps),
+        notify,
+    ]
+
+
+def started(rows: Iterable[Any]) -> list[Started]:
+    """Return what START_CALL says."""
+    return [Started(row[1], row[2]) for row in rows]
+
+
+def _edges(steps: Sequence[Step | None]) -> tuple[list[int], list[UUID], list[bool]]:
+    edges = [
+        (item, ref.id, step.is_fatal)
+        for item, step in enumerate(steps, start=1)
+        if step is not None
+        for ref in step.blockers
+    ]
+    return (
+        [item for item, _, _ in edges],
+        [blocker for _, blocker, _ in edges],
+        [is_fatal for _, _, is_fatal in edges],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job that a worker may run, and the token that proves it."""
+
+    job_id: UUID
+    chain_id: UUID
+    type_id: int
+    position: int
+    attempt: int
+    failures: int
+    max_attempts: int
+    input: str
+    trace: str | None
+    chain_trace: str | None
+    due_at: datetime
+    deadline_at: datetime | None
+    blockers: str | None
+    claimed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The answer to a claim."""
+
+    jobs: list[Claimed]
+    look_again_s: float | None
+    """In how many seconds something will be ready; None if nothing is scheduled."""
+
+
+def claims(rows: Sequence[Any]) -> Claims:
+    """Return what CLAIM_CALL says."""
+    jobs = [Claimed(*row) for row in rows if row[0] is not None]
+    look_again_s = None
+    if rows and rows[-1][0] is None and rows[-1][10] is not None:
+        look_again_s = max((rows[-1][10] - rows[-1][13]).total_seconds(), 0.0)
+    return Claims(jobs, look_again_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What is to become of a job that was claimed."""
+
+    job_id: UUID
+    attempt: int
+    outcome: Outcome
+    output: str | None = None
+    error: str | None = None
+    delay_s: float | None = None
+    at: datetime | None = None
+    next: Step | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of it."""
+
+    outcome: Literal["settled", "lost", "busy", "missing_blocker", "cyclic"]
+    closed: Sequence[UUID]
+    woken: Sequence[str]
+
+
+def settle_arguments(
+    worker_id: UUID | None, settlements: Sequence[Settlement], *, wait: bool
+) -> list[object]:
+    """Return the arguments of SETTLE_CALL."""
+    steps = [settlement.next for settlement in settlements]
+    return [
+        worker_id,
+        [each.job_id for each in settlements],
+        [each.attempt for each in settlements],
+        [each.outcome for each in settlements],
+        [each.output for each in settlements],
+        [each.error for each in settlements],
+        [_seconds(each.next.after) if each.next else each.delay_s for each in settlements],
+        [each.next.at if each.next else each.at for each in settlements],
+        [step and step.id for step in steps],
+        [step and step.job.name for step in steps],
+        [step and step.input for step in steps],
+        [step and step.priority for step in steps],
+        [step and step.job.retry.max_attempts for step in steps],
+        [step and step.limit_key for step in steps],
+        [None] * len(steps),
+        *_edges(steps),
+        wait,
+    ]
+
+
+def settled(rows: Iterable[Any]) -> list[Settled]:
+    """Return what SETTLE_CALL says."""
+    return [Settled(row[1], row[2], row[3]) for row in rows]

@@ -1,0 +1,242 @@
+"""An instance that is asked to end, to read its settings again, or that is killed."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.fixtures.broker import Broker, elapsed
+from tests.pg.waiting import eventually
+
+WAITING = """
+select count(*) from pg_stat_activity
+where datname = current_database() and wait_event_type = 'Lock'
+  and application_name = 'skep worker 0'
+"""
+LEADER = """
+select holder from skep.leadership where service = 'housekeeping' and expires_at > clock_timestamp()
+"""
+LEASE_S, ASKED_EVERY_S = 9, 3
+
+
+@contextmanager
+def instance(database_url, *flags, **settings):
+    """Run an instance in a process group of its own; how it ends is the test's business."""
+    command = [sys.executable, "-m", "skep", "serve", "--port", "0", "--workers", "1", *flags]
+    command += ["--database-url", database_url]
+    variables = {f"SKEP_{name.upper()}": str(value) for name, value in settings.items()}
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, **variables},
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            yield Broker(process, log, database_url)
+        finally:
+            kill_all(process)
+
+
+def kill_all(process):
+    """Kill every process of an instance at once, as a machine does that loses power."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+# SIGTERM
+
+
+async def test_defect_53_a_stop_answers_parked_polls_and_finishes_what_is_under_way(
+    database_url, queue
+):
+    with instance(database_url) as broker:
+        async with (
+            broker.sql() as sql,
+            broker.sql() as observer,
+            broker.connect() as parked,
+            broker.connect() as pushing,
+        ):
+            await pushing.push_payloads(queue, "before")
+            parked.send_poll(f"{queue}-empty", wait=True, timeout=30_000)
+            async with sql.transaction():
+                await sql.fetch("select from skep.partition for update")
+                pushing.request("POST", "/api/v1/push", push_body(queue, "under way"))
+                await eventually(lambda: observer.fetchval(WAITING))
+                broker.process.terminate()
+                assert (await parked.answer()).status == 204
+                assert await eventually(lambda: is_refused(broker))
+            stored = await pushing.answer()
+            exit_code = broker.process.wait(20)
+            kept = await observer.fetchval("select sum(last - first + 1) from skep.segment")
+
+    assert stored.status == 201
+    assert exit_code == 0
+    assert kept == 2
+
+
+def push_body(queue, payload):
+    return json.dumps({"items": [{"queue": queue, "payload": payload}]}).encode()
+
+
+async def is_refused(broker):
+    try:
+        async with broker.connect():
+            return False
+    except ConnectionRefusedError:
+        return True
+
+
+async def test_a_stop_that_cannot_finish_ends_by_its_deadline(database_url, queue):
+    grace_s = 1
+    with instance(database_url, shutdown_grace_s=grace_s) as broker:
+        async with broker.sql() as sql, broker.connect() as pushing, sql.transaction():
+            await pushing.push_payloads(queue, "before")
+            await sql.fetch("select from skep.partition for update")
+            pushing.request("POST", "/api/v1/push", push_body(queue, "never stored"))
+            async with broker.sql() as observer:
+                await eventually(lambda: observer.fetchval(WAITING))
+            with elapsed() as stopping:
+                broker.process.terminate()
+                await asyncio.to_thread(broker.process.wait, 20)
+
+    assert stopping.seconds < grace_s + 5
+
+
+async def test_a_stop_gives_back_what_was_claimed_for_a_client_that_is_gone(database_url, queue):
+    with instance(database_url) as broker:
+        async with broker.sql() as sql, broker.sql() as observer, broker.connect() as client:
+            await client.push_payloads(queue, "kept")
+            await client.pop(f"{queue}-other")
+            async with sql.transaction():
+                await sql.execute("lock table skep.cursor in access exclusive mode")
+                async with broker.connect() as leaving:
+                    leaving.send_poll(queue)
+                    await eventually(lambda: observer.fetchval(WAITING))
+                broker.process.terminate()
+            assert await asyncio.to_thread(broker.process.wait, 20) == 0
+            leases = "select count(*) from skep.cursor where lease_id is not null"
+
+            assert await observer.fetchval(leases) == 0
+
+
+# SIGHUP
+
+
+@pytest.fixture
+def settings_file(tmp_path):
+    path = tmp_path / "skep.toml"
+    path.write_text('log_level = "info"\n')
+    return path
+
+
+async def test_a_hangup_takes_over_what_can_be_and_names_what_needs_a_restart(
+    database_url, settings_file, queue
+):
+    key = "11" * 32
+    with instance(database_url, "--config", str(settings_file)) as broker:
+        async with broker.connect() as client:
+            body = {"queue": queue, "options": {"encryptionEnabled": True}}
+            before = await client.post("/api/v1/configure", body)
+            settings_file.write_text(
+                f'log_level = "debug"\nencryption_keys = "{key}"\nconnections = 5\n'
+            )
+            broker.process.send_signal(signal.SIGHUP)
+
+            async def is_configured():
+                return (await client.post("/api/v1/configure", body)).status == 201
+
+            await eventually(is_configured)
+            log = broker.log()
+        assert broker.stop() == 0
+
+    assert before.status == 409
+    assert "changed: encryption_keys, log_level" in log
+    assert "needing a restart: connections" in log
+    assert key not in log
+
+
+async def test_a_hangup_with_wrong_settings_changes_nothing(database_url, settings_file):
+    with instance(database_url, "--config", str(settings_file)) as broker:
+        settings_file.write_text("log_level = 7")
+        broker.process.send_signal(signal.SIGHUP)
+
+        log = await eventually(lambda: "stay as they were" in broker.log() and broker.log())
+
+        async with broker.connect() as client:
+            assert (await client.call("GET", "/readyz")).status == 200
+        assert broker.stop() == 0
+
+    assert "log_level" in log
+
+
+async def test_a_worker_that_is_restarted_has_the_settings_that_were_reloaded(
+    database_url, settings_file, queue
+):
+    with instance(database_url, "--config", str(settings_file)) as broker:
+        settings_file.write_text(f'encryption_keys = "{"11" * 32}"')
+        broker.process.send_signal(signal.SIGHUP)
+        await eventually(lambda: "changed: encryption_keys" in broker.log())
+        (worker,) = worker_ids(broker)
+        os.kill(worker, signal.SIGKILL)
+        await eventually(lambda: worker_ids(broker) not in ([], [worker]))
+
+        body = {"queue": queue, "options": {"encryptionEnabled": True}}
+
+        async def is_configured():
+            try:
+                async with broker.connect() as client:
+                    return (await client.post("/api/v1/configure", body)).status == 201
+            except (OSError, EOFError):
+                return False
+
+        assert await eventually(is_configured)
+        assert broker.stop() == 0
+
+
+def worker_ids(broker):
+    """Return the processes that the supervisor started and that serve."""
+    listed = subprocess.run(
+        ["ps", "--ppid", str(broker.process.pid), "-o", "pid=,args="],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line.split(None, 1) for line in listed.stdout.splitlines()]
+    return [int(pid) for pid, arguments in lines if "spawn_main" in arguments]
+
+
+# Kill
+
+
+@pytest.mark.slow
+async def test_when_the_leader_is_killed_another_instance_leads_within_seconds(database_url):
+    with instance(database_url) as victim:
+        async with victim.sql() as sql:
+            first = await eventually(lambda: sql.fetchval(LEADER))
+            with instance(database_url) as survivor:
+                kill_all(victim.process)
+                began = time.monotonic()
+
+                async def has_another_leader():
+                    leader = await sql.fetchval(LEADER)
+                    return leader if leader not in {None, first} else None
+
+                second = await eventually(has_another_leader)
+                waited_s = time.monotonic() - began
+                assert survivor.stop() == 0
+
+    assert second != first
+    assert waited_s < LEASE_S + ASKED_EVERY_S + 1

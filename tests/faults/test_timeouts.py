@@ -1,0 +1,72 @@
+"""Nothing runs, waits or stays open in the database for longer than it may."""
+
+import json
+
+import pytest
+
+from tests.fixtures.broker import elapsed
+from tests.pg.waiting import eventually
+
+WAITING = """
+select count(*) from pg_stat_activity
+where datname = current_database() and wait_event_type = 'Lock'
+  and application_name = 'skep worker 0 queries'
+"""
+LOCK_QUEUES = "lock table skep.queue in access exclusive mode"
+TIMEOUT_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def broker(start_broker):
+    with start_broker("--workers", "1", lock_timeout_s=TIMEOUT_S) as broker:
+        yield broker
+
+
+async def test_a_listing_that_waits_for_a_lock_too_long_is_given_up(broker, client):
+    async with broker.sql() as sql, sql.transaction():
+        await sql.execute(LOCK_QUEUES)
+        with elapsed() as waited:
+            answer = await client.call("GET", "/api/v1/resources/queues")
+
+    assert answer.status == 503
+    assert "55P03" in json.loads(answer.body)["error"]
+    assert TIMEOUT_S <= waited.seconds < 3 * TIMEOUT_S
+
+
+@pytest.fixture
+def patient_broker(start_broker):
+    with start_broker("--workers", "1", query_connections=1) as broker:
+        yield broker
+
+
+async def test_the_statement_of_a_client_that_is_gone_ends(patient_broker):
+    broker = patient_broker
+    async with broker.sql() as sql, broker.sql() as observer, sql.transaction():
+        await sql.execute(LOCK_QUEUES)
+        async with broker.connect() as leaving:
+            leaving.request("GET", "/api/v1/resources/queues")
+            await eventually(lambda: observer.fetchval(WAITING))
+        with elapsed() as waited:
+            await eventually(lambda: _is_zero(observer.fetchval(WAITING)))
+
+    assert waited.seconds < TIMEOUT_S, "it ended by a timeout of its own"
+    async with broker.connect() as client:
+        assert (await client.call("GET", "/api/v1/resources/queues")).status == 200
+
+
+async def _is_zero(counting):
+    return await counting == 0
+
+
+async def test_the_write_of_a_client_that_is_gone_is_done(patient_broker, queue):
+    broker = patient_broker
+    async with broker.sql() as sql, broker.sql() as observer:
+        async with sql.transaction():
+            await sql.execute(LOCK_QUEUES)
+            async with broker.connect() as leaving:
+                body = json.dumps({"queue": queue, "options": {"leaseTime": 77}}).encode()
+                leaving.request("POST", "/api/v1/configure", body)
+                await eventually(lambda: observer.fetchval(WAITING))
+        lease_time = "select lease_time_s from skep.queue where name = $1"
+
+        assert await eventually(lambda: observer.fetchval(lease_time, queue)) == 77
