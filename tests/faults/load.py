@@ -10,7 +10,7 @@ import json
 from contextlib import suppress
 from random import Random
 
-from tests.chaos.ledger import Ack, Attempt, Delivery, Ledger, Stored
+from tests.faults.ledger import Ack, Attempt, Delivery, Ledger, Stored
 from tests.fixtures.broker import ack_item, pop_path
 
 GROUP = "bees"

@@ -17,8 +17,8 @@ from random import Random, SystemRandom
 import pytest
 
 from skep.db.migrate import migrate
-from tests.chaos.ledger import complaints
-from tests.chaos.load import GROUP, Load
+from tests.faults.ledger import complaints
+from tests.faults.load import GROUP, Load
 from tests.fixtures.broker import Broker
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos.ledger import Ack, Attempt, Delivery, Ledger, Stored, complaints
+from tests.faults.ledger import Ack, Attempt, Delivery, Ledger, Stored, complaints
 
 LEASE_S = 2.0
 
