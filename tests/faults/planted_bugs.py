@@ -41,7 +41,7 @@ begin
     insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)
     select p.id, v_first, v_last, p.queue_id, v_now, p_keys[i], p_body[i]
     from skep.partition p where p.id = p_partition_id[i];
-    perform pg_sleep(random() * 0.02);
+    perform pg_sleep(case when random() < 0.2 then 0.3 else 0 end);
     update skep.partition p set head = greatest(p.head, v_last), pushed_at = v_now
     where p.id = p_partition_id[i];
     partition_id := p_partition_id[i];
@@ -75,8 +75,9 @@ def _without(function, part, instead):
 
 
 def shared_lease():
-    """A claim that leaves its lanes ready for others."""
-    return _without("take_lanes", "coalesce(nullif(p_lease_s[i.poll], 0), v_lease_s)", "0")
+    """A claim that now and then leaves its lanes ready for others."""
+    lease = "coalesce(nullif(p_lease_s[i.poll], 0), v_lease_s)"
+    return _without("take_lanes", lease, f"case when random() < 0.2 then 0 else {lease} end")
 
 
 def forgotten_ack():

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from random import Random
 
@@ -106,7 +107,9 @@ async def postgres_away(run):
     """Scenario 9: 60 s without PostgreSQL."""
     with instance(run.postgres.dsn, "--workers", "2", **run.settings) as broker:
         queue = f"{run.queue}-away"
-        async with load_on(broker, queue, run.seed, drain_s=DRAIN_S, backlog_max=20_000) as load:
+        # Few producers and no bound: nobody may stop pushing because nothing is delivered.
+        options = {"producers": 2, "backlog_max": inf, "drain_s": DRAIN_S}
+        async with load_on(broker, queue, run.seed, **options) as load:
             await load.until_done(500)
             await asyncio.to_thread(run.postgres.end, KILL)
             await asyncio.sleep(60)
