@@ -144,7 +144,7 @@ class _Link:
 
     async def _pass_questions(self):
         budget = self._treatment.question_bytes
-        while (data := await self._reader.read(CHUNK_BYTES)) and budget > 0:
+        while budget > 0 and (data := await self._reader.read(CHUNK_BYTES)):
             self._loss = self._loss or self._network.find_loss(data)
             await asyncio.sleep(self._treatment.latency_s)
             part = data if len(data) <= budget else data[: int(budget)]
@@ -155,7 +155,7 @@ class _Link:
 
     async def _pass_answers(self, far_reader):
         budget = self._treatment.answer_bytes
-        while (data := await far_reader.read(CHUNK_BYTES)) and budget > 0:
+        while budget > 0 and (data := await far_reader.read(CHUNK_BYTES)):
             if self._loss is not None:
                 self._loss.set()
                 return

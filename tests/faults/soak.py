@@ -25,14 +25,18 @@ from random import Random
 from skep.db.migrate import migrate
 from tests.faults.consumers import freeze_consumers
 from tests.faults.instances import fleet_of, instance
-from tests.faults.ledger import summary
+from tests.faults.ledger import KINDS, summary
 from tests.faults.load import GROUP, LEASE_S, load_on
 from tests.faults.mortal_postgres import KILL, MortalPostgres
 from tests.faults.network import CLEAN, network_to
+from tests.faults.overload import SETTINGS, Overload, until_normal
 from tests.faults.storms import end_postgres, kill_brokers_for, treat_badly
 from tests.fixtures.postgres import make_reachable_directory
 
 DRAIN_S = 180
+FEW_PRODUCERS = 6
+BROKEN = (*KINDS, "accepted after expiry", "cursors moved", "unanswered", "crashed")
+"""Figures that have to be 0."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,32 @@ async def network_bad(run):
     return figures(load, **{"bad connections": network.treated, "drain s": drained_s})
 
 
+async def overloaded(run):
+    """Three times the capacity for 60 s."""
+    settings = {**run.settings, **SETTINGS}
+    with instance(run.postgres.dsn, "--workers", "1", **settings) as broker:
+        overload = Overload(broker, f"{run.queue}-overload")
+        normal_per_s = await overload.press(5, FEW_PRODUCERS)
+        pressed_per_s = await overload.press(60)
+        recovery_s = await until_normal(
+            overload, normal_per_s, producers=FEW_PRODUCERS, within_s=60
+        )
+        is_running = broker.process.poll() is None
+        await overload.consume()
+    return {
+        "stored": len(overload.ledger.stored),
+        "delivered": len(overload.ledger.deliveries),
+        "normal per s": round(normal_per_s, 1),
+        "pressed per s": round(pressed_per_s, 1),
+        "recovery s": round(recovery_s, 1),
+        "memory MiB": round(overload.memory_mib),
+        "answers": dict(sorted(overload.statuses.items())),
+        "unanswered": overload.unanswered,
+        "crashed": int(not is_running),
+        **summary(overload.ledger, [GROUP]),
+    }
+
+
 STORMS: dict[str, Callable[[Run], Awaitable[dict]]] = {
     "one-broker-killed": one_broker_killed,
     "three-brokers-killed": three_brokers_killed,
@@ -149,6 +179,7 @@ STORMS: dict[str, Callable[[Run], Awaitable[dict]]] = {
     "postgres-away": postgres_away,
     "consumers-frozen": consumers_frozen,
     "network-bad": network_bad,
+    "overloaded": overloaded,
 }
 
 
@@ -194,13 +225,7 @@ async def soak(options):
             results.append(result)
             show(result)
             options.json.write_text(json.dumps(results, indent=2) + "\n")
-    return sum(result.get("broken", 0) for result in map(with_broken, results))
-
-
-def with_broken(result):
-    kinds = ("lost", "phantom", "aborted read", "stored twice", "disorder", "delivered after")
-    more = ("two leases at once", "unexplained", "accepted after expiry", "cursors moved")
-    return {**result, "broken": sum(result.get(kind, 0) for kind in (*kinds, *more))}
+    return sum(result.get(kind, 0) for result in results for kind in BROKEN)
 
 
 def show(result):

@@ -192,10 +192,12 @@ async def transact_repeatedly(proxy, sql, queue, point, *, times):
             (message,) = await broker.pop(queue)
             await sql.execute("select setval('public.kills', 1, false)")
             if point == "after the commit":
+                await sql.execute("select setval('public.kills', 1)")
                 proxy.at_next("skep.transact(", "after")
             answer = await commit(broker, message, sink, number)
             assert answer["success"], answer
-            assert await sql.fetchval("select last_value > 1 or is_called from public.kills")
+            assert await sql.fetchval("select is_called from public.kills"), "nobody died"
+        assert proxy.fault_for("skep.transact(") is None, "nobody died"
         nothing = await broker.pop(queue)
     query = 'select transaction_id from skep.message where queue = $1 order by "offset"'
 
