@@ -6,9 +6,21 @@ nothing on trust but these facts. A request was carried out at some moment betwe
 being answered, and whatever cannot be concluded from that is not complained about.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
+
+KINDS = (
+    "lost",
+    "phantom",
+    "aborted read",
+    "stored twice",
+    "disorder",
+    "delivered after",
+    "two leases at once",
+    "unexplained",
+)
+"""How complaints begin."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +35,23 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Stored:
-    """A push was answered: the message is stored, under this id."""
+    """A push was answered: the message is stored under this id, or kept to be stored (no id)."""
 
     partition: str
     transaction_id: str
-    message_id: str
+    message_id: str | None
+
+    @property
+    def name(self):
+        return self.partition, self.transaction_id
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """A push was answered as undone: nobody may ever see the message."""
+
+    partition: str
+    transaction_id: str
 
 
 @dataclass(frozen=True)
@@ -75,6 +99,12 @@ class Ack:
         """The broker confirmed that the message will not come again."""
         return self.is_success and self.status == "completed"
 
+    @property
+    def is_refused(self):
+        """It was in vain. (A failure told twice is refused too, but the first time it counted.)"""
+        is_answered = self.answered_at is not None
+        return is_answered and not self.is_success and self.status == "completed"
+
 
 @dataclass
 class Ledger:
@@ -82,6 +112,7 @@ class Ledger:
 
     attempts: list[Attempt] = field(default_factory=list)
     stored: list[Stored] = field(default_factory=list)
+    rolled_back: list[RolledBack] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     acks: list[Ack] = field(default_factory=list)
 
@@ -91,6 +122,7 @@ def complaints(ledger, groups):
     return [
         *_lost(ledger, groups),
         *_phantoms(ledger),
+        *_aborted_reads(ledger),
         *_stored_twice(ledger),
         *_disorder(ledger),
         *_delivered_after_ack(ledger),
@@ -99,19 +131,41 @@ def complaints(ledger, groups):
     ]
 
 
+def summary(ledger, groups):
+    """Return how often each promise was broken; zeros are the point of it."""
+    offences = Counter(
+        next(kind for kind in KINDS if offence.startswith(kind))
+        for offence in complaints(ledger, groups)
+    )
+    return {kind: offences[kind] for kind in KINDS}
+
+
+def require_good(ledger, groups):
+    """Fail with the first offences, or when there was nothing to offend against."""
+    offences = complaints(ledger, groups)
+    assert not offences, f"{len(offences)} offences, the first: {offences[:5]}"
+    assert ledger.stored
+    assert ledger.deliveries
+
+
 def _lost(ledger, groups):
     """Every message whose push was answered reaches every group."""
     for group in groups:
-        seen = {d.message_id for d in ledger.deliveries if d.group == group}
+        came = [each for each in ledger.deliveries if each.group == group]
+        ids = {each.message_id for each in came}
+        names = {(each.partition, each.transaction_id) for each in came}
         for stored in ledger.stored:
-            if stored.message_id not in seen:
+            has_come = (
+                stored.name in names if stored.message_id is None else stored.message_id in ids
+            )
+            if not has_come:
                 yield f"lost: {stored} never reached {group}"
 
 
 def _phantoms(ledger):
     """Nothing is delivered that nobody pushed, or elsewhere, or under another id."""
     attempted = {(each.partition, each.transaction_id) for each in ledger.attempts}
-    id_by_name = {(s.partition, s.transaction_id): s.message_id for s in ledger.stored}
+    id_by_name = {s.name: s.message_id for s in ledger.stored if s.message_id is not None}
     for delivery in ledger.deliveries:
         name = delivery.partition, delivery.transaction_id
         if name not in attempted:
@@ -120,11 +174,20 @@ def _phantoms(ledger):
             yield f"phantom: the push was told {id_by_name[name]}, not {delivery}"
 
 
+def _aborted_reads(ledger):
+    """Nothing is delivered whose push was rolled back."""
+    undone = {(each.partition, each.transaction_id) for each in ledger.rolled_back}
+    for delivery in ledger.deliveries:
+        if (delivery.partition, delivery.transaction_id) in undone:
+            yield f"aborted read: {delivery}"
+
+
 def _stored_twice(ledger):
     """A message that was sent again is still one message."""
     ids_by_name = defaultdict(set)
     for each in (*ledger.stored, *ledger.deliveries):
-        ids_by_name[each.partition, each.transaction_id].add(each.message_id)
+        if each.message_id is not None:
+            ids_by_name[each.partition, each.transaction_id].add(each.message_id)
     for name, ids in ids_by_name.items():
         if len(ids) > 1:
             yield f"stored twice: {name} is {sorted(ids)}"
@@ -187,6 +250,8 @@ def _lease_ends(ledger, leases):
     ended_at = defaultdict(lambda: float("inf"))
     for ack in ledger.acks:
         key = ack.lane, ack.lease_id
+        if ack.is_refused:
+            continue
         if ack.status != "completed" or last_of.get(key) == ack.transaction_id:
             ended_at[key] = min(ended_at[key], ack.sent_at)
     return ended_at

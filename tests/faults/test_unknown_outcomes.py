@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from skep.model.ids import message_id
-from tests.chaos.in_process import item, running
+from tests.faults.in_process import item, running
 from tests.pg.waiting import eventually
 
 POINTS = ["before", "after"]

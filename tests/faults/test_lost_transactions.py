@@ -11,7 +11,7 @@ import pytest
 
 from skep.model.stream_wire import CycleAck, CycleBody, RegisterBody, StateOperation
 from skep.model.wire import PushItem, TransactionBody
-from tests.chaos.in_process import item, running
+from tests.faults.in_process import item, running
 
 TRANSACT = "skep.transact("
 CYCLE = "skep.commit_cycle("

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tests.chaos.in_process import item, running
+from tests.faults.in_process import item, running
 
 POISON = b'"poison"'
 

@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from skep.broker.scheduling import Moment, ScheduleItem
-from tests.chaos.in_process import item, running
+from tests.faults.in_process import item, running
 from tests.pg.log import envelope, key_of
 from tests.pg.waiting import eventually
 

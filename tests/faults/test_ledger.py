@@ -2,7 +2,17 @@
 
 import pytest
 
-from tests.chaos.ledger import Ack, Attempt, Delivery, Ledger, Stored, complaints
+from tests.faults.ledger import (
+    KINDS,
+    Ack,
+    Attempt,
+    Delivery,
+    Ledger,
+    RolledBack,
+    Stored,
+    complaints,
+    summary,
+)
 
 LEASE_S = 2.0
 
@@ -121,6 +131,29 @@ def test_an_answered_push_that_is_never_delivered_is_lost():
     assert complaint.startswith("lost: ")
 
 
+def test_a_push_that_was_kept_on_disk_and_never_delivered_is_lost():
+    history = good_history()
+    history.ledger.stored.append(Stored("p", "t4", None))
+
+    (complaint,) = history.complaints
+    assert complaint.startswith("lost: ")
+
+
+def test_a_push_that_was_kept_on_disk_is_found_by_its_name():
+    history = good_history()
+    history.ledger.stored[0] = Stored("p", "t1", None)
+
+    assert history.complaints == []
+
+
+def test_a_message_whose_push_was_rolled_back_is_an_aborted_read():
+    history = good_history()
+    history.ledger.rolled_back.append(RolledBack("p", "t3"))
+
+    (complaint,) = history.complaints
+    assert complaint.startswith("aborted read: ")
+
+
 def test_a_group_that_got_nothing_lost_everything():
     offences = complaints(good_history().ledger, ["g", "other"])
 
@@ -204,6 +237,13 @@ def test_a_lease_of_which_only_a_part_was_completed_is_still_held():
     assert "two leases at once" in {complaint[:18] for complaint in history.complaints}
 
 
+def test_a_lease_whose_completion_was_refused_is_still_held():
+    history = History().push(1, 2).deliver("A", 1, at=0).ack("A", 1, at=0.2, answer=False)
+    history.deliver("B", 2, at=0.5)
+
+    assert "two leases at once" in {complaint[:18] for complaint in history.complaints}
+
+
 def test_a_message_that_comes_again_while_its_lease_lasts_is_unexplained():
     history = History().push(1, 2).deliver("A", 1, at=0).deliver("B", 1, at=1)
 
@@ -215,3 +255,11 @@ def test_a_failure_explains_only_what_follows_it():
     history.ack("A", 1, at=1.5, status="retry")
 
     assert "unexplained" in {complaint.split(":")[0] for complaint in history.complaints}
+
+
+def test_a_summary_counts_each_kind_of_offence():
+    history = good_history().push(4).deliver("C", 2, at=5)
+
+    counted = summary(history.ledger, ["g"])
+
+    assert counted == dict.fromkeys(KINDS, 0) | {"lost": 1, "delivered after": 1}

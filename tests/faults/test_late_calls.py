@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from tests.chaos.in_process import item, running
+from tests.faults.in_process import item, running
 from tests.pg.waiting import eventually
 
 LEASED_OR_NOT = pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto-acked"])

@@ -7,10 +7,11 @@ repeats what it has to say until it is answered.
 
 import asyncio
 import json
-from contextlib import suppress
+from collections import Counter
+from contextlib import asynccontextmanager, suppress
 from random import Random
 
-from tests.chaos.ledger import Ack, Attempt, Delivery, Ledger, Stored
+from tests.faults.ledger import Ack, Attempt, Delivery, Ledger, Stored
 from tests.fixtures.broker import ack_item, pop_path
 
 GROUP = "bees"
@@ -19,8 +20,10 @@ WAIT_MS = 500
 PARTITIONS = [f"lane {number}" for number in range(12)]
 GONE = (OSError, asyncio.IncompleteReadError, TimeoutError)
 RECONNECT_PAUSE_S = 0.02
-DRAIN_S = 30
+CALL_S = 15
+DRAIN_S = 45
 FORGOTTEN, FAILED = 0.005, 0.02
+ACCEPTED = frozenset({"queued", "duplicate", "buffered"})
 
 
 class Load:
@@ -31,13 +34,34 @@ class Load:
         queue: Its queue.
         seed: Decides everything that is left to chance here.
         backlog_max: Messages by which the consumers may be behind.
+        lease_s: For how long a consumer takes messages.
+        call_s: How long an answer may take before nobody believes in it any more.
+        drain_s: How long consumers go on at the end.
     """
 
-    def __init__(self, broker, queue, seed, *, backlog_max=1_000):
+    def __init__(
+        self,
+        broker,
+        queue,
+        seed,
+        *,
+        backlog_max=1_000,
+        lease_s=LEASE_S,
+        call_s=CALL_S,
+        drain_s=DRAIN_S,
+    ):
         self.ledger = Ledger()
+        self.statuses = Counter()
+        """How often each status of HTTP was answered."""
+        self.stalls = Stalls()
+        self._lease_s = lease_s
+        self._call_s = call_s
+        self._drain_s = drain_s
         self._broker = broker
         self._queue = queue
         self._seed = seed
+        self.buffered_count = 0
+        """How many messages were kept on disk at first."""
         self._is_producing = True
         self._is_consuming = True
         self._producers = []
@@ -79,7 +103,7 @@ class Load:
         self._progress.set()
         await asyncio.gather(*self._producers)
         with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
+            async with asyncio.timeout(self._drain_s):
                 await self._until(lambda: self._stored <= self._done)
         self._is_consuming = False
         await asyncio.gather(*self._consumers)
@@ -104,7 +128,7 @@ class Load:
     async def _produce(self, number):
         random = Random(f"{self._seed} producer {number}")
         sequences = dict.fromkeys(PARTITIONS, 0)
-        line = _Line(self._broker)
+        line = Line(self._broker, self._call_s, self.statuses)
         while self._is_producing:
             await self._until_wanted()
             partition = random.choice(PARTITIONS)
@@ -137,19 +161,21 @@ class Load:
     async def _push_until_stored(self, line, partition, items):
         while True:
             results = await line.call("POST", "/api/v1/push", {"items": items}, expect=201)
-            if results and all(each["status"] in {"queued", "duplicate"} for each in results):
+            if results and all(each["status"] in ACCEPTED for each in results):
                 break
         for result in results:
             name = result["transaction_id"]
-            self.ledger.stored.append(Stored(partition, name, result["message_id"]))
+            self.ledger.stored.append(Stored(partition, name, result.get("message_id")))
             self._stored.add(name)
+            self.buffered_count += result["status"] == "buffered"
+        self.stalls.note(now())
         self._news.set()
 
     # Consuming
 
     async def _consume(self, number):
         random = Random(f"{self._seed} consumer {number}")
-        line = _Line(self._broker)
+        line = Line(self._broker, self._call_s, self.statuses)
         while self._is_consuming:
             messages = await self._pop(line, random)
             if not messages:
@@ -169,7 +195,7 @@ class Load:
             partitions=random.randint(1, 3),
             wait=True,
             timeout=WAIT_MS,
-            leaseSeconds=LEASE_S,
+            leaseSeconds=self._lease_s,
         )
         asked_at = now()
         answer = await line.call("GET", path, expect=200)
@@ -182,7 +208,7 @@ class Load:
                 message["id"],
                 message["transactionId"],
                 message["leaseId"],
-                LEASE_S,
+                self._lease_s,
                 asked_at,
                 received_at,
             )
@@ -215,26 +241,55 @@ class Load:
         self._progress.set()
 
 
-class _Line:
-    """A connection that is made anew when it breaks."""
+@asynccontextmanager
+async def load_on(broker, queue, seed, *, producers=8, consumers=6, **options):
+    """Put load on a broker or a fleet; whatever happens, nobody is left behind."""
+    load = Load(broker, queue, seed, **options)
+    load.start(producers=producers, consumers=consumers)
+    try:
+        yield load
+    finally:
+        await load.stop()
 
-    def __init__(self, broker):
+
+class Stalls:
+    """How long at most nothing was stored."""
+
+    def __init__(self):
+        self.longest_s = 0.0
+        self._last = None
+
+    def note(self, moment):
+        """Something was stored."""
+        if self._last is not None:
+            self.longest_s = max(self.longest_s, moment - self._last)
+        self._last = moment
+
+
+class Line:
+    """A connection that is made anew when it breaks, or says nothing for too long."""
+
+    def __init__(self, broker, call_s, statuses):
         self._broker = broker
+        self._call_s = call_s
+        self._statuses = statuses
         self._open = None
         self._connection = None
 
     async def call(self, method, path, members=None, *, expect):
         """Return the body of an answer with this status; None if nobody knows what happened."""
+        body = b"" if members is None else json.dumps(members).encode()
         try:
-            if self._connection is None:
-                self._open = self._broker.connect()
-                self._connection = await self._open.__aenter__()
-            body = b"" if members is None else json.dumps(members).encode()
-            answer = await self._connection.call(method, path, body)
+            async with asyncio.timeout(self._call_s):
+                if self._connection is None:
+                    self._open = self._broker.connect()
+                    self._connection = await self._open.__aenter__()
+                answer = await self._connection.call(method, path, body)
         except GONE:
             self.close()
             await asyncio.sleep(RECONNECT_PAUSE_S)
             return None
+        self._statuses[answer.status] += 1
         return json.loads(answer.body) if answer.status == expect else None
 
     def close(self):
