@@ -317,7 +317,10 @@ class JobClient:
             if referenced_by is not None:
                 references.setdefault(chain_id, []).append(referenced_by)
         if references:
-            raise ChainReferenced(references)
+            raise ChainReferenced(
+                f"nothing was deleted: jobs of others need {len(references)} of the chains",
+                references=references,
+            )
         gone = [row[0] for row in rows]
         await self._announce(tx, Signals(chains_closed=gone))
         return gone

@@ -123,11 +123,11 @@ class ChainReferenced(Refused):
 
     code = "chain_referenced"
 
-    def __init__(self, references: Mapping[UUID, list[UUID]]) -> None:
-        super().__init__(
-            f"nothing was deleted: {len(references)} of the chains are needed by jobs of others"
-        )
-        self.references = references
+    def __init__(
+        self, message: str | None = None, *, references: Mapping[UUID, list[UUID]] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.references = references or {}
         """The jobs that need each chain."""
 
 
@@ -147,7 +147,6 @@ class ResultTimeout(SkepError):
     """The chain did not end in time; it goes on."""
 
     code = "result_timeout"
-    retryable = True
 
 
 class Reschedule(Exception):
