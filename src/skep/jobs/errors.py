@@ -7,7 +7,7 @@
     │   ├── DuplicateBlocker, SelfBlocked    a chain to wait for is named twice, or is the own one
     │   └── TransactionRequired              `tx` is not inside a transaction
     ├── Refused
-    │   ├── NotFound: ChainNotFound, JobNotFound, BlockerMissing
+    │   ├── NotFound: ChainNotFound, JobNotFound, BlockerMissing, NoSuchJobType, ScheduleNotFound
     │   ├── ChainExists, ChainClosed, ChainReferenced, CyclicBlockers, NotRetryable, NotTriggerable
     │   └── OwnershipLost                    the job is not this worker's any more
     └── ChainFailed, ChainCancelled, ResultTimeout    instead of a result
@@ -74,6 +74,18 @@ class JobNotFound(NotFound):
     """There is no such job."""
 
     code = "job_not_found"
+
+
+class NoSuchJobType(NotFound):
+    """No job of that name was ever started or run."""
+
+    code = "no_such_job_type"
+
+
+class ScheduleNotFound(NotFound):
+    """There is no such schedule."""
+
+    code = "schedule_not_found"
 
 
 class BlockerMissing(NotFound):

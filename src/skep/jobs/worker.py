@@ -26,6 +26,8 @@ from skep.jobs.client import JobClient
 from skep.jobs.declaration import JobTypes, Middleware
 from skep.jobs.execution import Executors
 from skep.jobs.identifiers import new_id
+from skep.jobs.meters import JobMeters
+from skep.jobs.progress import Progress
 from skep.jobs.schedules import Schedule, Scheduler
 from skep.jobs.settling import Settler
 from skep.jobs.signals import JOB_LOST, JOB_READY, Announcements, each_line
@@ -99,6 +101,8 @@ class Worker:
         self._announcements: Final = Announcements(self._slots, is_silent=not client.uses_notify)
         self._settler: Final = Settler(self._slots, self._announcements, lambda: self.worker_id)
         self._executors: Final = Executors(threads=concurrency, processes=processes)
+        self._progress: Final = Progress(self._slots, lambda: self.worker_id)
+        self.meters: Final = JobMeters(concurrency)
         self._runner: Final = AttemptRunner(
             self._catalog,
             self._pool,
@@ -106,6 +110,8 @@ class Worker:
             self._announcements,
             self._executors,
             lambda: self.worker_id,
+            client.tracing,
+            self.meters,
             middleware,
         )
         self._listener: Final = Listener(
@@ -147,6 +153,7 @@ class Worker:
         await self._declare()
         await self._enroll()
         loop = asyncio.get_running_loop()
+        self._progress.start()
         self._upkeep = Upkeep(
             self._client.dsn,
             Lease(lambda: self.worker_id, self._lease_s, self._claims),
@@ -173,6 +180,7 @@ class Worker:
         if self._upkeep is not None:
             await self._upkeep.stop()
         self._executors.close()
+        await self._progress.stop()
         with suppress(SkepError, TimeoutError):  # without it the lease runs out by itself
             async with asyncio.timeout(LEAVE_S):
                 await self._announcements.flush()
@@ -238,7 +246,7 @@ class Worker:
             await self._slots.call(CLAIM_CALL, self.worker_id, list(self._names), free)
         )
         for claimed in found.jobs:
-            self._begin(Attempt(claimed, self._names[claimed.type_id]))
+            self._begin(Attempt(claimed, self._names[claimed.type_id], self._progress))
         if len(found.jobs) == free:
             return self._poll_s  # until a slot is free
         return min(self._poll_s, found.look_again_s or self._poll_s)
@@ -246,6 +254,9 @@ class Worker:
     def _begin(self, attempt: Attempt) -> None:
         with self._attempts_lock:
             self._attempts[attempt.claimed.job_id] = attempt
+        claimed = attempt.claimed
+        self.meters.claimed(attempt.name, (claimed.claimed_at - claimed.due_at).total_seconds())
+        self.meters.running = len(self._attempts)
         attempt.task = asyncio.get_running_loop().create_task(self._runner.run(attempt))
         attempt.task.add_done_callback(lambda _: self._end(attempt))
 
@@ -253,6 +264,7 @@ class Worker:
         with self._attempts_lock:
             if self._attempts.get(attempt.claimed.job_id) is attempt:
                 del self._attempts[attempt.claimed.job_id]
+        self.meters.running = len(self._attempts)
         self._wake()
 
     async def _rest(self, seconds: float) -> None:
@@ -300,6 +312,7 @@ class Worker:
         _log.warning("this worker lost its lease (%s) and enrolls anew", reason)
         for attempt in tuple(self._attempts.values()):
             attempt.lose(reason)
+        self.meters.lost_lease()
         self.worker_id = new_id()
         self._do_aside(self._enroll_anew())
 
