@@ -18,6 +18,7 @@ from skep.broker.configure import Configure, Configured
 from skep.server.app import build_cold_app
 from skep.server.exchange import HotRoutes
 from skep.server.hot import HotHandlers, PollDefaults
+from skep.server.metering import meter_hot_routes
 from skep.server.routes.configure import ConfigureRequest
 from skep.server.routes.health import Probe
 from skep.settings import Settings
@@ -32,14 +33,18 @@ def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
         ack=broker.ack,
         renew=broker.renew,
         transaction=broker.transaction,
+        door=broker.door,
         defaults=PollDefaults(
             wait_ms=settings.default_wait_ms,
             batch=settings.default_batch,
             subscription_mode=settings.default_subscription_mode,
         ),
         now=asyncio.get_running_loop().time,
+        tracing=broker.tracing,
     )
-    return handlers.routes()
+    routes = handlers.routes()
+    meter_hot_routes(routes, broker.meters)
+    return routes
 
 
 def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -> Litestar:
@@ -48,6 +53,7 @@ def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -
         hot,
         probe=probe,
         configure=_configure(broker.configure),
+        door=broker.door,
         body_bytes_max=settings.body_bytes_max,
         version=__version__,
         further_routes=api_routes(broker),

@@ -8,6 +8,7 @@ import errno
 import secrets
 import socket
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 from skep.app.assignment import WorkerAssignment
@@ -60,7 +61,7 @@ def _explain(host: str, port: int, error: OSError) -> str:
 
 
 def assign_workers(
-    settings: Settings, *, dsn: str, listener: socket.socket
+    settings: Settings, *, dsn: str, listener: socket.socket, runtime_dir: Path | None = None
 ) -> list[WorkerAssignment]:
     """Make one assignment for each worker, with a loopback wake-up socket of its own."""
     with ExitStack() as on_failure:
@@ -80,6 +81,7 @@ def assign_workers(
             wakeup_socket=wakeup,
             wakeup_ports=ports,
             wakeup_token=token,
+            runtime_dir=runtime_dir,
             peer_socket=peer_socket if index == 0 else None,
         )
         for index, wakeup in enumerate(wakeups)

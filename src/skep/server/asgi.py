@@ -11,7 +11,7 @@ over whatever it does not know.
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
@@ -20,6 +20,9 @@ from skep.model.errors import Defect, PayloadTooLarge
 from skep.server.exchange import HotHandler, HotRoutes, run_handler
 from skep.server.problems import problem, problem_of
 from skep.server.turns import Answer
+
+if TYPE_CHECKING:
+    from skep.telemetry.meters import RouteMeter
 
 
 class AsgiExchange:
@@ -31,6 +34,7 @@ class AsgiExchange:
         self.query = scope["query_string"]
         self.body = body
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.timing: tuple[RouteMeter, float] | None = None
         self._headers = scope["headers"]
         self._is_aborted = False
         self._abort_callback: Callable[[], None] | None = None
@@ -48,6 +52,8 @@ class AsgiExchange:
         """Answer; see `Exchange.respond`."""
         if self.answer.done():
             raise Defect("An exchange was answered twice.")
+        if self.timing is not None:
+            self.timing[0].note(status, self.timing[1])
         self.answer.set_result((status, body, headers))
         return not self._is_aborted
 
@@ -89,7 +95,7 @@ class HotGate:
         elif methods := self._routes.methods(path):
             text = f"{http['method']} is not allowed here."
             allow = b"allow: %b\r\n" % b", ".join(methods)
-            await _send_answer(send, problem(405, "method_not_allowed", text, headers=allow))
+            await send_answer(send, problem(405, "method_not_allowed", text, headers=allow))
         else:
             http["path"] = path.decode("latin-1")  # matched as sent; see skep.server.app
             await self._app(scope, receive, send)
@@ -97,10 +103,14 @@ class HotGate:
     async def _serve(
         self, handler: HotHandler, scope: HTTPScope, receive: Receive, send: Send
     ) -> None:
+        refusal = self._routes.refusal_of(AsgiExchange(scope, b""))
+        if refusal is not None:
+            await send_answer(send, refusal)
+            return
         try:
             body = await _read_body(receive, self._body_bytes_max)
         except PayloadTooLarge as error:
-            await _send_answer(send, problem_of(error))
+            await send_answer(send, problem_of(error))
             return
         if body is None:
             return
@@ -108,7 +118,7 @@ class HotGate:
         run_handler(handler, exchange)
         try:
             if await _is_answered_before_disconnect(exchange, receive):
-                await _send_answer(send, exchange.answer.result())
+                await send_answer(send, exchange.answer.result())
         finally:
             exchange.abort()
 
@@ -144,7 +154,8 @@ async def _is_answered_before_disconnect(exchange: AsgiExchange, receive: Receiv
     return exchange.answer.done()
 
 
-async def _send_answer(send: Send, answer: Answer) -> None:
+async def send_answer(send: Send, answer: Answer) -> None:
+    """Send an answer in one piece."""
     status, body, extra = answer
     headers = [_split_header(line) for line in extra.splitlines()]
     if body:

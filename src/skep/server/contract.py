@@ -8,9 +8,6 @@ by calling it.
 import re
 from typing import Final, NamedTuple
 
-PRODUCTION: Final = "issue 5"
-DASHBOARD: Final = "issue 8"
-
 
 class ContractRoute(NamedTuple):
     """One route of the contract."""
@@ -83,22 +80,22 @@ CONTRACT: Final = (
     ContractRoute("POST", f"{_GROUP}/queues/{{queue}}/seek", "2.14"),
     ContractRoute("POST", f"{_GROUP}/queues/{{queue}}/partitions/{{partition}}/seek", "2.14"),
     ContractRoute("POST", "/api/v1/stats/refresh", "2.14"),
-    ContractRoute("GET", "/api/v1/status", "2.15", PRODUCTION),
+    ContractRoute("GET", "/api/v1/status", "2.15"),
     ContractRoute("GET", "/api/v1/status/queues", "2.15"),
     ContractRoute("GET", "/api/v1/status/queues/{queue}", "2.15"),
     ContractRoute("GET", "/api/v1/status/queues/{queue}/messages", "2.15"),
-    ContractRoute("GET", "/api/v1/status/analytics", "2.15", PRODUCTION),
+    ContractRoute("GET", "/api/v1/status/analytics", "2.15"),
     ContractRoute("GET", "/api/v1/status/buffers", "2.15"),
-    ContractRoute("GET", f"{_ANALYTICS}/system-metrics", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/worker-metrics", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/queue-lag", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/queue-ops", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/queue-parked-replicas", "2.16", PRODUCTION),
+    ContractRoute("GET", f"{_ANALYTICS}/system-metrics", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/worker-metrics", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/queue-lag", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/queue-ops", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/queue-parked-replicas", "2.16"),
     ContractRoute("GET", f"{_ANALYTICS}/retention", "2.16"),
-    ContractRoute("GET", f"{_ANALYTICS}/postgres-stats", "2.16", PRODUCTION),
+    ContractRoute("GET", f"{_ANALYTICS}/postgres-stats", "2.16"),
     ContractRoute("GET", "/health", "2.17"),
-    ContractRoute("GET", "/metrics", "2.17", PRODUCTION),
-    ContractRoute("GET", "/metrics/prometheus", "2.17", PRODUCTION),
+    ContractRoute("GET", "/metrics", "2.17"),
+    ContractRoute("GET", "/metrics/prometheus", "2.17"),
     ContractRoute("GET", _MAINTENANCE, "2.18"),
     ContractRoute("POST", _MAINTENANCE, "2.18"),
     ContractRoute("GET", f"{_MAINTENANCE}/pop", "2.18"),
@@ -116,6 +113,6 @@ CONTRACT: Final = (
     ContractRoute("POST", "/streams/v1/cycle", "2.19"),
     ContractRoute("POST", "/streams/v1/state/get", "2.19"),
     ContractRoute("DELETE", "/api/v1/queues/{queue}/clear", "2.21"),
-    ContractRoute("GET", "/api/me", "2.21", DASHBOARD),
-    ContractRoute("POST", "/api/logout", "2.21", DASHBOARD),
+    ContractRoute("GET", "/api/me", "2.21"),
+    ContractRoute("POST", "/api/logout", "2.21"),
 )
