@@ -53,7 +53,7 @@ class ChainRow(msgspec.Struct, frozen=True, rename="camel"):
     last_job_type: str
     last_job_state: str
     input: msgspec.Raw
-    output: msgspec.Raw | None
+    output: msgspec.Raw
     trace: str | None
 
 
@@ -79,7 +79,7 @@ class JobRow(msgspec.Struct, frozen=True, rename="camel"):
     worker_id: UUID | None
     limit_key: str | None
     input: msgspec.Raw
-    output: msgspec.Raw | None
+    output: msgspec.Raw
     error: str | None
     trace: str | None
     progress: float | None
@@ -192,7 +192,7 @@ class Inspection:
             *(which.type, which.state, which.parent_job_id, which.key, ids),
             *(which.created_from, which.created_to, descending, after, _checked(limit) + 1),
         )
-        return _page([_chain(row) for row in rows], limit, lambda chain: chain.id)
+        return page_of([_chain(row) for row in rows], limit, lambda chain: chain.id)
 
     async def jobs(
         self,
@@ -209,7 +209,7 @@ class Inspection:
             *(which.type, which.state, which.chain_id, ids, which.blocked_by),
             *(descending, after, _checked(limit) + 1),
         )
-        return _page([_job(row) for row in rows], limit, lambda job: job.id)
+        return page_of([_job(row) for row in rows], limit, lambda job: job.id)
 
     async def all_chains(
         self, which: ChainFilter, *, descending: bool = True
@@ -243,14 +243,14 @@ class Inspection:
     ) -> Page[TypeRow, str]:
         """Return a page of the types of jobs, in the order of their names."""
         rows = await self._caller.call(TYPES_CALL, after, _checked(limit) + 1)
-        return _page([TypeRow(*row) for row in rows], limit, lambda each: each.name)
+        return page_of([TypeRow(*row) for row in rows], limit, lambda each: each.name)
 
     async def workers(
         self, *, after: UUID | None = None, limit: int = PAGE_LIMIT
     ) -> Page[WorkerRow, UUID]:
         """Return a page of the workers, those that enrolled first first."""
         rows = await self._caller.call(WORKERS_CALL, after, _checked(limit) + 1)
-        return _page([WorkerRow(*row) for row in rows], limit, lambda worker: worker.id)
+        return page_of([WorkerRow(*row) for row in rows], limit, lambda worker: worker.id)
 
     async def counts(self) -> list[TypeCounts]:
         """Return how many jobs of each type are open."""
@@ -263,13 +263,14 @@ def _checked(limit: int) -> int:
     return limit
 
 
-def _page(rows: list[Row], limit: int, key: Callable[[Row], Key]) -> Page[Row, Key]:
+def page_of(rows: list[Row], limit: int, key: Callable[[Row], Key]) -> Page[Row, Key]:
     """Return a page; one row more than asked for was read to know whether there is a next."""
     return Page(rows[:limit], key(rows[limit - 1]) if len(rows) > limit else None)
 
 
-def _raw(text: str | None) -> msgspec.Raw | None:
-    return None if text is None else msgspec.Raw(text.encode())
+def _raw(text: str | None) -> msgspec.Raw:
+    """Return JSON as it is stored; what there is none of is a null."""
+    return msgspec.Raw(b"null" if text is None else text.encode())
 
 
 def _chain(row: Any) -> ChainRow:
