@@ -245,7 +245,7 @@ class TestEnding:
     [
         ("GET", "/chains/{id}", None),
         ("GET", "/chains/{id}/jobs", None),
-        ("GET", "/chains/{id}/result", None),
+        ("GET", "/chains/{id}/result?timeoutSeconds=20", None),
         ("POST", "/chains/{id}/cancel", None),
         ("POST", "/chains/cancel", {"ids": ["{id}"]}),
         ("POST", "/chains/{id}/retry", None),

@@ -17,11 +17,13 @@ from skep.app.failover import open_spill
 from skep.app.instruments import UsageProbe, show_parts
 from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
+from skep.broker.ack_attempt import AckIntake
 from skep.broker.admission import AdmissionGate
-from skep.broker.changes import QUEUE, RULES, Changes
+from skep.broker.changes import MAINTENANCE, QUEUE, RULES, Changes
 from skep.broker.cluster import Cluster
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
+from skep.broker.deferral import DeferralExecutor, DepthLimits, OperationPart
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.discovery import Discovery
 from skep.broker.diversion import Diversion
@@ -30,14 +32,19 @@ from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.groups import Groups
 from skep.broker.housekeeping import Duty, Housekeeper
 from skep.broker.instances import Instances, OwnInstance
+from skep.broker.intake import Intake
 from skep.broker.leadership import Leadership, Term
 from skep.broker.leases import LeaseMemory
 from skep.broker.letter_moves import Mover
+from skep.broker.line import LaneKey, LaneWatch, Line
 from skep.broker.live import Live
+from skep.broker.load import engine_shares, is_shed
 from skep.broker.lounge import Lounge
 from skep.broker.maintenance import Maintenance
 from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages
+from skep.broker.operation_processor import OperationProcessor, ProcessorLimits
+from skep.broker.operations import OperationDesk, OperationPurge
 from skep.broker.outage import CutShort, Outage
 from skep.broker.parking import SweepPolicy
 from skep.broker.peer_notices import Notice
@@ -51,8 +58,10 @@ from skep.broker.pop import (
     UndoExecutor,
 )
 from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
+from skep.broker.push_attempt import PushIntake
 from skep.broker.queue_lifecycle import RemovedQueueSweep
 from skep.broker.redrive import Redrives
+from skep.broker.relief import Relief
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.retention import (
     CleanupDuty,
@@ -69,6 +78,7 @@ from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
 from skep.broker.spill_drain import SpillDrain
+from skep.broker.staging_sweep import StagingSweep
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
@@ -85,6 +95,8 @@ from skep.engine.policy import BatchPolicy
 from skep.jobs.desk import JobDesk
 from skep.jobs.duties import ChainPrune, JobUpkeep
 from skep.model.encryption import KeyRing
+from skep.model.errors import Overloaded
+from skep.model.priorities import Priority
 from skep.settings import InvalidSettings, Settings
 from skep.settings.keys import encryption_keys
 from skep.settings.peers import peer_addresses
@@ -104,6 +116,9 @@ _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
 SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
+
+LINE_SHARE: Final = 0.25
+"""What requests may weigh that are held back, as a share of the engine's capacity."""
 
 DRAIN_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that were drained from the spill; about 300,000."""
@@ -162,6 +177,8 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
         "transaction": alone,
         "cycle": alone,
         "schedule": rare,
+        # One at a time: operations of a lane are accepted in the order they came.
+        "defer": dataclasses.replace(rare, weight_max=4 * _MIB, concurrency_max=1),
     }
 
 
@@ -215,6 +232,13 @@ class Broker:
         self.door: Final = self.security.door
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S, meters=self.meters)
         self._directory: Final = Directory()
+        self._line: Final = Line(
+            self.engine,
+            wait_s=settings.overload_wait_s,
+            weight_max=int(settings.engine_weight_mib * _MIB * LINE_SHARE),
+            is_congestion=settings.overload_status == 503,
+        )
+        self._watch: Final = LaneWatch(self.query_slots, self._line.free)
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
         self.key_ring: Final = KeyRing(encryption_keys(settings))
         self.envelopes: Final = EnvelopeReader(self.key_ring.open_envelope)
@@ -261,7 +285,9 @@ class Broker:
         )
         leadership = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
-            leadership, _duties(settings, self.housekeeping_slots, leadership.term)
+            leadership,
+            _duties(settings, self.housekeeping_slots, leadership.term),
+            gives_way=lambda: is_shed(Priority.BACKGROUND, self.engine.load),
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.discovery: Final = Discovery(self.query_slots, self.pop, now=loop.time)
@@ -275,7 +301,7 @@ class Broker:
         self._settings: Final = settings
         self.worker_index: Final = assignment.index
         self._outage: Final = Outage(after_s=settings.spill_after_s)
-        self.maintenance: Final = Maintenance(self.query_slots)
+        self.maintenance: Final = Maintenance(self.query_slots, self.changes)
         self.diversion: Final = Diversion(
             self._directory, self.key_ring, self._outage, self.maintenance, now=utc_now
         )
@@ -303,6 +329,11 @@ class Broker:
         self.job_desk: Final = JobDesk(self.query_slots, now=loop.time)
         self._scheduled_max: Final = settings.scheduled_max
         self._instrument(assignment)
+        self.operations: Final = OperationDesk(
+            self.query_slots, when_waiting=self._hear_of_operations
+        )
+        self.intake: Intake
+        self._processor: OperationProcessor
         self.push: Push
         self.ack: Ack
         self.transaction: Transaction
@@ -316,6 +347,15 @@ class Broker:
     def announcer(self) -> Announcer:
         """Whoever tells parked polls of all processes that there may be something for them."""
         return self._wakeups
+
+    def check_analytics(self) -> None:
+        """Make sure that there is time for analytics.
+
+        Raises:
+            Overloaded: Messages come first.
+        """
+        if is_shed(Priority.ANALYTICS, self.engine.load):
+            raise Overloaded("messages come first now; ask again shortly")
 
     async def start(self) -> None:
         """Connect, and become able to serve.
@@ -336,6 +376,7 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        self._processor.start()
         self._loop_watch.start()
         self.publisher.start()
         self._reporter.start()
@@ -381,6 +422,7 @@ class Broker:
         )
         self.transaction = Transaction(self.engine, self._directory, stager)
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
+        self.intake = self._take_in()
         self._serve_operations()
         self._serve_dead_letters(hash_seed)
 
@@ -395,6 +437,9 @@ class Broker:
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()
+        await self._processor.stop()
+        self._line.stop()
+        await self._watch.stop()
         await self.maintenance.stop()
         if self._drain is not None:
             await self._drain.stop()
@@ -465,6 +510,24 @@ class Broker:
         self.lounge.wake(queue_id, lane_count)
         self.tails.wake(queue_id)
 
+    def _take_in(self) -> Intake:
+        relief = Relief(self.engine, self._line, self._watch, deferral=self._settings.deferral)
+        return Intake(
+            relief,
+            push=PushIntake(self.push, self._directory, relief),
+            ack=AckIntake(self.ack, relief),
+            pop=self.pop,
+            transaction=self.transaction,
+        )
+
+    def _hear_of_operations(self) -> None:
+        self._processor.hear_of_operations()
+
+    def _note_deferred(self, parts: Sequence[OperationPart]) -> None:
+        for part in parts:
+            self._watch.note(LaneKey(part.type, part.partition_id))
+        self._hear_of_operations()
+
     def _hear_peer(self, notice: Notice) -> None:
         """Pass on inside this instance what another one told."""
         for queue_id, lane_count in notice.wake:
@@ -480,6 +543,10 @@ class Broker:
         async def forget_queue(queue_id: int) -> None:
             self._directory.forget_queue(queue_id)
 
+        async def read_maintenance(_: int) -> None:
+            await self.maintenance.read()
+
+        self.changes.listen(MAINTENANCE, read_maintenance)
         self.changes.listen(RULES, read_rules)
         self.changes.listen(QUEUE, forget_queue)
 
@@ -535,6 +602,7 @@ class Broker:
             announcer=self._wakeups,
             meters=self.meters,
         )
+        self._serve_deferral(lanes, rule_book, settler)
         engine.serve("transaction", TransactionExecutor(slots, settler))
         engine.serve("cycle", CycleExecutor(settler, self._wakeups))
         schedules = ScheduleExecutor(
@@ -565,6 +633,36 @@ class Broker:
     def _may_drain(self) -> bool:
         return (
             self.hot_slots.is_whole and not self._outage.is_on and not self.maintenance.is_push_on
+        )
+
+    def _serve_deferral(
+        self, lanes: LaneProvisioner, rule_book: RuleBook, settler: Settler
+    ) -> None:
+        settings = self._settings
+        self.engine.serve(
+            "defer",
+            DeferralExecutor(
+                self.hot_slots,
+                push=self.push,
+                directory=self._directory,
+                provisioner=lanes,
+                rule_book=rule_book,
+                gate=self._gate,
+                limits=DepthLimits(
+                    operations=settings.operation_depth_max,
+                    per_lane=settings.operation_depth_max_per_partition,
+                    bytes=settings.operation_mib_max * _MIB,
+                ),
+                when_accepted=self._note_deferred,
+            ),
+        )
+        self._processor = OperationProcessor(
+            self.hot_slots,
+            settler,
+            leases=self._leases,
+            announcer=self._wakeups,
+            open_envelope=self.key_ring.open_envelope,
+            limits=ProcessorLimits(settings.operation_timeout_s, settings.operation_retries_max),
         )
 
     def _serve_dead_letters(self, hash_seed: int) -> None:
@@ -599,8 +697,16 @@ def utc_now() -> datetime:
 
 
 def _core(settings: Settings) -> FusionCore:
+    shares = engine_shares(
+        push=settings.push_load_max / 100,
+        pop=settings.pop_load_max / 100,
+        ack=settings.ack_load_max / 100,
+    )
     operations: dict[str, tuple[BatchPolicy, ConcurrencyLimiter]] = {
-        name: (policy, _limiter(settings, policy.concurrency_max))
+        name: (
+            dataclasses.replace(policy, own_share=shares[name].own, ceiling=shares[name].ceiling),
+            _limiter(settings, policy.concurrency_max),
+        )
         for name, policy in policies(
             settings.connections, push_hold_s=settings.push_hold_ms / 1000
         ).items()
@@ -644,6 +750,12 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
         ),
         RemovedQueueSweep(caller),
         RemovedGroupSweep(caller),
+        OperationPurge(
+            caller,
+            keep_s=settings.operation_retention_s,
+            keep_failed_s=settings.operation_failed_retention_s,
+        ),
+        StagingSweep(caller),
         RollUpDuty(caller, term),
         LagSampleDuty(caller, term),
         MetricsPurge(caller, term, keep=timedelta(days=settings.history_retention_days)),
