@@ -127,6 +127,8 @@ class Worker:
         self._something: Final = asyncio.Event()
         self._aside: Final = set[asyncio.Task[None]]()
         self._is_stopping = False
+        self._can_claim = False
+        self._grace_over: Final = asyncio.Event()
         self._claiming: asyncio.Task[None] | None = None
         self._upkeep: Upkeep | None = None
 
@@ -141,6 +143,11 @@ class Worker:
     def running(self) -> int:
         """How many jobs it runs."""
         return len(self._attempts)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it claims jobs: the database is there, and nobody has stopped it."""
+        return self._can_claim and not self._is_stopping
 
     async def start(self) -> None:
         """Connect, enroll and begin to claim.
@@ -188,11 +195,18 @@ class Worker:
         await self._pool.close()
         await self._slots.close()
 
+    def hurry(self) -> None:
+        """End the grace that `stop` gives."""
+        self._grace_over.set()
+
     async def _drain(self, grace_s: float) -> None:
         tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
         if not tasks:
             return
-        _, late = await asyncio.wait(tasks, timeout=grace_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._done_or_hurried(tasks)
+        late = [task for task in tasks if not task.done()]
         for attempt in tuple(self._attempts.values()):
             attempt.lose("shutdown")
         if late:
@@ -200,6 +214,15 @@ class Worker:
             for task in stuck:  # the database is away: the lease will run out
                 task.cancel()
             await asyncio.gather(*stuck, return_exceptions=True)
+
+    async def _done_or_hurried(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        done = asyncio.ensure_future(asyncio.wait(tasks))
+        hurried = asyncio.ensure_future(self._grace_over.wait())
+        try:
+            await asyncio.wait([done, hurried], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            done.cancel()
+            hurried.cancel()
 
     async def _declare(self) -> None:
         jobs = self._catalog.runnable()
@@ -228,10 +251,12 @@ class Worker:
             try:
                 look_again_s = await self._claim()
             except SkepError as error:
+                self._can_claim = False
                 _log.warning("cannot claim jobs, will try again in %.1f s: %s", pause_s, error)
                 await self._rest(pause_s)
                 pause_s = min(pause_s * 2, RECOVERY_S_MAX)
                 continue
+            self._can_claim = True
             pause_s = RECOVERY_S_MIN
             if look_again_s > 0:
                 await self._rest(look_again_s)
