@@ -2,6 +2,7 @@
 
 import json
 import re
+from uuid import UUID
 
 import jsonschema_rs
 import pytest
@@ -104,7 +105,8 @@ def routes_with_bodies():
 )
 async def test_a_body_that_cannot_be_read_is_a_400_everywhere(client, route, body):
     method, _, path = route.partition(" ")
-    somewhere = re.sub(r"\{\w+\}", "1", path)
+    # Ids of chains are recognised by their shape: another one is a path that leads nowhere.
+    somewhere = re.sub(r"\{\w+\}", "1", path.replace("{chain_id}", str(UUID(int=1))))
 
     answer = await client.call(method, somewhere, body)
 

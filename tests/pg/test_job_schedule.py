@@ -5,7 +5,7 @@ from skep.jobs.identifiers import new_id
 
 PUT = "select skep.job_schedule_put($1, 'work', '1', $2, 'UTC', 'once', 0::smallint, 3, $3, $4)"
 TICK = "select skep.job_schedule_tick($1, $2, $3, $4)"
-LIST = "select * from skep.job_schedule_list($1, null, 10)"
+LIST = "select * from skep.job_schedule_list($1, null, null, 10)"
 HOUR = timedelta(hours=1)
 
 

@@ -94,6 +94,8 @@ from skep.engine.driver import Engine
 from skep.engine.fusion import FusionCore
 from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
+from skep.jobs.desk import JobDesk
+from skep.jobs.duties import ChainPrune, JobUpkeep
 from skep.model.encryption import KeyRing
 from skep.model.errors import Overloaded
 from skep.model.priorities import Priority
@@ -328,6 +330,7 @@ class Broker:
         self.scheduled: Final = Scheduled(
             self.query_slots, self._sequencer, open_envelope=self.key_ring.open_envelope
         )
+        self.job_desk: Final = JobDesk(self.query_slots, now=loop.time)
         self._scheduled_max: Final = settings.scheduled_max
         self._dsn: Final = assignment.dsn
         self._staged: StagedSequencer
@@ -437,6 +440,7 @@ class Broker:
         self.tails.stop()
         await self.security.stop()
         await self.live.finish()
+        await self.job_desk.stop()
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()
@@ -783,6 +787,9 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
         LagSampleDuty(caller, term),
         MetricsPurge(caller, term, keep=timedelta(days=settings.history_retention_days)),
     ]
+    duties.append(JobUpkeep(caller))
+    if settings.job_retention_days:
+        duties.append(ChainPrune(caller, keep=timedelta(days=settings.job_retention_days)))
     if settings.trace_retention_days:
         duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))
     if settings.partition_cleanup_days:

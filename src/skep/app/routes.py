@@ -18,10 +18,12 @@ from skep.broker.stats_status import StatusReport
 from skep.broker.stats_workers import WorkerCharts
 from skep.broker.traces import Traces
 from skep.server.routes.analytics import analytics_routes
+from skep.server.routes.chains import chain_routes
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
 from skep.server.routes.internal import internal_routes
+from skep.server.routes.jobs import job_routes
 from skep.server.routes.live import LiveParts, live_route
 from skep.server.routes.maintenance import maintenance_routes
 from skep.server.routes.messages import message_routes
@@ -33,6 +35,7 @@ from skep.server.routes.queues import queue_routes
 from skep.server.routes.resources import resource_routes
 from skep.server.routes.retention import retention_routes
 from skep.server.routes.scheduled import scheduled_routes
+from skep.server.routes.schedules import schedule_routes
 from skep.server.routes.seek import seek_routes
 from skep.server.routes.status import status_routes
 from skep.server.routes.streams import streams_routes
@@ -72,6 +75,9 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),
         *scheduled_routes(broker.scheduled),
+        *chain_routes(broker.job_desk),
+        *job_routes(broker.job_desk),
+        *schedule_routes(broker.job_desk),
         *operation_routes(broker.operations),
         *streams_routes(broker.streams),
         *retention_routes(

@@ -8,6 +8,7 @@ from skep.cli.config import config
 from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
 from skep.cli.serve import serve
+from skep.cli.worker import worker
 
 app = typer.Typer(
     name="skep",
@@ -18,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
+app.command()(worker)
 app.command()(migrate)
 app.command()(config)
 app.command()(openapi)

@@ -5,7 +5,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from skep.settings import EffectiveSettings, load_settings
+from skep.model.errors import BadRequest
+from skep.settings import EffectiveSettings, Settings, load_settings
 from skep.settings.fields import description
 
 ConfigFile: TypeAlias = Annotated[
@@ -15,6 +16,14 @@ ConfigFile: TypeAlias = Annotated[
     ),
 ]
 DatabaseUrl: TypeAlias = Annotated[str | None, typer.Option(help=description("database_url"))]
+JobsUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        help="The PostgreSQL that has the jobs, as `postgresql://user:password@..."
+        "`; by default that of the settings.",
+    ),
+]
 DataDir: TypeAlias = Annotated[Path | None, typer.Option(help=description("data_dir"))]
 PostgresBin: TypeAlias = Annotated[Path | None, typer.Option(help=description("postgres_bin"))]
 
@@ -25,3 +34,14 @@ def effective_settings(config_file: Path | None, **flags: object) -> EffectiveSe
     for warning in effective.warnings:
         typer.echo(f"skep: warning: {warning}", err=True)
     return effective
+
+
+def jobs_dsn(settings: Settings) -> str:
+    """Return the database that has the jobs.
+
+    Raises:
+        BadRequest: nothing names it; the embedded one belongs to the broker that runs it.
+    """
+    if settings.database_url is None:
+        raise BadRequest("name the database that has the jobs: --database-url or SKEP_DATABASE_URL")
+    return settings.database_url

@@ -2,12 +2,13 @@
 
     declare   `JobTypes`, `Job`, `Ctx`, `Continue`, `Retry`, `Limits`
     start     `JobClient`, `Start`, `Dedup`, `Chain`, `Ref`
-    run       `Worker`, `Schedule`
+    run       `Worker`, `WorkerApp`, `Schedule`
 
 What is promised is in docs/reference/jobs.md; the rules themselves are the SQL functions `job_*`
 and `chain_*`.
 """
 
+from skep.jobs.app import WorkerApp
 from skep.jobs.client import Chain, JobClient, Pending
 from skep.jobs.codec import Ref
 from skep.jobs.context import Ctx
@@ -38,4 +39,5 @@ __all__ = [
     "Scheduler",
     "Start",
     "Worker",
+    "WorkerApp",
 ]

@@ -16,6 +16,7 @@ import random
 import traceback
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from time import perf_counter
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -24,11 +25,13 @@ import msgspec
 from skep.db.connection import Connection
 from skep.db.errors import translate
 from skep.db.transactions import TransactionPool
-from skep.jobs.client import require_other_chains, require_settled
 from skep.jobs.context import BlockerResult, Ctx, JobFacts, Transactions
+from skep.jobs.control import require_other_chains, require_settled
 from skep.jobs.declaration import Continue, Job, JobTypes, Middleware
 from skep.jobs.errors import Fail, OwnershipLost, Reschedule, UnknownJobType
 from skep.jobs.execution import Executors
+from skep.jobs.meters import JobMeters
+from skep.jobs.progress import Progress
 from skep.jobs.settling import Settler, signals_of
 from skep.jobs.signals import Announcements
 from skep.jobs.store import (
@@ -40,6 +43,7 @@ from skep.jobs.store import (
     settle_arguments,
     settled,
 )
+from skep.jobs.tracing import Tracing
 from skep.model.errors import Refused, SkepError
 
 _log = logging.getLogger(__name__)
@@ -54,6 +58,7 @@ class _Blocker(msgspec.Struct, frozen=True):
     type: str
     state: str
     output: msgspec.Raw
+    trace: str | None
 
 
 class Catalog:
@@ -77,11 +82,16 @@ class Catalog:
 class Attempt:
     """One attempt, under way."""
 
-    def __init__(self, claimed: Claimed, name: str) -> None:
+    def __init__(self, claimed: Claimed, name: str, progress: Progress) -> None:
         self.claimed: Final = claimed
         self.name: Final = name
         self.task: asyncio.Task[None] | None = None
         self.lost_reason: str | None = None
+        self._progress: Final = progress
+
+    def report(self, share: float | None, note: str | None) -> None:
+        """Hear from the handler how far it got."""
+        self._progress.note(self.claimed, share, note)
 
     def lose(self, reason: str) -> None:
         """Tell the handler that it should stop, and why."""
@@ -102,6 +112,8 @@ class AttemptRunner:
         announcements: Announcements,
         executors: Executors,
         worker_id: Callable[[], UUID],
+        tracing: Tracing,
+        meters: JobMeters,
         middleware: Sequence[Middleware] = (),
         chance: random.Random | None = None,
     ) -> None:
@@ -111,13 +123,16 @@ class AttemptRunner:
         self._announcements: Final = announcements
         self._executors: Final = executors
         self._worker_id: Final = worker_id
+        self._tracing: Final = tracing
+        self._meters: Final = meters
         self._middleware: Final = tuple(middleware)
         self._chance: Final = chance or random.Random()  # noqa: S311 (spreads load, keeps no secret)
 
     async def run(self, attempt: Attempt) -> None:
         """Run it to its end, whatever that is; raises nothing but cancellation from outside."""
+        began, outcome = perf_counter(), "lost"
         try:
-            await self._run(attempt)
+            outcome = await self._run(attempt)
         except asyncio.CancelledError:
             if attempt.lost_reason is None:
                 raise
@@ -126,17 +141,14 @@ class AttemptRunner:
             _log.info("job %s was lost: %s", attempt.claimed.job_id, lost.message)
         except SkepError as error:
             _log.warning("what became of job %s is not written: %s", attempt.claimed.job_id, error)
+        finally:
+            self._meters.ended(attempt.name, outcome, perf_counter() - began)
 
-    async def _run(self, attempt: Attempt) -> None:
+    async def _run(self, attempt: Attempt) -> str:
+        """Run it, write what became of it, and return what that is called."""
         job, middleware = self._catalog.find(attempt.name)
-        transactions = AttemptTransactions(
-            self._pool, attempt.claimed, is_atomic=job.mode == "atomic"
-        )
         try:
-            async with transactions:
-                result = await self._handle(job, middleware, attempt, transactions)
-                settlement = self._settlement(job, attempt.claimed, result)
-                written = await self._settle_in(transactions.completing, settlement)
+            settlement, written = await self._work(job, middleware, attempt)
             # Only now it is committed, and others can see what they are told to look at.
             if written is not None:
                 self._announcements.add(signals_of([settlement], [written]))
@@ -147,46 +159,49 @@ class AttemptRunner:
         except Exception as error:  # whatever a handler raises is an outcome
             if attempt.lost_reason is not None:
                 raise OwnershipLost(attempt.lost_reason) from error
-            failure = self._failure(job, attempt.claimed, error)
-            require_settled((await self._settler.settle(failure)).outcome)
+            settlement = self._failure(job, attempt.claimed, error)
+            require_settled((await self._settler.settle(settlement)).outcome)
+        return settlement.outcome
+
+    async def _work(
+        self, job: Job[Any, Any], middleware: Sequence[Middleware], attempt: Attempt
+    ) -> tuple[Settlement, Settled | None]:
+        """Run the handler; return what is to be written, and whether it was in its transaction."""
+        claimed = attempt.claimed
+        transactions = AttemptTransactions(self._pool, claimed, is_atomic=job.mode == "atomic")
+        facts, blockers = _facts(job, claimed), _read_blockers(claimed.blockers)
+        awaited = [blocker.trace for blocker in blockers if blocker.trace is not None]
+        with self._tracing.attempting(facts, awaited) as trace:
+            context = Ctx[Any, Any](
+                facts,
+                job.decode_input(claimed.input),
+                self._results(blockers),
+                transactions,
+                attempt,
+            )
+            async with transactions:
+                result = await self._handle(job, middleware, context, transactions)
+                settlement = self._settlement(job, claimed, result, trace)
+                return settlement, await self._settle_in(transactions.completing, settlement)
 
     async def _handle(
         self,
         job: Job[Any, Any],
         middleware: Sequence[Middleware],
-        attempt: Attempt,
+        context: Ctx[Any, Any],
         transactions: "AttemptTransactions",
     ) -> object:
-        claimed = attempt.claimed
-        context = Ctx[Any, Any](
-            JobFacts(
-                job.name,
-                claimed.job_id,
-                claimed.chain_id,
-                claimed.position,
-                claimed.attempt,
-                claimed.failures,
-                claimed.trace,
-                claimed.chain_trace,
-            ),
-            job.decode_input(claimed.input),
-            self._blockers(claimed.blockers),
-            transactions,
-            lambda: attempt.lost_reason,
-        )
-        async with asyncio.timeout(_time_left_s(job, claimed)):
+        async with asyncio.timeout(transactions.time_left_s(job)):
             await transactions.begin()
             async with AsyncExitStack() as around:
                 for wrap in (*self._middleware, *middleware):
                     await around.enter_async_context(wrap(context))
                 return await self._executors.call(job, context)
 
-    def _blockers(self, text: str | None) -> list[BlockerResult]:
-        if text is None:
-            return []
+    def _results(self, blockers: Sequence[_Blocker]) -> list[BlockerResult]:
         return [
             BlockerResult(each.chain, each.type, each.state, self._read_output(each))
-            for each in msgspec.json.decode(text, type=list[_Blocker])
+            for each in blockers
         ]
 
     def _read_output(self, blocker: "_Blocker") -> object:
@@ -198,11 +213,15 @@ class AttemptRunner:
             return cast("object", msgspec.json.decode(blocker.output))
         return cast("object", job.decode_output(bytes(blocker.output).decode()))
 
-    def _settlement(self, job: Job[Any, Any], claimed: Claimed, result: object) -> Settlement:
+    def _settlement(
+        self, job: Job[Any, Any], claimed: Claimed, result: object, trace: str | None
+    ) -> Settlement:
         if isinstance(result, Continue):
-            continuation = cast("Continue[Any]", result)
-            require_other_chains(continuation, claimed.chain_id)
-            return Settlement(claimed.job_id, claimed.attempt, "continued", next=continuation.step)
+            step = cast("Continue[Any]", result).step
+            require_other_chains(step, claimed.chain_id)
+            return Settlement(
+                claimed.job_id, claimed.attempt, "continued", next=step, next_trace=trace
+            )
         output = job.encode_output(result)
         return Settlement(claimed.job_id, claimed.attempt, "completed", output=output)
 
@@ -262,6 +281,14 @@ class AttemptTransactions(Transactions):
     async def __aexit__(self, *error: Any) -> None:
         await self._stack.__aexit__(*error)
 
+    def time_left_s(self, job: Job[Any, Any]) -> float | None:
+        """How long the attempt may take."""
+        claimed = self._claimed
+        limits = [job.timeout.total_seconds()] if job.timeout is not None else []
+        if claimed.deadline_at is not None:
+            limits.append((claimed.deadline_at - claimed.claimed_at).total_seconds())
+        return min(limits, default=None)
+
     async def begin(self) -> None:
         """Open what an atomic job runs in."""
         if self._is_atomic:
@@ -299,8 +326,18 @@ def describe_error(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-ERROR_LENGTH_MAX:]
 
 
-def _time_left_s(job: Job[Any, Any], claimed: Claimed) -> float | None:
-    limits = [job.timeout.total_seconds()] if job.timeout is not None else []
-    if claimed.deadline_at is not None:
-        limits.append((claimed.deadline_at - claimed.claimed_at).total_seconds())
-    return min(limits, default=None)
+def _facts(job: Job[Any, Any], claimed: Claimed) -> JobFacts:
+    return JobFacts(
+        job.name,
+        claimed.job_id,
+        claimed.chain_id,
+        claimed.position,
+        claimed.attempt,
+        claimed.failures,
+        claimed.trace,
+        claimed.chain_trace,
+    )
+
+
+def _read_blockers(text: str | None) -> list[_Blocker]:
+    return [] if text is None else msgspec.json.decode(text, type=list[_Blocker])

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from skep.db.listening import Listener
@@ -18,47 +18,31 @@ from skep.db.slots import ONE_OFF, Slots
 from skep.db.transactions import TransactionPool
 from skep.jobs.awaiting import Awaiting
 from skep.jobs.codec import Ref
+from skep.jobs.control import ChainControl, HeldJob, held_job, require_other_chains
 from skep.jobs.declaration import Continue, Dedup, Job, JobTypes, Start
 from skep.jobs.errors import (
     BlockerMissing,
     ChainCancelled,
-    ChainClosed,
     ChainExists,
     ChainFailed,
-    ChainNotFound,
-    ChainReferenced,
-    CyclicBlockers,
-    JobNotFound,
     JobTypeMismatch,
-    NotRetryable,
-    NotTriggerable,
     OwnershipLost,
     ResultTimeout,
-    SelfBlocked,
 )
 from skep.jobs.foreign import join
 from skep.jobs.inspection import Inspection
 from skep.jobs.signals import CHAIN_CLOSED, Announcements, Signals, each_line
 from skep.jobs.store import (
-    CANCEL_CALL,
-    DELETE_CALL,
     ENSURE_TYPES_CALL,
     HOLD_CALL,
-    NOTIFY_CALL,
-    PRUNE_CALL,
-    RETRY_CALL,
-    SETTLE_CALL,
     START_CALL,
-    TRIGGER_CALL,
     Fetch,
     Settlement,
     Started,
-    settle_arguments,
-    settled,
     start_arguments,
     started,
 )
-from skep.model.errors import BadRequest, Defect
+from skep.jobs.tracing import Propagation, Tracing
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +52,6 @@ O = TypeVar("O")  # noqa: E741
 CONNECTIONS: Final = 4
 STATEMENT_TIMEOUT_S: Final = 30.0
 RESULT_POLL_S: Final = 2.0
-PRUNE_BATCH: Final = 500
 
 
 class Chain(Generic[O]):
@@ -113,33 +96,31 @@ class Chain(Generic[O]):
 class Pending(Generic[I, O]):
     """The open job of a chain that is being completed from outside; locked."""
 
-    def __init__(
-        self, job: Job[I, O], value: I, *, chain_id: UUID, job_id: UUID, attempt: int
-    ) -> None:
-        self.input: Final = value
+    def __init__(self, job: Job[I, O], held: HeldJob) -> None:
+        self.input: Final = job.decode_input(held.input)
         self.settlement: Settlement | None = None
         self._job: Final = job
-        self._chain_id: Final = chain_id
-        self._job_id: Final = job_id
-        self._attempt: Final = attempt
+        self._held: Final = held
 
     def finish(self, output: O) -> None:
         """Complete the chain."""
         encoded = self._job.encode_output(output)
-        self.settlement = Settlement(self._job_id, self._attempt, "completed", output=encoded)
+        self.settlement = Settlement(
+            self._held.job_id, self._held.attempt, "completed", output=encoded
+        )
 
     def go_on(self, continuation: Continue[O]) -> None:
         """Let the chain go on with another job."""
-        require_other_chains(continuation, self._chain_id)
         step = continuation.step
-        self.settlement = Settlement(self._job_id, self._attempt, "continued", next=step)
+        require_other_chains(step, self._held.chain_id)
+        self.settlement = Settlement(self._held.job_id, self._held.attempt, "continued", next=step)
 
     def fail(self, error: str) -> None:
         """Let the chain fail."""
-        self.settlement = Settlement(self._job_id, self._attempt, "failed", error=error)
+        self.settlement = Settlement(self._held.job_id, self._held.attempt, "failed", error=error)
 
 
-class JobClient:
+class JobClient(ChainControl):
     """Starts, awaits and administers chains in one database."""
 
     def __init__(
@@ -149,10 +130,8 @@ class JobClient:
         types: Sequence[JobTypes] = (),
         uses_notify: bool = True,
         result_poll_s: float = RESULT_POLL_S,
+        tracing: Tracing | None = None,
     ) -> None:
-        self.dsn: Final = dsn
-        self.uses_notify: Final = uses_notify
-        self.types: Final = tuple(types)
         self.slots: Final = Slots(
             dsn,
             size=CONNECTIONS,
@@ -160,8 +139,15 @@ class JobClient:
             statement_timeout_s=STATEMENT_TIMEOUT_S,
             application_name="skep-jobs",
         )
+        super().__init__(
+            self.slots,
+            Announcements(self.slots, is_silent=not uses_notify),
+            uses_notify=uses_notify,
+        )
+        self.dsn: Final = dsn
+        self.types: Final = tuple(types)
+        self.tracing: Final = tracing or Propagation()
         self.pool: Final = TransactionPool(dsn, size=CONNECTIONS, application_name="skep-jobs")
-        self.announcements: Final = Announcements(self.slots, is_silent=not uses_notify)
         self.awaiting: Final = Awaiting(self.slots, poll_s=result_poll_s)
         self.inspection: Final = Inspection(self.slots)
         self._listener: Final = Listener(
@@ -244,7 +230,10 @@ class JobClient:
         if not starts:
             return []
         fetch: Fetch = self.slots.call if tx is None else join(tx).fetch
-        rows = await fetch(START_CALL, *start_arguments(starts, notify=tx is not None))
+        traces = self._traces(starts)
+        rows = await fetch(
+            START_CALL, *start_arguments(starts, notify=tx is not None, traces=traces)
+        )
         chains = self._chains(starts, started(rows))
         if tx is None:
             pairs = zip(starts, chains, strict=True)
@@ -254,100 +243,16 @@ class JobClient:
 
     def start_sync(self, start: Start[O], *, tx: object) -> Chain[O]:
         """Start a chain in the transaction of a driver that blocks."""
-        rows = join(tx).fetch_sync(START_CALL, *start_arguments([start], notify=True))
+        traces = self._traces([start])
+        rows = join(tx).fetch_sync(
+            START_CALL, *start_arguments([start], notify=True, traces=traces)
+        )
         (chain,) = self._chains([start], started(rows))
         return chain
 
     def chain(self, job: Job[Any, O], chain_id: UUID) -> Chain[O]:
         """Return a chain that somebody else started with this job."""
         return Chain(self, job, chain_id)
-
-    async def cancel(
-        self,
-        *chain_ids: UUID,
-        cascade: bool = False,
-        reason: str | None = None,
-        tx: object = None,
-    ) -> dict[UUID, str]:
-        """Cancel chains, with `cascade` also those that wait for them.
-
-        Return the state each is in now; those that had ended before keep theirs.
-
-        Raises:
-            ChainNotFound: one does not exist; the others are cancelled all the same.
-        """
-        rows = await self._fetch(tx)(CANCEL_CALL, list(chain_ids), cascade, reason)
-        signals = Signals(
-            chains_closed=[row[0] for row in rows if row[1] == "cancelled"],
-            jobs_lost=[row[2] for row in rows if row[2] is not None],
-        )
-        await self._announce(tx, signals)
-        _require_found(chain_ids, rows)
-        return {row[0]: row[1] for row in rows}
-
-    async def retry(self, *chain_ids: UUID, tx: object = None) -> None:
-        """Let failed and cancelled chains go on from the job at which they ended.
-
-        Raises:
-            ChainNotFound, NotRetryable: one of them cannot; the others go on.
-        """
-        rows = await self._fetch(tx)(RETRY_CALL, list(chain_ids))
-        retried = [row[2] for row in rows if row[1] == "retried"]
-        await self._announce(tx, Signals(types_ready=retried))
-        _require_found(chain_ids, rows)
-        for chain_id, outcome, _ in rows:
-            if outcome == "key_taken":
-                raise NotRetryable(f"another chain holds the key of chain {chain_id} now")
-            if outcome != "retried":
-                raise NotRetryable(f"chain {chain_id} is {outcome}")
-
-    async def delete(
-        self, *chain_ids: UUID, cascade: bool = False, tx: object = None
-    ) -> list[UUID]:
-        """Delete chains, with `cascade` also those that their jobs wait or waited for.
-
-        Return the ids of those that are gone; chains that did not exist are passed over.
-
-        Raises:
-            ChainReferenced: a job of another chain needs one of them; nothing was deleted.
-        """
-        rows = await self._fetch(tx)(DELETE_CALL, list(chain_ids), cascade)
-        references: dict[UUID, list[UUID]] = {}
-        for chain_id, referenced_by in rows:
-            if referenced_by is not None:
-                references.setdefault(chain_id, []).append(referenced_by)
-        if references:
-            raise ChainReferenced(references)
-        gone = [row[0] for row in rows]
-        await self._announce(tx, Signals(chains_closed=gone))
-        return gone
-
-    async def prune(
-        self, before: datetime, *, states: Sequence[str] = ("completed", "failed", "cancelled")
-    ) -> int:
-        """Delete chains that were closed before then, in batches; return how many."""
-        deleted, at, chain_id = 0, None, None
-        while True:
-            ((count, at, chain_id),) = await self.slots.call(
-                PRUNE_CALL, before, list(states), PRUNE_BATCH, at, chain_id
-            )
-            deleted += count
-            if chain_id is None:
-                return deleted
-
-    async def trigger(self, *job_ids: UUID, tx: object = None) -> None:
-        """Let scheduled jobs run now, all of them or none.
-
-        Raises:
-            JobNotFound, NotTriggerable: nothing was changed.
-        """
-        rows = await self._fetch(tx)(TRIGGER_CALL, list(job_ids))
-        for job_id, outcome, _ in rows:
-            if outcome == "missing":
-                raise JobNotFound(f"there is no job {job_id}")
-            if outcome != "triggered":
-                raise NotTriggerable(f"job {job_id} is {outcome}")
-        await self._announce(tx, Signals(types_ready=[row[2] for row in rows]))
 
     @asynccontextmanager
     async def resolve(
@@ -377,45 +282,19 @@ class JobClient:
     async def _resolving(
         self, fetch: Fetch, chain_id: UUID, job: Job[I, O]
     ) -> AsyncGenerator[Pending[I, O]]:
-        rows = await fetch(HOLD_CALL, chain_id)
-        if not rows:
-            raise ChainNotFound(f"there is no chain {chain_id}")
-        state, _, job_id, attempt, job_type, value, is_running = rows[0]
-        if state != "open":
-            raise ChainClosed(f"chain {chain_id} is {state}")
-        if job_type != job.name:
-            raise JobTypeMismatch(f"the open job of chain {chain_id} is a {job_type}")
-        pending = Pending(
-            job, job.decode_input(value), chain_id=chain_id, job_id=job_id, attempt=attempt
-        )
+        held = held_job(chain_id, await fetch(HOLD_CALL, chain_id))
+        if held.type != job.name:
+            raise JobTypeMismatch(f"the open job of chain {chain_id} is a {held.type}")
+        pending = Pending(job, held)
         yield pending
-        if (settlement := pending.settlement) is None:
-            return
-        (answer,) = settled(
-            await fetch(SETTLE_CALL, *settle_arguments(None, [settlement], wait=True))
-        )
-        require_settled(answer.outcome)
-        next_types = [settlement.next.job.name] if settlement.next else []
-        signals = Signals(
-            types_ready=[*answer.woken, *next_types],
-            chains_closed=answer.closed,
-            jobs_lost=[job_id] if is_running else [],
-        )
-        await self._announce_in(fetch, signals)
+        if pending.settlement is not None:
+            signals = await self._settle(fetch, held, pending.settlement)
+            if signals is None:
+                raise OwnershipLost
+            await self._announce_in(fetch, signals)
 
-    async def _announce(self, tx: object, signals: Signals) -> None:
-        if tx is None:
-            self.announcements.add(signals)
-        else:
-            await self._announce_in(join(tx).fetch, signals)
-
-    async def _announce_in(self, fetch: Fetch, signals: Signals) -> None:
-        """Say it when the transaction commits, and not before: nobody could see it yet."""
-        if self.uses_notify and (payloads := signals.payloads()):
-            await fetch(NOTIFY_CALL, *zip(*payloads, strict=True))
-
-    def _fetch(self, tx: object) -> Fetch:
-        return self.slots.call if tx is None else join(tx).fetch
+    def _traces(self, starts: Sequence[Start[Any]]) -> list[str | None]:
+        return [self.tracing.starting(start.step.job.name, start.step.id) for start in starts]
 
     def _chains(self, starts: Sequence[Start[O]], answers: Sequence[Started]) -> list[Chain[O]]:
         for answer in answers:
@@ -427,33 +306,3 @@ class JobClient:
             Chain(self, start.step.job, a.chain_id, is_duplicate=a.outcome == "duplicate")
             for start, a in zip(starts, answers, strict=True)
         ]
-
-
-def require_other_chains(continuation: Continue[Any], chain_id: UUID) -> None:
-    """Refuse a continuation that waits for its own chain."""
-    if any(ref.id == chain_id for ref in continuation.step.blockers):
-        raise SelfBlocked
-
-
-def require_settled(outcome: str) -> None:
-    """Raise what an outcome other than `settled` means."""
-    if outcome == "lost":
-        raise OwnershipLost
-    if outcome == "missing_blocker":
-        raise BlockerMissing
-    if outcome == "cyclic":
-        raise CyclicBlockers
-    if outcome != "settled":
-        _refuse(outcome)
-
-
-def _refuse(outcome: str) -> NoReturn:
-    raise Defect(f"an unexpected outcome: {outcome}")
-
-
-def _require_found(chain_ids: Sequence[UUID], rows: Sequence[Any]) -> None:
-    if not chain_ids:
-        raise BadRequest("no chain is named")
-    for row in rows:
-        if row[1] == "missing":
-            raise ChainNotFound(f"there is no chain {row[0]}")

@@ -5,7 +5,6 @@ database: `connection` in atomic mode, `prepare()` and `complete()` in staged mo
 is not to go on finds out here (`cancelled`, `check()`); an asynchronous one is cancelled as well.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -14,11 +13,13 @@ from uuid import UUID
 from skep.db.connection import Connection
 from skep.jobs.codec import Ref
 from skep.jobs.errors import BlockerMissing, ChainFailed, OwnershipLost
-from skep.model.errors import Refused
+from skep.model.errors import BadRequest, Refused
 
 I = TypeVar("I")  # noqa: E741 -- input and output, as in Job[I, O]
 O = TypeVar("O")  # noqa: E741
 T = TypeVar("T")
+
+NOTE_LENGTH_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,28 @@ class Transactions(Protocol):
         ...
 
 
+class Attendance(Protocol):
+    """The worker's side of an attempt: what it tells the handler, and what it is told."""
+
+    @property
+    def lost_reason(self) -> str | None:
+        """Why the handler should stop, or None."""
+        ...
+
+    def report(self, share: float | None, note: str | None) -> None:
+        """Hear how far the handler got."""
+        ...
+
+
+class Detached:
+    """Of handlers that run in another process: nobody hears them, and they hear nobody."""
+
+    lost_reason: str | None = None
+
+    def report(self, share: float | None, note: str | None) -> None:
+        """Forget it."""
+
+
 class NoTransactions:
     """Of handlers that run outside the event loop."""
 
@@ -88,13 +111,13 @@ class Ctx(Generic[I, O]):
         value: I,
         blockers: list[BlockerResult],
         transactions: Transactions,
-        cancel_reason: Callable[[], str | None],
+        attendance: Attendance,
     ) -> None:
         self.facts: Final = facts
         self.input: Final = value
         self._blockers: Final = {blocker.chain_id: blocker for blocker in blockers}
         self._transactions: Final = transactions
-        self._cancel_reason: Final = cancel_reason
+        self._attendance: Final = attendance
 
     @property
     def job_id(self) -> UUID:
@@ -159,9 +182,22 @@ class Ctx(Generic[I, O]):
     @property
     def cancelled(self) -> str | None:
         """Why the handler should stop, or None."""
-        return self._cancel_reason()
+        return self._attendance.lost_reason
 
     def check(self) -> None:
         """Raise OwnershipLost if the handler should stop; for handlers that cannot be cancelled."""
-        if (reason := self._cancel_reason()) is not None:
+        if (reason := self._attendance.lost_reason) is not None:
             raise OwnershipLost(f"the job should stop: {reason}")
+
+    def report(self, share: float | None = None, note: str | None = None) -> None:
+        """Say how far the work got: a share from 0 to 1, some words, or both.
+
+        For people who watch. It is written about once a second, from any thread; a handler in a
+        process of its own is not heard.
+
+        Raises:
+            BadRequest: the share is none.
+        """
+        if share is not None and not 0 <= share <= 1:
+            raise BadRequest("a share of the work lies between 0 and 1")
+        self._attendance.report(share, None if note is None else note[:NOTE_LENGTH_MAX])

@@ -7,7 +7,7 @@
     │   ├── DuplicateBlocker, SelfBlocked    a chain to wait for is named twice, or is the own one
     │   └── TransactionRequired              `tx` is not inside a transaction
     ├── Refused
-    │   ├── NotFound: ChainNotFound, JobNotFound, BlockerMissing
+    │   ├── NotFound: ChainNotFound, JobNotFound, BlockerMissing, NoSuchJobType, ScheduleNotFound
     │   ├── ChainExists, ChainClosed, ChainReferenced, CyclicBlockers, NotRetryable, NotTriggerable
     │   └── OwnershipLost                    the job is not this worker's any more
     └── ChainFailed, ChainCancelled, ResultTimeout    instead of a result
@@ -76,6 +76,18 @@ class JobNotFound(NotFound):
     code = "job_not_found"
 
 
+class NoSuchJobType(NotFound):
+    """No job of that name was ever started or run."""
+
+    code = "no_such_job_type"
+
+
+class ScheduleNotFound(NotFound):
+    """There is no such schedule."""
+
+    code = "schedule_not_found"
+
+
 class BlockerMissing(NotFound):
     """A chain to wait for does not exist."""
 
@@ -123,11 +135,11 @@ class ChainReferenced(Refused):
 
     code = "chain_referenced"
 
-    def __init__(self, references: Mapping[UUID, list[UUID]]) -> None:
-        super().__init__(
-            f"nothing was deleted: {len(references)} of the chains are needed by jobs of others"
-        )
-        self.references = references
+    def __init__(
+        self, message: str | None = None, *, references: Mapping[UUID, list[UUID]] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.references = references or {}
         """The jobs that need each chain."""
 
 
@@ -147,7 +159,6 @@ class ResultTimeout(SkepError):
     """The chain did not end in time; it goes on."""
 
     code = "result_timeout"
-    retryable = True
 
 
 class Reschedule(Exception):

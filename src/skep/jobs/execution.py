@@ -7,10 +7,11 @@ declared and finds the handler there. It gets the data of the context, and nothi
 import asyncio
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextvars import copy_context
 from importlib import import_module
 from typing import Any, Final, cast
 
-from skep.jobs.context import BlockerResult, Ctx, JobFacts, NoTransactions
+from skep.jobs.context import BlockerResult, Ctx, Detached, JobFacts, NoTransactions
 from skep.jobs.declaration import Job
 from skep.model.errors import Defect
 
@@ -31,7 +32,10 @@ class Executors:
             raise Defect(f"{job!r} has no handler here")
         loop = asyncio.get_running_loop()
         if job.executor == "thread":
-            return cast("object", await loop.run_in_executor(self._thread(), handler, context))
+            # In the attempt's own context: its trace, and whatever else middleware has put there.
+            around = copy_context()
+            work = loop.run_in_executor(self._thread(), lambda: around.run(handler, context))
+            return cast("object", await work)
         if job.executor == "process":
             place = (handler.__module__, handler.__qualname__)
             data = (context.facts, context.input, context.blocker_results())
@@ -67,4 +71,4 @@ def call_in_process(
         raise Defect(f"{module}.{qualname} is not a job that a process can import")
     handler = cast("Job[Any, Any]", job).handler
     assert handler is not None
-    return handler(Ctx[Any, Any](facts, value, blockers, NoTransactions(), lambda: None))
+    return handler(Ctx[Any, Any](facts, value, blockers, NoTransactions(), Detached()))

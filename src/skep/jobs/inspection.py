@@ -4,7 +4,7 @@ The id is the whole cursor of a page. Ids are in the order of creation, so pages
 skip a row, whatever is inserted meanwhile.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -13,7 +13,15 @@ from uuid import UUID
 import msgspec
 
 from skep.db.slots import Caller
-from skep.jobs.store import ATTEMPTS_CALL, CHAINS_CALL, COUNTS_CALL, JOBS_CALL
+from skep.jobs.store import (
+    ATTEMPTS_CALL,
+    BLOCKERS_CALL,
+    CHAINS_CALL,
+    COUNTS_CALL,
+    JOBS_CALL,
+    TYPES_CALL,
+    WORKERS_CALL,
+)
 from skep.model.errors import BadRequest
 
 PAGE_LIMIT: Final = 50
@@ -25,6 +33,7 @@ JobState = Literal[
 ]
 
 Row = TypeVar("Row")
+Key = TypeVar("Key")
 
 
 class ChainRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,12 +53,15 @@ class ChainRow(msgspec.Struct, frozen=True, rename="camel"):
     last_job_type: str
     last_job_state: str
     input: msgspec.Raw
-    output: msgspec.Raw | None
+    output: msgspec.Raw
     trace: str | None
 
 
 class JobRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A job, and where it is. `failures` and `due_at` are known while it is open."""
+    """A job, and where it is. `failures` and `due_at` are known while it is open.
+
+    `progress` (from 0 to 1) and `progress_note` are what its handler last said, if it does.
+    """
 
     id: UUID
     chain_id: UUID
@@ -67,9 +79,20 @@ class JobRow(msgspec.Struct, frozen=True, rename="camel"):
     worker_id: UUID | None
     limit_key: str | None
     input: msgspec.Raw
-    output: msgspec.Raw | None
+    output: msgspec.Raw
     error: str | None
     trace: str | None
+    progress: float | None
+    progress_note: str | None
+
+
+class BlockerRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A chain that a job waits or waited for, and what it yielded if it is completed."""
+
+    chain: UUID
+    type: str
+    state: str
+    output: msgspec.Raw
 
 
 class AttemptRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,12 +117,34 @@ class TypeCounts(msgspec.Struct, frozen=True, rename="camel"):
     oldest_ready_s: float | None
 
 
+class TypeRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A type of jobs and its limits; None = no limit."""
+
+    name: str
+    is_paused: bool
+    concurrency: int | None
+    key_concurrency: int | None
+    rate_limit: int | None
+    rate_period_s: float | None
+
+
+class WorkerRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A worker; one that is late lost its lease, and others will take what it runs."""
+
+    id: UUID
+    name: str
+    enrolled_at: datetime
+    expires_at: datetime
+    is_late: bool
+    running: int
+
+
 @dataclass(frozen=True, slots=True)
-class Page(Generic[Row]):
+class Page(Generic[Row, Key]):
     """Part of a list; `after` asks for the next part, None at the end."""
 
     items: list[Row]
-    after: UUID | None
+    after: Key | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +184,7 @@ class Inspection:
         limit: int = PAGE_LIMIT,
         after: UUID | None = None,
         descending: bool = True,
-    ) -> Page[ChainRow]:
+    ) -> Page[ChainRow, UUID]:
         """Return a page of chains."""
         ids = None if which.ids is None else list(which.ids)
         rows = await self._caller.call(
@@ -147,7 +192,7 @@ class Inspection:
             *(which.type, which.state, which.parent_job_id, which.key, ids),
             *(which.created_from, which.created_to, descending, after, _checked(limit) + 1),
         )
-        return _page([_chain(row) for row in rows], limit)
+        return page_of([_chain(row) for row in rows], limit, lambda chain: chain.id)
 
     async def jobs(
         self,
@@ -156,7 +201,7 @@ class Inspection:
         limit: int = PAGE_LIMIT,
         after: UUID | None = None,
         descending: bool = True,
-    ) -> Page[JobRow]:
+    ) -> Page[JobRow, UUID]:
         """Return a page of jobs."""
         ids = None if which.ids is None else list(which.ids)
         rows = await self._caller.call(
@@ -164,7 +209,7 @@ class Inspection:
             *(which.type, which.state, which.chain_id, ids, which.blocked_by),
             *(descending, after, _checked(limit) + 1),
         )
-        return _page([_job(row) for row in rows], limit)
+        return page_of([_job(row) for row in rows], limit, lambda job: job.id)
 
     async def all_chains(
         self, which: ChainFilter, *, descending: bool = True
@@ -188,6 +233,25 @@ class Inspection:
         rows = await self._caller.call(ATTEMPTS_CALL, job_id, after, _checked(limit))
         return [AttemptRow(*row) for row in rows]
 
+    async def blockers(self, job_id: UUID) -> list[BlockerRow]:
+        """Return the chains that a job waits or waited for, in the order in which it sees them."""
+        ((text,),) = await self._caller.call(BLOCKERS_CALL, job_id)
+        return [] if text is None else msgspec.json.decode(text, type=list[BlockerRow])
+
+    async def types(
+        self, *, after: str | None = None, limit: int = PAGE_LIMIT
+    ) -> Page[TypeRow, str]:
+        """Return a page of the types of jobs, in the order of their names."""
+        rows = await self._caller.call(TYPES_CALL, after, _checked(limit) + 1)
+        return page_of([TypeRow(*row) for row in rows], limit, lambda each: each.name)
+
+    async def workers(
+        self, *, after: UUID | None = None, limit: int = PAGE_LIMIT
+    ) -> Page[WorkerRow, UUID]:
+        """Return a page of the workers, those that enrolled first first."""
+        rows = await self._caller.call(WORKERS_CALL, after, _checked(limit) + 1)
+        return page_of([WorkerRow(*row) for row in rows], limit, lambda worker: worker.id)
+
     async def counts(self) -> list[TypeCounts]:
         """Return how many jobs of each type are open."""
         return [TypeCounts(*row) for row in await self._caller.call(COUNTS_CALL)]
@@ -199,13 +263,14 @@ def _checked(limit: int) -> int:
     return limit
 
 
-def _page(rows: list[Any], limit: int) -> Page[Any]:
+def page_of(rows: list[Row], limit: int, key: Callable[[Row], Key]) -> Page[Row, Key]:
     """Return a page; one row more than asked for was read to know whether there is a next."""
-    return Page(rows[:limit], rows[limit - 1].id if len(rows) > limit else None)
+    return Page(rows[:limit], key(rows[limit - 1]) if len(rows) > limit else None)
 
 
-def _raw(text: str | None) -> msgspec.Raw | None:
-    return None if text is None else msgspec.Raw(text.encode())
+def _raw(text: str | None) -> msgspec.Raw:
+    """Return JSON as it is stored; what there is none of is a null."""
+    return msgspec.Raw(b"null" if text is None else text.encode())
 
 
 def _chain(row: Any) -> ChainRow:

@@ -26,7 +26,7 @@ Missed = Literal["skip", "once", "all"]
 I = TypeVar("I")  # noqa: E741 -- input, as in Job[I, O]
 
 PUT_CALL: Final = "select skep.job_schedule_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-LIST_CALL: Final = "select * from skep.job_schedule_list($1, $2, $3)"
+LIST_CALL: Final = "select * from skep.job_schedule_list($1, $2, $3, $4)"
 TICK_CALL: Final = "select skep.job_schedule_tick($1, $2, $3, $4)"
 DELETE_CALL: Final = "select skep.job_schedule_delete($1)"
 NOW_CALL: Final = "select skep.now()"
@@ -162,6 +162,11 @@ class Scheduler:
         ((is_deleted,),) = await self._caller.call(DELETE_CALL, name)
         return bool(is_deleted)
 
+    async def find(self, name: str) -> ScheduleRow | None:
+        """Return a schedule, None if there is none of that name."""
+        rows = await self._read(is_due=False, name=name, limit=1)
+        return rows[0] if rows else None
+
     async def page(self, *, after: str | None = None, limit: int = 100) -> list[ScheduleRow]:
         """Return schedules in the order of their names."""
         return await self._read(is_due=False, after=after, limit=limit)
@@ -169,7 +174,7 @@ class Scheduler:
     async def run_due(self) -> list[UUID]:
         """Start the chains of ticks that are due; return their ids."""
         started: list[UUID] = []
-        for row in await self._read(is_due=True, after=None, limit=DUE_MAX):
+        for row in await self._read(is_due=True, limit=DUE_MAX):
             ticks = plan(
                 cron=row.cron,
                 timezone=row.timezone,
@@ -187,8 +192,10 @@ class Scheduler:
                     started.append(chain_id)
         return started
 
-    async def _read(self, *, is_due: bool, after: str | None, limit: int) -> list[ScheduleRow]:
-        rows = await self._caller.call(LIST_CALL, is_due, after, limit)
+    async def _read(
+        self, *, is_due: bool, name: str | None = None, after: str | None = None, limit: int
+    ) -> list[ScheduleRow]:
+        rows = await self._caller.call(LIST_CALL, is_due, name, after, limit)
         return [_schedule(row) for row in rows]
 
 

@@ -56,6 +56,10 @@ TRIGGER_CALL: Final = "select job_id, outcome, type from skep.job_trigger($1::uu
 CHAINS_CALL: Final = "select * from skep.chain_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 JOBS_CALL: Final = "select * from skep.job_list($1, $2, $3, $4, $5, $6, $7, $8)"
 ATTEMPTS_CALL: Final = "select * from skep.job_attempts($1, $2, $3)"
+REPORT_CALL: Final = "select skep.job_report($1, $2, $3, $4, $5)"
+PAUSE_CALL: Final = "select skep.job_type_pause($1, $2)"
+TYPES_CALL: Final = "select * from skep.job_type_list($1, $2)"
+WORKERS_CALL: Final = "select * from skep.job_worker_list($1, $2)"
 BLOCKERS_CALL: Final = "select skep.job_blockers($1)"
 COUNTS_CALL: Final = "select * from skep.job_counts()"
 NOTIFY_CALL: Final = (
@@ -75,8 +79,10 @@ class Started:
     outcome: Literal["started", "duplicate", "exists", "missing_blocker"]
 
 
-def start_arguments(starts: Sequence[Start[Any]], *, notify: bool) -> list[object]:
-    """Return the arguments of START_CALL."""
+def start_arguments(
+    starts: Sequence[Start[Any]], *, notify: bool, traces: Sequence[str | None] | None = None
+) -> list[object]:
+    """Return the arguments of START_CALL; `traces` are the contexts that the chains keep."""
     steps = [start.step for start in starts]
     dedups = [start.dedup for start in starts]
     return [
@@ -90,7 +96,7 @@ def start_arguments(starts: Sequence[Start[Any]], *, notify: bool) -> list[objec
         [step.limit_key for step in steps],
         [_seconds(start.deadline) for start in starts],
         [start.parent for start in starts],
-        [None] * len(starts),
+        list(traces or [None] * len(starts)),
         [dedup and dedup.key for dedup in dedups],
         [dedup is not None and dedup.scope == "any" for dedup in dedups],
         [dedup and _seconds(dedup.window) for dedup in dedups],
@@ -169,6 +175,8 @@ class Settlement:
     delay_s: float | None = None
     at: datetime | None = None
     next: Step | None = None
+    next_trace: str | None = None
+    """The context of the trace that the next job goes on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +208,7 @@ def settle_arguments(
         [step and step.priority for step in steps],
         [step and step.job.retry.max_attempts for step in steps],
         [step and step.limit_key for step in steps],
-        [None] * len(steps),
+        [each.next_trace for each in settlements],
         *_edges(steps),
         wait,
     ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from skep.db.slots import ONE_OFF, Slots
+from skep.db.slots import ONE_OFF, Caller, Slots
 from skep.jobs.schedules import Scheduler
 from skep.jobs.signals import Announcements, Signals
 from skep.jobs.store import EXPIRE_CALL, REAP_CALL, RENEW_CALL
@@ -161,18 +161,18 @@ class Upkeep:
             pass
 
 
-async def recover(slots: Slots, announcements: Announcements) -> None:
+async def recover(caller: Caller, announcements: Announcements) -> None:
     """Take jobs away from workers that are gone, and end chains that are late."""
     has_more = True
     while has_more:
-        rows = await slots.call(REAP_CALL, REAP_BATCH)
+        rows = await caller.call(REAP_CALL, REAP_BATCH)
         has_more = bool(rows) and rows[0][4]
         if rows:
             _log.info("%d jobs were taken back from workers that are gone", len(rows))
         announcements.add(
             Signals(types_ready=[row[1] for row in rows], jobs_lost=[row[0] for row in rows])
         )
-    rows = await slots.call(EXPIRE_CALL, REAP_BATCH)
+    rows = await caller.call(EXPIRE_CALL, REAP_BATCH)
     announcements.add(
         Signals(
             chains_closed=[row[0] for row in rows],

@@ -26,6 +26,8 @@ from skep.jobs.client import JobClient
 from skep.jobs.declaration import JobTypes, Middleware
 from skep.jobs.execution import Executors
 from skep.jobs.identifiers import new_id
+from skep.jobs.meters import JobMeters
+from skep.jobs.progress import Progress
 from skep.jobs.schedules import Schedule, Scheduler
 from skep.jobs.settling import Settler
 from skep.jobs.signals import JOB_LOST, JOB_READY, Announcements, each_line
@@ -99,6 +101,8 @@ class Worker:
         self._announcements: Final = Announcements(self._slots, is_silent=not client.uses_notify)
         self._settler: Final = Settler(self._slots, self._announcements, lambda: self.worker_id)
         self._executors: Final = Executors(threads=concurrency, processes=processes)
+        self._progress: Final = Progress(self._slots, lambda: self.worker_id)
+        self.meters: Final = JobMeters(concurrency)
         self._runner: Final = AttemptRunner(
             self._catalog,
             self._pool,
@@ -106,6 +110,8 @@ class Worker:
             self._announcements,
             self._executors,
             lambda: self.worker_id,
+            client.tracing,
+            self.meters,
             middleware,
         )
         self._listener: Final = Listener(
@@ -121,6 +127,8 @@ class Worker:
         self._something: Final = asyncio.Event()
         self._aside: Final = set[asyncio.Task[None]]()
         self._is_stopping = False
+        self._can_claim = False
+        self._grace_over: Final = asyncio.Event()
         self._claiming: asyncio.Task[None] | None = None
         self._upkeep: Upkeep | None = None
 
@@ -136,6 +144,11 @@ class Worker:
         """How many jobs it runs."""
         return len(self._attempts)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it claims jobs: the database is there, and nobody has stopped it."""
+        return self._can_claim and not self._is_stopping
+
     async def start(self) -> None:
         """Connect, enroll and begin to claim.
 
@@ -147,6 +160,7 @@ class Worker:
         await self._declare()
         await self._enroll()
         loop = asyncio.get_running_loop()
+        self._progress.start()
         self._upkeep = Upkeep(
             self._client.dsn,
             Lease(lambda: self.worker_id, self._lease_s, self._claims),
@@ -173,6 +187,7 @@ class Worker:
         if self._upkeep is not None:
             await self._upkeep.stop()
         self._executors.close()
+        await self._progress.stop()
         with suppress(SkepError, TimeoutError):  # without it the lease runs out by itself
             async with asyncio.timeout(LEAVE_S):
                 await self._announcements.flush()
@@ -180,11 +195,18 @@ class Worker:
         await self._pool.close()
         await self._slots.close()
 
+    def hurry(self) -> None:
+        """End the grace that `stop` gives."""
+        self._grace_over.set()
+
     async def _drain(self, grace_s: float) -> None:
         tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
         if not tasks:
             return
-        _, late = await asyncio.wait(tasks, timeout=grace_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._done_or_hurried(tasks)
+        late = [task for task in tasks if not task.done()]
         for attempt in tuple(self._attempts.values()):
             attempt.lose("shutdown")
         if late:
@@ -192,6 +214,15 @@ class Worker:
             for task in stuck:  # the database is away: the lease will run out
                 task.cancel()
             await asyncio.gather(*stuck, return_exceptions=True)
+
+    async def _done_or_hurried(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        done = asyncio.ensure_future(asyncio.wait(tasks))
+        hurried = asyncio.ensure_future(self._grace_over.wait())
+        try:
+            await asyncio.wait([done, hurried], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            done.cancel()
+            hurried.cancel()
 
     async def _declare(self) -> None:
         jobs = self._catalog.runnable()
@@ -220,10 +251,12 @@ class Worker:
             try:
                 look_again_s = await self._claim()
             except SkepError as error:
+                self._can_claim = False
                 _log.warning("cannot claim jobs, will try again in %.1f s: %s", pause_s, error)
                 await self._rest(pause_s)
                 pause_s = min(pause_s * 2, RECOVERY_S_MAX)
                 continue
+            self._can_claim = True
             pause_s = RECOVERY_S_MIN
             if look_again_s > 0:
                 await self._rest(look_again_s)
@@ -238,7 +271,7 @@ class Worker:
             await self._slots.call(CLAIM_CALL, self.worker_id, list(self._names), free)
         )
         for claimed in found.jobs:
-            self._begin(Attempt(claimed, self._names[claimed.type_id]))
+            self._begin(Attempt(claimed, self._names[claimed.type_id], self._progress))
         if len(found.jobs) == free:
             return self._poll_s  # until a slot is free
         return min(self._poll_s, found.look_again_s or self._poll_s)
@@ -246,6 +279,9 @@ class Worker:
     def _begin(self, attempt: Attempt) -> None:
         with self._attempts_lock:
             self._attempts[attempt.claimed.job_id] = attempt
+        claimed = attempt.claimed
+        self.meters.claimed(attempt.name, (claimed.claimed_at - claimed.due_at).total_seconds())
+        self.meters.running = len(self._attempts)
         attempt.task = asyncio.get_running_loop().create_task(self._runner.run(attempt))
         attempt.task.add_done_callback(lambda _: self._end(attempt))
 
@@ -253,6 +289,7 @@ class Worker:
         with self._attempts_lock:
             if self._attempts.get(attempt.claimed.job_id) is attempt:
                 del self._attempts[attempt.claimed.job_id]
+        self.meters.running = len(self._attempts)
         self._wake()
 
     async def _rest(self, seconds: float) -> None:
@@ -300,6 +337,7 @@ class Worker:
         _log.warning("this worker lost its lease (%s) and enrolls anew", reason)
         for attempt in tuple(self._attempts.values()):
             attempt.lose(reason)
+        self.meters.lost_lease()
         self.worker_id = new_id()
         self._do_aside(self._enroll_anew())
 

@@ -381,6 +381,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=0, le=36_500, description="Days traces are kept; 0 keeps them for ever."),
     ] = 7
+    job_retention_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=36_500,
+            description="Days chains of jobs are kept after they ended; 0 keeps them for ever. A "
+            "chain that a job of another one waited for stays as long as that one.",
+        ),
+    ] = 30
     encryption_keys: Annotated[
         str | None,
         Meta(

@@ -14,6 +14,8 @@ begin
   where j.chain_id = any (p_chain_id) and b.job_id = j.id;
   delete from skep.job_attempt a using skep.job j
   where j.chain_id = any (p_chain_id) and a.job_id = j.id;
+  delete from skep.job_progress p using skep.job j
+  where j.chain_id = any (p_chain_id) and p.job_id = j.id;
   delete from skep.open_job o where o.chain_id = any (p_chain_id);
   delete from skep.job j where j.chain_id = any (p_chain_id);
   delete from skep.chain_key k using skep.chain c

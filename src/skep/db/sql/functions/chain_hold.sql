@@ -6,13 +6,20 @@ Returns one row, none if there is no such chain: state; type, and of the last jo
         job_type, input, and is_running.
 Locks   as chain_lock, waiting, until the transaction ends.
 Why     The last job is read after the lock is there: a worker that was just continuing the chain has
-        then done so, and what we see is the job that is open now.
+        then done so, and what we see is the job that is open now. Planned for full tables,
+        whatever is in them at the moment (see ADR 0004).
 */
 create function skep.chain_hold(p_chain_id uuid)
 returns table (
   state text, type text, job_id uuid, attempt integer, job_type text, input text,
   is_running boolean)
-language plpgsql as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
 #variable_conflict use_column
 begin
   perform skep.chain_lock(array[p_chain_id], true);

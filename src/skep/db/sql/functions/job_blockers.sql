@@ -2,8 +2,8 @@
 job_blockers: what became of the chains that a job waits or waited for.
 
 Takes   p_job_id.
-Returns a JSON array of {chain, type, state, output} in the order in which they were given, as
-        text; null when there are none.
+Returns a JSON array of {chain, type, state, output, trace} in the order in which they were given,
+        as text; null when there are none.
 Locks   none.
 Why     The outputs are put in as they are stored: nothing is parsed, and a chain's output is that
         of its last job.
@@ -11,11 +11,12 @@ Why     The outputs are put in as they are stored: nothing is parsed, and a chai
 create function skep.job_blockers(p_job_id uuid) returns text
 language sql stable as $$
   select json_agg(json_build_object(
-           'chain', b.chain_id, 'type', c.name, 'state', c.state, 'output', c.output)
-           order by b.position)::text
+           'chain', b.chain_id, 'type', c.name, 'state', c.state, 'output', c.output,
+           'trace', c.trace) order by b.position)::text
   from skep.blocker b
   cross join lateral (
-    select t.name, c.state, case when c.state = 'completed' then j.output end as output
+    select t.name, c.state, case when c.state = 'completed' then j.output end as output,
+           j.trace
     from skep.chain c
     join skep.job_type t on t.id = c.type_id
     join skep.job j on j.id = c.last_job_id

@@ -5,9 +5,9 @@ Takes   p_worker_id: an enrolled worker. p_type_id: the types it can run. p_limi
 Returns one row per job, in the order in which they should start: job_id, chain_id, type_id,
         position, attempt (with the worker's id the token of this claim), failures, max_attempts,
         input, trace, chain_trace, due_at, deadline_at, and blockers (the chains it waited for, as a JSON
-        array of {chain, type, state, output}, or null). When there were fewer than p_limit, a last
+        array of {chain, type, state, output, trace}, or null). When there were fewer than p_limit, a last
         row with no job_id says in due_at when to look again, null if nothing is scheduled.
-        Nothing at all when the worker is not enrolled (any more).
+        Paused types are passed over. Nothing at all when the worker is not enrolled (any more).
 Locks   the skep.job_worker row for key share; skep.job_type rows of limited types, skipping locked
         ones; ready skep.open_job rows, skipping locked ones.
 Why     Each (type, priority) that has something is found by one look-up in the index, and jobs are
@@ -37,6 +37,7 @@ declare
   v_room integer;
   v_taken integer;
   v_picked uuid[];
+  v_type_id integer[];
   v_look_again timestamptz;
   v_front record;
 begin
@@ -44,13 +45,16 @@ begin
   if not found then
     return;
   end if;
+  -- Nobody is told of what a paused type has: its jobs wait for people.
+  select coalesce(array_agg(t.id), '{}') into v_type_id from skep.job_type t
+  where t.id = any (p_type_id) and not t.is_paused;
   for v_front in
     select f.type_id, f.priority,
            count(*) over (partition by f.priority)
              - row_number() over (partition by f.priority order by f.due_at) + 1 as fronts_left,
            t.concurrency is not null or t.key_concurrency is not null or t.rate_limit is not null
              as is_limited
-    from skep.job_fronts(p_type_id, '-infinity') f
+    from skep.job_fronts(v_type_id, '-infinity') f
     join skep.job_type t on t.id = f.type_id
     where f.due_at <= v_now
     order by f.priority, f.due_at
@@ -91,11 +95,11 @@ begin
     v_left := v_left - v_taken;
   end loop;
   if v_left > 0 then
-    select min(f.due_at) into v_look_again from skep.job_fronts(p_type_id, v_now) f;
+    select min(f.due_at) into v_look_again from skep.job_fronts(v_type_id, v_now) f;
     return query
     select null::uuid, null::uuid, null::integer, null::integer, null::integer, null::integer,
            null::integer, null::text, null::text, null::text,
-           least(v_look_again, skep.job_tokens_at(p_type_id, v_now)), null::timestamptz,
+           least(v_look_again, skep.job_tokens_at(v_type_id, v_now)), null::timestamptz,
            null::text;
   end if;
 end $$;

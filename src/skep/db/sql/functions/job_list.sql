@@ -16,7 +16,8 @@ returns table (
   id uuid, chain_id uuid, "position" integer, type text, state text, priority smallint,
   created_at timestamptz, due_at timestamptz, started_at timestamptz, finished_at timestamptz,
   attempts integer, failures integer, max_attempts integer, worker_id uuid, limit_key text,
-  input text, output text, error text, trace text)
+  input text, output text, error text, trace text, progress double precision,
+  progress_note text)
 language plpgsql stable as $$
 #variable_conflict use_column
 declare
@@ -62,8 +63,9 @@ begin
             j.created_at, o.due_at, coalesce(o.claimed_at, j.started_at), j.finished_at,
             coalesce(o.attempt, j.attempts), o.failures, j.max_attempts,
             coalesce(o.worker_id, j.worker_id), j.limit_key, j.input::text, j.output::text,
-            j.error, j.trace
+            j.error, j.trace, p.share, p.note
      from %s join skep.job_type t on t.id = j.type_id
+     left join skep.job_progress p on p.job_id = j.id
      where true %s order by %s %s limit $6', v_source, v_filter, v_key,
     case when p_descending then 'desc' else 'asc' end)
   using v_type_id, p_chain_id, p_ids, p_blocked_by, p_after, p_limit, skep.now();

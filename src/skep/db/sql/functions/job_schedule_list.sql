@@ -1,13 +1,14 @@
 /*
 job_schedule_list: one page of schedules.
 
-Takes   p_due: only enabled ones that are due; p_after: the last name of the page before, null to
+Takes   p_due: only enabled ones that are due; p_name: only this one, null for any; p_after: the last name of the page before, null to
         begin; p_limit.
 Returns the schedules in the order of their names, and now, by which what is due is judged.
 Locks   none.
 Why     Who runs schedules and who shows them read the same rows.
 */
-create function skep.job_schedule_list(p_due boolean, p_after text, p_limit integer)
+create function skep.job_schedule_list(
+  p_due boolean, p_name text, p_after text, p_limit integer)
 returns table (
   name text, type text, input text, cron text, timezone text, missed text, priority smallint,
   max_attempts integer, is_enabled boolean, next_at timestamptz, last_at timestamptz,
@@ -17,7 +18,7 @@ language sql stable as $$
          s.is_enabled, s.next_at, s.last_at, s.last_chain_id, n.now
   from (select skep.now() as now) n
   join skep.job_schedule s
-    on (p_after is null or s.name > p_after)
+    on (p_after is null or s.name > p_after) and (p_name is null or s.name = p_name)
        and (not p_due or s.is_enabled and s.next_at <= n.now)
   order by s.name limit p_limit;
 $$;

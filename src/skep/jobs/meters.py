@@ -1,0 +1,120 @@
+"""What a worker counts, and the text in which Prometheus reads it.
+
+A bare install has no client library of Prometheus, and its text is simple: this writes it. Types
+are the only labels that users choose, and there are as many as a program declares.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Histogram:
+    """Durations of one kind, by type."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+
+    def observe(self, job: str, seconds: float) -> None:
+        buckets = self._buckets.setdefault(job, [0] * (len(BOUNDS_S) + 1))
+        buckets[bisect_left(BOUNDS_S, seconds)] += 1
+        self._sums[job] = self._sums.get(job, 0.0) + seconds
+
+    def samples(self, name: str) -> Iterator[str]:
+        for job, buckets in self._buckets.items():
+            below = 0
+            for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), buckets, strict=True):
+                below += count
+                yield _sample(f"{name}_bucket", (("type", job), ("le", bound)), below)
+            yield _sample(f"{name}_sum", (("type", job),), self._sums[job])
+            yield _sample(f"{name}_count", (("type", job),), below)
+
+
+class JobMeters:
+    """Counts what one worker does."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._attempts: Counter[tuple[str, str]] = Counter()
+        self._durations: Final = _Histogram()
+        self._waits: Final = _Histogram()
+        self._claims = 0
+        self._lease_losses = 0
+        self._concurrency: Final = concurrency
+        self.running = 0
+
+    def claimed(self, job: str, waited_s: float) -> None:
+        """Hear of a claim of a job that had been ready for so long."""
+        self._claims += 1
+        self._waits.observe(job, max(waited_s, 0.0))
+
+    def ended(self, job: str, outcome: str, seconds: float) -> None:
+        """Hear how an attempt ended."""
+        self._attempts[job, outcome] += 1
+        self._durations.observe(job, seconds)
+
+    def lost_lease(self) -> None:
+        """Hear that the worker had to enroll anew."""
+        self._lease_losses += 1
+
+    def attempts(self, job: str, outcome: str) -> int:
+        """Return how many attempts of a job ended so."""
+        return self._attempts[job, outcome]
+
+    def text(self) -> str:
+        """Return everything as Prometheus reads it."""
+        ended = (
+            _sample("skep_job_attempts_total", (("type", job), ("outcome", outcome)), count)
+            for (job, outcome), count in self._attempts.items()
+        )
+        return "".join(
+            [
+                *_family("skep_job_attempts_total", "counter", "Attempts that ended.", ended),
+                *_family(
+                    "skep_job_attempt_duration_seconds",
+                    "histogram",
+                    "From the claim of a job to the end of its attempt.",
+                    self._durations.samples("skep_job_attempt_duration_seconds"),
+                ),
+                *_family(
+                    "skep_job_wait_seconds",
+                    "histogram",
+                    "From the time a job was due to its claim.",
+                    self._waits.samples("skep_job_wait_seconds"),
+                ),
+                *_single("skep_job_claims_total", "counter", "Jobs claimed.", self._claims),
+                *_single("skep_jobs_running", "gauge", "Jobs under way.", self.running),
+                *_single("skep_worker_concurrency", "gauge", "Jobs at a time.", self._concurrency),
+                *_single(
+                    "skep_worker_lease_losses_total",
+                    "counter",
+                    "Leases of this worker that ran out.",
+                    self._lease_losses,
+                ),
+            ]
+        )
+
+
+def _single(name: str, kind: str, text: str, value: float) -> Iterator[str]:
+    return _family(name, kind, text, [_sample(name, (), value)])
+
+
+def _family(name: str, kind: str, text: str, samples: Iterable[str]) -> Iterator[str]:
+    yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+    yield from samples
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
+    inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
+    return f"{name}{{{inside}}} {value}\n" if inside else f"{name} {value}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
