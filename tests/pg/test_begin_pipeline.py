@@ -50,7 +50,9 @@ async def test_another_definition_is_not_begun_unless_it_is_reset(log):
     assert (refused["run_id"], refused["known_hash"]) == (None, "h")
     assert (await log.connection.fetchrow(ROW))["run_id"] == first["run_id"]
 
-    assert (await begin(log, "other", reset=True))["run_id"] is not None
+    begun = await begin(log, "other", reset=True)
+    assert begun["run_id"] is not None
+    assert not begun["has_progress"]
     assert (await log.connection.fetchrow(ROW))["position"] is None
 
 

@@ -6,7 +6,8 @@ Takes   p_name; p_definition: as it was written; p_hash: of what its checkpoint 
         p_is_reset: it begins anew, whatever it was before.
 Returns run_id: to report under; null if it was not begun, because its definition is another one
         than what the checkpoint was made by. known_hash, known_checkpoint: of the run before, null
-        for the first one. has_progress: the run before got through a micro-batch.
+        for the first one. has_progress: a run before got through a micro-batch, and
+        this one is to go on from there.
 Locks   the skep.pipeline row.
 Why     One statement decides and records, so of two who start at once the second sees the first.
 */
@@ -38,5 +39,6 @@ begin
   where p.definition_hash = p_hash or p_is_reset
   returning p.run_id into v_run_id;
   return query select
-    v_run_id, v_known.definition_hash, v_known.checkpoint, v_known.position is not null;
+    v_run_id, v_known.definition_hash, v_known.checkpoint,
+    v_known.position is not null and not p_is_reset;
 end $$;
