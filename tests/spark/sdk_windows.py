@@ -59,10 +59,12 @@ async def windows(queen, url, queue, kind):
     stream = (
         window.aggregate({**of_each, "count": lambda _message: 1})
         .map(
-            lambda value, ctx: [
-                ctx["partition"], ctx["key"], ctx["windowStart"], ctx["windowEnd"],
-                value["count"], value["sum"], value["min"], value["max"],
-            ]
+            lambda value, ctx: {
+                "row": [
+                    ctx["partition"], ctx["key"], ctx["windowStart"], ctx["windowEnd"],
+                    value["count"], value["sum"], value["min"], value["max"],
+                ]
+            }
         )
         .to(queen.queue(f"{queue}-sdk-{kind}"))
     )  # fmt: skip
@@ -81,7 +83,7 @@ async def drain(queen, queue):
         taken = await queen.queue(queue).batch(500).partitions(10).wait(False).pop()
         if not taken:
             return found
-        found += [message["data"] for message in taken]
+        found += [message["data"]["row"] for message in taken]
         await queen.ack(taken, True)
 
 

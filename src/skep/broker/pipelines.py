@@ -13,12 +13,11 @@ import msgspec
 from skep.broker.pop import wire_time
 from skep.db.slots import Caller
 from skep.model.errors import NotFound
+from skep.model.limits import PIPELINE_SILENT_S
 
 LIST_CALL: Final = "select * from skep.list_pipelines($1, $2, $3)"
 STOP_CALL: Final = "select * from skep.stop_pipeline($1)"
 
-SILENT_S: Final = 15.0
-"""A run that has not reported for so long is taken for dead."""
 
 State = Literal["starting", "running", "stopped", "failed"]
 
@@ -145,7 +144,7 @@ def _summary(row: Any) -> dict[str, Any]:
 
 
 def _is_alive(state: State, silent_s: float) -> bool:
-    return state in ("starting", "running") and silent_s <= SILENT_S
+    return state in ("starting", "running") and silent_s <= PIPELINE_SILENT_S
 
 
 def _time(moment: datetime) -> str:

@@ -12,6 +12,7 @@ import typer
 
 from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
 from skep.model.errors import NotFound, Refused
+from skep.model.limits import PIPELINE_SILENT_S
 
 if TYPE_CHECKING:
     from skep.spark.pipeline_registry import Progress, Registry
@@ -140,15 +141,13 @@ def stop(
     config_file: ConfigFile = None,
 ) -> None:
     """Stop a pipeline, wherever it runs."""
-    from skep.spark.pipeline_registry import SILENT_S
-
     flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
     with _opened_registry(config_file, flags) as registry:
         asked = registry.stop(name)
         if asked["state"] not in ("starting", "running"):
             typer.echo(f"{name} does not run: it is {asked['state']}")
             return
-        if asked["silent_s"] > SILENT_S:
+        if asked["silent_s"] > PIPELINE_SILENT_S:
             raise Refused(
                 f"pipeline {name} has not reported for {asked['silent_s']:.0f} s: whoever ran it "
                 "is gone. Run it again to go on where it was"
@@ -173,9 +172,7 @@ def _has_stopped(registry: "Registry", name: str, wait_s: float) -> bool:
 
 def _state(row: Mapping[str, Any]) -> str:
     """Return the state, with a word about those that nobody runs any more."""
-    from skep.spark.pipeline_registry import SILENT_S
-
-    is_gone = row["state"] in ("starting", "running") and row["silent_s"] > SILENT_S
+    is_gone = row["state"] in ("starting", "running") and row["silent_s"] > PIPELINE_SILENT_S
     return f"{row['state']}, silent for {row['silent_s']:.0f} s" if is_gone else row["state"]
 
 

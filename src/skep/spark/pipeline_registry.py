@@ -30,8 +30,6 @@ LOCK: Final = "select pg_try_advisory_lock(hashtextextended('skep.pipeline:' || 
 
 STATEMENT_TIMEOUT_S: Final = 30.0
 LISTED_MAX: Final = 1_000
-SILENT_S: Final = 15.0
-"""A run that has not reported for so long is taken for dead."""
 
 State: TypeAlias = Literal["starting", "running", "stopped", "failed"]
 _logger: Final = logging.getLogger(__name__)
