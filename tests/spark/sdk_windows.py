@@ -12,7 +12,7 @@ import sys
 from queen import Queen
 from queen.streams import Stream
 
-PATIENCE_S = 90
+PATIENCE_S = 150
 KEYS = "uvwx"
 LANES = "ab"
 COUNT = 120

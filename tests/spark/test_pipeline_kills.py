@@ -10,7 +10,7 @@ import pytest
 from benchmarks.spark_faults import Faults, LedgerBroken, check_ledger
 from tests.spark.pipelines import messages_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_a_killed_driver_loses_and_repeats_nothing(database_url, tmp_path, writer):

@@ -15,10 +15,10 @@ from tests.compat import conftest as compat
 from tests.spark.logs import Writer
 from tests.spark.pipelines import Pipelines, messages_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SDK = Path(__file__).with_name("sdk_windows.py")
-SDK_S = 120
+SDK_S = 300
 SHAPES = {
     "tumbling": "{kind: tumbling, size: 7s",
     "sliding": "{kind: sliding, size: 9s, slide: 3s",

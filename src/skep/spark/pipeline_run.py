@@ -6,6 +6,7 @@ they have seen.
 """
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.5
 """How often queries are looked at; less often than Spark ends micro-batches that do much."""
 REPORT_S: Final = 1.0
+
+_OUR_CLASS: Final = re.compile(r"^skep(\.\w+)+: ")
+"""How an error of ours begins when it comes from another process."""
 
 OnProgress = Callable[[Progress], None]
 
@@ -293,4 +297,4 @@ def _explained(failure: Exception) -> SkepError:
     if isinstance(failure, SkepError):
         return failure
     cause = last_cause(str(failure)).removeprefix("a task on Spark failed: ")
-    return PipelineFailed(cause)
+    return PipelineFailed(_OUR_CLASS.sub("", cause))
