@@ -15,8 +15,8 @@ from skep.broker.staged_moving import SEQUENCE_CALL
 from skep.db.errors import RejectedData
 from skep.db.slots import Slots
 from skep.enqueue import Message
-from tests.chaos.in_process import running
-from tests.chaos.test_kills import serving, worker_pids
+from tests.faults.in_process import running
+from tests.faults.test_kills import serving, worker_pids
 from tests.pg.waiting import eventually
 
 SEQUENCE = "skep.sequence_staged("

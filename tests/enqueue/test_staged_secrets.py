@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from skep import enqueue
-from tests.chaos.in_process import running
+from tests.faults.in_process import running
 from tests.pg.waiting import eventually
 
 KEY = f"k1:{bytes(range(32)).hex()}"

@@ -7,6 +7,7 @@ from skep.cli.archive import archive_app
 from skep.cli.config import config
 from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
+from skep.cli.pipeline import pipeline_app
 from skep.cli.serve import serve
 from skep.cli.worker import worker
 
@@ -24,6 +25,7 @@ app.command()(migrate)
 app.command()(config)
 app.command()(openapi)
 app.add_typer(archive_app)
+app.add_typer(pipeline_app)
 
 
 @app.command()
