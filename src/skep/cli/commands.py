@@ -7,6 +7,7 @@ from skep.cli.archive import archive_app
 from skep.cli.config import config
 from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
+from skep.cli.replay import replay
 from skep.cli.serve import serve
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app.command()(serve)
 app.command()(migrate)
 app.command()(config)
 app.command()(openapi)
+app.command()(replay)
 app.add_typer(archive_app)
 
 
