@@ -53,7 +53,7 @@ class JdbcTable:
             "driver": "org.postgresql.Driver",
             "dbtable": TABLE,
         }
-        self._tasks: Final = cores_of(spark.sparkContext.master)
+        self._tasks: Final = cores_of(str(spark.sparkContext.master))
 
     def create(self) -> None:
         """Begin with an empty table."""

@@ -9,6 +9,7 @@ from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
 from skep.cli.replay import replay
 from skep.cli.serve import serve
+from skep.cli.transfer import export_messages, import_rows
 
 app = typer.Typer(
     name="skep",
@@ -23,6 +24,8 @@ app.command()(migrate)
 app.command()(config)
 app.command()(openapi)
 app.command()(replay)
+app.command("import")(import_rows)
+app.command("export")(export_messages)
 app.add_typer(archive_app)
 
 

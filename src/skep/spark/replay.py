@@ -123,7 +123,7 @@ class Replay:
         with explained():
             counted = self._chosen(None if self._plan.where else COUNTED_COLUMNS).agg(
                 f.count("*"),
-                f.countDistinct("partition"),
+                f.count_distinct("partition"),
                 f.min("created_at"),
                 f.max("created_at"),
             )
