@@ -71,19 +71,19 @@ spark = spark_session("killed", master=master, config={
     "spark.log.level": "OFF", "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"})
 
-def held(batches):
+def held(rows):
     from pyspark import TaskContext
     task = TaskContext.get()
-    for number, batch in enumerate(batches):
-        yield batch
-        if number == 0 and task.partitionId() == 1 and task.attemptNumber() == 0:
+    for number, row in enumerate(rows):
+        yield row
+        if number == 15_000 and task.partitionId() == 1 and task.attemptNumber() == 0:
             Path(directory, "pid").write_text(str(os.getpid()))
             Path(directory, "pid").rename(Path(directory, "half"))
             while True:
                 time.sleep(1)  # ends with the executor
 
 rows = spark.range(0, 40_000, 1, 2).selectExpr("concat('p', id % 7) partition", "id payload")
-rows = rows.mapInArrow(held, rows.schema)
+rows = spark.createDataFrame(rows.rdd.mapPartitions(held), rows.schema, verifySchema=False)
 rows.write.format("skep").mode("append").options(url=url, queue="orders").save()
 found = spark.read.format("skep").options(url=url, queue="orders", minPartitions="2").load()
 print("read", found.selectExpr("count(distinct payload)", "count(*)").collect()[0])

@@ -147,9 +147,10 @@ class Replay:
         """Return the rows to write: each partition whole in one task, in its order."""
         from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
 
+        rows = self._chosen(None)  # first of all: columns exist only where a session does
         made = f.concat(f.lit(f"{self._plan.write_id}:"), f.col("message_id"))
         name = f.col("transaction_id") if self._plan.keeps_ids else made
-        rows = self._chosen(None).select(
+        rows = rows.select(
             "partition", "offset", name.alias("transaction_id"), "payload", "headers"
         )
         rows = rows.repartition("partition").sortWithinPartitions("partition", "offset")

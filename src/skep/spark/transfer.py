@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
@@ -25,7 +25,7 @@ from skep.spark.transfer_jobs import (
     explained,
     write_once,
 )
-from skep.spark.transfer_lines import LINE_COLUMNS, cut_lines, spell_lines
+from skep.spark.transfer_lines import cut_lines, spell_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,6 +135,8 @@ class Import:
         with explained():
             frame = self._frame()
             write_id = self._write_id(frame)
+            if plan.format == "ndjson" and not plan.whole_lines:
+                frame = cut_lines(frame)
             rows = _ordered(frame, self._chosen(frame))
         options = {"url": plan.url, "queue": plan.queue, "onError": plan.on_error, **plan.keys}
         return write_once(rows, options, write_id, on_reached)
@@ -149,10 +151,7 @@ class Import:
         if plan.format == "csv":
             return reader.options(**CSV).csv(plan.source)
         lines = reader.text(plan.source).where("trim(value) <> ''")
-        if plan.whole_lines:
-            return lines.withColumnRenamed("value", "payload")
-        untyped: Any = lines  # Spark's types do not know those of Arrow
-        return untyped.mapInArrow(cut_lines, LINE_COLUMNS)
+        return lines.withColumnRenamed("value", "payload") if plan.whole_lines else lines
 
     def _chosen(self, frame: "DataFrame") -> dict[str, str]:
         """Return the expression of every column of the messages."""

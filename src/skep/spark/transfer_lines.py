@@ -5,12 +5,9 @@ stays one. A line that cannot be taken apart becomes a payload as it is, which t
 its row if it is no JSON.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
-
-from skep.spark.arrow import pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,7 +16,7 @@ LINE_COLUMNS: Final = (
     "partition string, offset bigint, transaction_id string, headers map<string,string>, "
     "payload string"
 )
-"""What `cut_lines` makes of lines, as Spark's DDL spells it."""
+"""What lines are taken apart into, as Spark's DDL spells it."""
 _KNOWN: Final = (
     "to_json(struct(queue, partition, offset, message_id, transaction_id, created_at, headers)) "
     "as known"
@@ -27,16 +24,6 @@ _KNOWN: Final = (
 # A payload may have been sent on several lines; outside of strings they are mere space, and inside
 # of strings JSON has none.
 _ONE_LINE: Final = "translate(payload, '\\n\\r', '  ')"
-
-_ARROW: Final = pa.schema(
-    [
-        ("partition", pa.string()),
-        ("offset", pa.int64()),
-        ("transaction_id", pa.string()),
-        ("headers", pa.map_(pa.string(), pa.string())),
-        ("payload", pa.string()),
-    ]
-)
 
 
 class Line(msgspec.Struct):
@@ -49,6 +36,9 @@ class Line(msgspec.Struct):
     headers: dict[str, str] | None = None
 
 
+Cut: TypeAlias = tuple[str | None, int | None, str | None, dict[str, str] | None, str]
+"""A row of `LINE_COLUMNS`."""
+
 _decode: Final = msgspec.json.Decoder(Line).decode
 
 
@@ -59,26 +49,25 @@ def spell_lines(frame: "DataFrame") -> "DataFrame":
     return spelled.selectExpr(f"concat({opened}, ',\"payload\":', {_ONE_LINE}, '}}') as value")
 
 
-def cut_lines(batches: Iterable[Any]) -> Iterator[Any]:
-    """Take lines of messages apart, a record batch at a time."""
-    for batch in batches:
-        yield _columns([_cut(text) for text in batch.column(0).to_pylist()])
+def cut_lines(lines: "DataFrame") -> "DataFrame":
+    """Take lines, in a column `value`, apart into messages.
+
+    By plain Python functions: those on Arrow want pandas, which nothing else here does.
+    """
+    rows: Any = lines.rdd
+    session: Any = lines.sparkSession
+    return session.createDataFrame(rows.map(_cut_row), LINE_COLUMNS, verifySchema=False)
 
 
-def _cut(text: str) -> Line:
+def cut_line(text: str) -> Cut:
+    """Return partition, offset, transaction id, headers and payload of a line."""
     try:
-        return _decode(text)
+        line = _decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return Line(msgspec.Raw(text.encode()))
+        return None, None, None, None, text
+    payload = bytes(line.payload).decode()
+    return line.partition, line.offset, line.transaction_id, line.headers, payload
 
 
-def _columns(lines: list[Line]) -> Any:
-    values = {
-        "partition": [line.partition for line in lines],
-        "offset": [line.offset for line in lines],
-        "transaction_id": [line.transaction_id for line in lines],
-        "headers": [line.headers and list(line.headers.items()) for line in lines],
-        "payload": [bytes(line.payload).decode() for line in lines],
-    }
-    arrays = [pa.array(values[field.name], field.type) for field in _ARROW]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+def _cut_row(row: tuple[str]) -> Cut:
+    return cut_line(row[0])
