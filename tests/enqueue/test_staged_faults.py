@@ -9,6 +9,7 @@ from random import Random, SystemRandom
 
 import asyncpg
 import pytest
+from tests.faults.test_kills import serving, worker_pids
 
 from skep import enqueue
 from skep.broker.staged_moving import SEQUENCE_CALL
@@ -16,7 +17,6 @@ from skep.db.errors import RejectedData
 from skep.db.slots import Slots
 from skep.enqueue import Message
 from tests.faults.in_process import running
-from tests.faults.test_kills import serving, worker_pids
 from tests.pg.waiting import eventually
 
 SEQUENCE = "skep.sequence_staged("
