@@ -1,0 +1,109 @@
+"""What is pushed: items, their transaction ids, and partitions chosen by key."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, TypeAlias
+from zlib import crc32
+
+import msgspec
+
+from skep.model.errors import BadRequest
+
+Headers: TypeAlias = dict[str, str | int | float | bool | None]
+PartitionRule: TypeAlias = str | Callable[[Any], str] | None
+"""The name of a partition, or how to choose it by the payload; None is the partition `Default`."""
+
+encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class Item(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One message to push.
+
+    The payload is anything that msgspec can encode: dicts, lists, dataclasses, structs, and
+    `msgspec.Raw` for JSON that is bytes already.
+    """
+
+    queue: str
+    payload: Any = None
+    partition: str | None = None
+    """`Default` when absent."""
+    transaction_id: str | None = None
+    """Made up by the client when absent, so that a repeated request stores nothing twice."""
+    trace_id: str | None = None
+    headers: Headers | None = None
+    ttl_seconds: float | None = None
+    """Not delivered any more after so many seconds."""
+    deliver_at: datetime | None = None
+    """Not delivered before; a time without a zone is UTC."""
+    delay_seconds: float | None = None
+    """Not delivered before so many seconds have passed."""
+
+
+class TransactionIds:
+    """Makes transaction ids that no other client makes.
+
+    A random beginning and a number, because that costs a tenth of a UUID. A process that was forked
+    gets a beginning of its own: it would count on from the same number otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._beginning = ""
+        self._numbers: Iterator[int] = count()
+
+    def take(self) -> str:
+        """Return a new id."""
+        if os.getpid() != self._pid:
+            self._pid = os.getpid()
+            self._beginning = os.urandom(10).hex()
+            self._numbers = count()
+        return f"{self._beginning}{next(self._numbers):012x}"
+
+    def complete(self, items: Sequence[Item]) -> None:
+        """Give an id to each item that has none."""
+        for item in items:
+            if item.transaction_id is None:
+                item.transaction_id = self.take()
+            if item.deliver_at is not None and item.deliver_at.tzinfo is None:
+                item.deliver_at = item.deliver_at.replace(tzinfo=UTC)
+
+
+def items_of(queue: str, payloads: Sequence[Any], partition: PartitionRule) -> list[Item]:
+    """Make an item of each payload."""
+    if callable(partition):
+        return [Item(queue, payload, partition(payload)) for payload in payloads]
+    return [Item(queue, payload, partition) for payload in payloads]
+
+
+def by_field(name: str) -> Callable[[Any], str]:
+    """Return a partition rule: one partition per value of a field of the payload.
+
+    await client.push_many("orders", orders, partition=by_field("customer"))
+    """
+
+    def choose(payload: Any) -> str:
+        has_keys = hasattr(payload, "keys")
+        try:
+            return str(payload[name] if has_keys else getattr(payload, name))
+        except (KeyError, AttributeError):
+            raise BadRequest(f"a payload has no {name!r} to choose its partition by") from None
+
+    return choose
+
+
+def spread(key: object, partitions: int, *, prefix: str = "p") -> str:
+    """Return one of so many partitions by a key: the same for equal keys, in every process.
+
+    For keys too many to have a partition each; order holds per key all the same.
+    """
+    if partitions < 1:
+        raise BadRequest("partitions must be at least 1")
+    width = len(str(partitions - 1))
+    return f"{prefix}{crc32(str(key).encode()) % partitions:0{width}d}"
+
+
+def push_body(encoded: Sequence[bytes]) -> bytes:
+    """Return the body of a push of items that are JSON already."""
+    return b'{"items":[%b]}' % b",".join(encoded)
