@@ -13,7 +13,7 @@ class PushBody(msgspec.Struct):
     items: Sequence[Item]
 
 
-class AckItem(msgspec.Struct, rename="camel", omit_defaults=True):
+class AckItem(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """An acknowledgment, as it is sent."""
 
     transaction_id: str

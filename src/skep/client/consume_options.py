@@ -1,6 +1,7 @@
 """What to consume, and how: checked, and spelled as a poll."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from skep.client.addresses import affinity_of, path_of
 from skep.model.errors import BadRequest
@@ -40,25 +41,27 @@ class ConsumeOptions:
         """Lets all requests of this consumption meet at one broker."""
         return affinity_of(self.queue or f"{self.namespace}\0{self.task}", self.group)
 
-    def pop_path(self, batch: int, wait_s: float) -> str:
-        """Return the path of a poll."""
-        segments = ["pop"]
-        if self.queue:
-            segments = ["pop/queue", self.queue]
-            if self.partition is not None:
-                segments += ["partition", self.partition]
-        return path_of(
-            *segments,
-            namespace=None if self.queue else self.namespace,
-            task=None if self.queue else self.task,
-            consumerGroup=None if self.group == QUEUE_MODE else self.group,
-            batch=batch,
-            partitions=None if self.partition is not None else self.partitions,
-            wait=True if wait_s > 0 else None,
-            timeout=round(wait_s * 1000) if wait_s > 0 else None,
-            autoAck=True if self.auto_ack else None,
-            leaseSeconds=None if self.auto_ack else round(self.lease_s),
-            subscriptionMode=self.subscription_mode,
-            subscriptionFrom=self.subscription_from,
-            conflation=self.conflation,
-        )
+
+@lru_cache(maxsize=256)
+def pop_path(options: ConsumeOptions, batch: int, wait_s: float) -> str:
+    """Return the path of a poll. Most polls repeat the last one of their consumer."""
+    segments = ["pop"]
+    if options.queue:
+        segments = ["pop/queue", options.queue]
+        if options.partition is not None:
+            segments += ["partition", options.partition]
+    return path_of(
+        *segments,
+        namespace=None if options.queue else options.namespace,
+        task=None if options.queue else options.task,
+        consumerGroup=None if options.group == QUEUE_MODE else options.group,
+        batch=batch,
+        partitions=None if options.partition is not None else options.partitions,
+        wait=True if wait_s > 0 else None,
+        timeout=round(wait_s * 1000) if wait_s > 0 else None,
+        autoAck=True if options.auto_ack else None,
+        leaseSeconds=None if options.auto_ack else round(options.lease_s),
+        subscriptionMode=options.subscription_mode,
+        subscriptionFrom=options.subscription_from,
+        conflation=options.conflation,
+    )

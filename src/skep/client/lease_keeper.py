@@ -7,6 +7,7 @@ lease, and ends with the client. What is due when is decided by `renewals`.
 
 import logging
 import threading
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -23,6 +24,7 @@ _log = logging.getLogger("skep.client")
 
 _ONCE: Final = RetryPolicy(retries=0)
 _TRY_S_MAX: Final = 5.0
+_SLEEP_S_MAX: Final = 3_600.0
 
 _decode_renewed: Final = msgspec.json.Decoder(Renewed).decode
 
@@ -35,6 +37,7 @@ class LeaseKeeper:
         self._renewals: Final = Renewals()
         self._changed: Final = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._awake_at_s = inf
         self._is_closed = False
 
     def keep(self, lease_id: str, affinity: str, *, length_s: float, limit_s: float) -> KeptLease:
@@ -48,7 +51,9 @@ class LeaseKeeper:
                     target=self._run, daemon=True, name="skep-lease-keeper"
                 )
                 self._thread.start()
-            self._changed.notify_all()
+            # Waking the thread for nothing would cost more than the lease.
+            if lease.due_at_s < self._awake_at_s:
+                self._changed.notify_all()
         return lease
 
     def forget(self, lease_id: str) -> None:
@@ -74,8 +79,8 @@ class LeaseKeeper:
             while not self._is_closed:
                 if due := self._renewals.take_due(monotonic()):
                     return due
-                due_at_s = self._renewals.due_at_s()
-                self._changed.wait(None if due_at_s is None else max(due_at_s - monotonic(), 0))
+                self._awake_at_s = min(self._renewals.due_at_s(), monotonic() + _SLEEP_S_MAX)
+                self._changed.wait(max(self._awake_at_s - monotonic(), 0))
         return None
 
     def _renew(self, lease: KeptLease) -> None:

@@ -6,6 +6,7 @@ longer than its limit, so that a handler that hangs does not keep its partition 
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 _SHARE: Final = 1 / 3
@@ -54,9 +55,9 @@ class Renewals:
         """Keep a lease no longer; it may be unknown."""
         self._leases.pop(lease_id, None)
 
-    def due_at_s(self) -> float | None:
-        """Return when the next lease is due; None when none is kept."""
-        return min((lease.due_at_s for lease in self._leases.values()), default=None)
+    def due_at_s(self) -> float:
+        """Return when the next lease is due; never, when none is kept."""
+        return min((lease.due_at_s for lease in self._leases.values()), default=inf)
 
     def take_due(self, now_s: float) -> list[KeptLease]:
         """Return the leases to renew now. Those that ended or passed their limit are dropped."""

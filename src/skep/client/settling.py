@@ -68,33 +68,53 @@ def verdict_of(returned: object = None, raised: BaseException | None = None) -> 
 class BatchProgress:
     """How far a consumer is with the messages of one pop, which go by their places.
 
+    As long as they are completed one after the other only a number is kept; this is the inner loop
+    of every consumer.
+
     Args:
         lanes: The partition of each message.
     """
 
-    __slots__ = ("_lanes", "_next", "_settled", "_stopped_lanes")
+    __slots__ = ("_completed_to", "_lanes", "_settled", "_stopped_lanes", "_taken_to", "is_plain")
 
     def __init__(self, lanes: Sequence[str]) -> None:
         self._lanes: Final = lanes
-        self._next = 0
+        self._completed_to = 0
+        self._taken_to = 0
         self._settled: Final[set[int]] = set()
         self._stopped_lanes: Final[set[str]] = set()
+        self.is_plain = True
+        """Whether nothing happened but the completion of one message after the other."""
 
-    def take_next(self) -> int | None:
-        """Return the place of the next message to handle; None when there is none."""
-        while self._next < len(self._lanes):
-            place = self._next
-            self._next += 1
-            if place not in self._settled and self._lanes[place] not in self._stopped_lanes:
-                return place
-        return None
+    def is_open(self, place: int) -> bool:
+        """Whether this message may be handled: nothing was said of it, and its lane goes on."""
+        return not self.is_settled(place) and self._lanes[place] not in self._stopped_lanes
 
     def is_settled(self, place: int) -> bool:
         """Whether there is a verdict on this message."""
-        return place in self._settled
+        return place < self._completed_to if self.is_plain else place in self._settled
+
+    def complete_next(self, place: int) -> bool:
+        """Complete a message if it is next in line and all before it are; return whether it was.
+
+        Those completed so are told by `take_completed`.
+        """
+        if not self.is_plain or place != self._completed_to:
+            return False
+        self._completed_to = place + 1
+        return True
+
+    def take_completed(self) -> range:
+        """Return the messages completed in line since this was last asked."""
+        taken = range(self._taken_to, self._completed_to)
+        self._taken_to = self._completed_to
+        return taken
 
     def settle(self, place: int, verdict: Verdict) -> bool:
         """Note the verdict on a message; the first one counts. Return whether it is this one."""
+        if self.is_plain:
+            self.is_plain = False
+            self._settled.update(range(self._completed_to))
         if place in self._settled:
             return False
         self._settled.add(place)
@@ -102,22 +122,15 @@ class BatchProgress:
             self._stopped_lanes.add(self._lanes[place])
         return True
 
-    def stop(self) -> None:
-        """Handle nothing more: the lease is lost."""
-        self._next = len(self._lanes)
-
     @property
     def is_complete(self) -> bool:
         """Whether there is a verdict on every message."""
-        return len(self._settled) == len(self._lanes)
+        count = self._completed_to if self.is_plain else len(self._settled)
+        return count == len(self._lanes)
 
     def open_places(self) -> list[int]:
-        """Return the messages that may still be settled, in their order."""
-        return [
-            place
-            for place, lane in enumerate(self._lanes)
-            if place not in self._settled and lane not in self._stopped_lanes
-        ]
+        """Return the messages that may still be handled, in their order."""
+        return [place for place in range(len(self._lanes)) if self.is_open(place)]
 
     def places_to_give_back(self) -> list[int]:
         """Return the lowest open message of each lane: giving it back frees the lane."""

@@ -18,8 +18,6 @@ from skep.model.queue_options import QueueOptions
 Json: TypeAlias = dict[str, Any]
 PushStatus: TypeAlias = Literal["queued", "duplicate", "scheduled", "buffered", "failed"]
 
-_STATUS_MARK: Final = b'"status":"'
-
 
 class PushResult(msgspec.Struct, kw_only=True):
     """What became of one pushed item."""
@@ -95,30 +93,38 @@ class PushResults(Sequence[PushResult]):
             There are no results then: ask `wait_for_operation`.
     """
 
-    __slots__ = ("_bodies", "_decoded", "operation")
+    __slots__ = ("_bodies", "_decoded", "_item_count", "operation")
 
-    def __init__(self, bodies: Sequence[bytes], operation: QueuedOperation | None = None) -> None:
+    def __init__(
+        self,
+        bodies: Sequence[bytes],
+        *,
+        item_count: int = 0,
+        operation: QueuedOperation | None = None,
+    ) -> None:
         self._bodies: Final = bodies
+        self._item_count: Final = item_count
         self._decoded: list[PushResult] | None = None
         self.operation: Final = operation
 
     @property
     def counts(self) -> PushCounts:
         """How many items became what; counted without decoding."""
+        queued = self._count("queued")
+        if queued == self._item_count:
+            return PushCounts(queued=queued)
+        others = [name for name in PushCounts.__struct_fields__ if name != "queued"]
+        return PushCounts(queued=queued, **{name: self._count(name) for name in others})
+
+    def _count(self, status: str) -> int:
         # Text of users cannot look like this: its quotation marks are escaped.
-        return PushCounts(
-            **{
-                name: sum(
-                    body.count(b'%b%b"' % (_STATUS_MARK, name.encode())) for body in self._bodies
-                )
-                for name in PushCounts.__struct_fields__
-            }
-        )
+        mark = f'"status":"{status}"'.encode()
+        return sum(body.count(mark) for body in self._bodies)
 
     @property
     def has_failures(self) -> bool:
         """Whether an item was refused."""
-        return any(b'"status":"failed"' in body for body in self._bodies)
+        return self.counts.failed > 0
 
     @property
     def failures(self) -> list[PushResult]:

@@ -193,7 +193,7 @@ class Buffer:
         except (BadRequest, Refused) as error:
             await self._isolate(items, error)
             return
-        self._note(PushResults([answer.body]))
+        self._note(PushResults([answer.body], item_count=len(items)))
 
     async def _isolate(self, items: list[bytes], error: BadRequest | Refused) -> None:
         """Find the items that a request was refused for, so that the others are stored."""

@@ -216,14 +216,17 @@ class AsyncClient:
             payloads: Each anything that can be JSON.
             partition: One for all, or a function that chooses it by the payload (`by_field`).
         """
-        return await self.push_items(items_of(queue, list(payloads), partition))
+        listed = list(payloads)
+        ids = self._ids.take(len(listed))
+        return await self._push(items_of(queue, listed, partition, ids))
 
     async def push_items(self, items: Sequence[Item]) -> PushResults:
         """Store items, of any queues, and return what became of each. Items get their ids here."""
-        self._telemetry.inject(items)
         self._ids.complete(items)
-        if not items:
-            return PushResults([])
+        return await self._push(items)
+
+    async def _push(self, items: Sequence[Item]) -> PushResults:
+        self._telemetry.inject(items)
         bodies: list[bytes] = []
         for begin in range(0, len(items), PUSH_ITEMS_MAX):
             part = items[begin : begin + PUSH_ITEMS_MAX]
@@ -238,10 +241,10 @@ class AsyncClient:
             if queued is None:
                 bodies.append(answer.body)
             elif self._queued_operation_behavior == "return" and len(part) == len(items):
-                return PushResults([], queued)
+                return PushResults([], operation=queued)
             else:
                 bodies.append(await wait_for_operation(self._session, queued))
-        return PushResults(bodies)
+        return PushResults(bodies, item_count=len(items))
 
     async def push_from(
         self,

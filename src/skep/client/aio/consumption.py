@@ -15,7 +15,7 @@ from typing import Final
 
 from skep.client.aio.message import Batch, Message, Settlement, decode_popped
 from skep.client.aio.session import Session
-from skep.client.consume_options import ConsumeOptions
+from skep.client.consume_options import ConsumeOptions, pop_path
 from skep.client.errors import Stopped
 from skep.client.io_async import Stop
 from skep.client.lease_keeper import LeaseKeeper
@@ -40,7 +40,7 @@ async def pop_messages(
     """Ask once for messages."""
     answer = await session.request(
         "GET",
-        options.pop_path(batch, wait_s),
+        pop_path(options, batch, wait_s),
         affinity=options.affinity,
         timeout_s=wait_s + ANSWER_SLACK_S,
         retry=session.patient if is_patient else None,
@@ -101,11 +101,15 @@ class Consumption:
         """Iterate over messages, as the consumption itself does."""
         async with aclosing(self.take_batches()) as batches:
             async for batch in batches:
-                while (message := batch.take_next()) is not None:
+                settlement = batch.settlement
+                for message in batch:
+                    if not settlement.is_next(message):
+                        continue
                     self._current = message
                     yield message
                     self._current = None
-                    await batch.settle(message, COMPLETED)
+                    if settlement.complete(message):
+                        await settlement.flush()
                     if self._stop.is_set:
                         return
 
@@ -122,14 +126,13 @@ class Consumption:
             try:
                 yield batch
             finally:
-                await batch.finish()
+                await batch.settlement.finish()
 
     async def _next_batch(self) -> Batch | None:
         """Poll until there are messages; None when it is over."""
-        idle_s = self.options.idle_s
-        quiet_until_s = inf if idle_s is None else monotonic() + idle_s
+        asked_at_s = monotonic()
+        quiet_until_s = asked_at_s + (inf if self.options.idle_s is None else self.options.idle_s)
         while not self._stop.is_set and (size := self._batch_size()) > 0:
-            asked_at_s = monotonic()
             wait_s = min(self.options.wait_s, max(quiet_until_s - asked_at_s, 0.0))
             try:
                 messages = await pop_messages(
@@ -147,6 +150,7 @@ class Consumption:
             if monotonic() >= quiet_until_s:
                 return None
             await self._slow_down(monotonic() - asked_at_s, wait_s)
+            asked_at_s = monotonic()
         return None
 
     def _batch_of(self, messages: list[Message]) -> Batch:

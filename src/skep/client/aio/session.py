@@ -39,11 +39,8 @@ class Session:
         )
         self._random: Final = random.Random()  # noqa: S311 (jitter, not secrets)
         self._is_closed = False
-
-    @property
-    def patient(self) -> RetryPolicy:
+        self.patient: Final = replace(options.retry, retries=None)
         """The retry policy without an end: for those who shall see no interruption."""
-        return replace(self.options.retry, retries=None)
 
     async def request(
         self,

@@ -79,11 +79,19 @@ class Worker:
                 await self._handle_each(batch)
 
     async def _handle_each(self, batch: Batch) -> None:
-        while not self._stop.is_set and (message := batch.take_next()) is not None:
+        settlement = batch.settlement
+        for message in batch:
+            if self._stop.is_set:
+                return
+            if not settlement.is_next(message):
+                continue
             with self._telemetry.handling(message.queue, message.headers or {}):
                 verdict = await self._verdict(message)
             self.handled += 1
-            await batch.settle(message, verdict)
+            if verdict is not COMPLETED:
+                settlement.settle(message, verdict)
+            if settlement.complete(message):
+                await settlement.flush()
 
     async def _handle_batch(self, batch: Batch) -> None:
         with self._telemetry.handling(batch[0].queue, batch[0].headers or {}):
@@ -98,4 +106,4 @@ class Worker:
             verdict = verdict_of(raised=error)
             _log.warning("a handler says %s: %s", verdict.status, verdict.error or error)
             return verdict
-        return verdict_of(returned) if returned is not None else COMPLETED
+        return verdict_of(returned)

@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/buffer.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """Pushes gathered on this side and sent together, in the background.
 
 `push` returns when the item is taken, not when it is stored: leaving the buffer's block, or
@@ -105,7 +104,7 @@ class Buffer:
             self._outbox.add(encoded, monotonic())
             if self._sender is None:
                 self._sender = Background(self._send_all)
-                # The sender sleeps until the first item is due; only a full request wakes it sooner.
+            # The sender sleeps until the first item is due; only a full request wakes it sooner.
             if len(self._outbox) == 1 or self._outbox.due_in_s(0.0) == 0.0:
                 self._changed.notify_all()
 
@@ -195,7 +194,7 @@ class Buffer:
         except (BadRequest, Refused) as error:
             self._isolate(items, error)
             return
-        self._note(PushResults([answer.body]))
+        self._note(PushResults([answer.body], item_count=len(items)))
 
     def _isolate(self, items: list[bytes], error: BadRequest | Refused) -> None:
         """Find the items that a request was refused for, so that the others are stored."""

@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/client.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """The client: pushes, consumers, transactions and everything one may ask of a broker."""
 
 import ssl
@@ -163,7 +162,7 @@ class Client:
         self._keeper.close()
         self._session.close()
 
-        # Pushing
+    # Pushing
 
     def push(
         self,
@@ -218,14 +217,17 @@ class Client:
             payloads: Each anything that can be JSON.
             partition: One for all, or a function that chooses it by the payload (`by_field`).
         """
-        return self.push_items(items_of(queue, list(payloads), partition))
+        listed = list(payloads)
+        ids = self._ids.take(len(listed))
+        return self._push(items_of(queue, listed, partition, ids))
 
     def push_items(self, items: Sequence[Item]) -> PushResults:
         """Store items, of any queues, and return what became of each. Items get their ids here."""
-        self._telemetry.inject(items)
         self._ids.complete(items)
-        if not items:
-            return PushResults([])
+        return self._push(items)
+
+    def _push(self, items: Sequence[Item]) -> PushResults:
+        self._telemetry.inject(items)
         bodies: list[bytes] = []
         for begin in range(0, len(items), PUSH_ITEMS_MAX):
             part = items[begin : begin + PUSH_ITEMS_MAX]
@@ -240,10 +242,10 @@ class Client:
             if queued is None:
                 bodies.append(answer.body)
             elif self._queued_operation_behavior == "return" and len(part) == len(items):
-                return PushResults([], queued)
+                return PushResults([], operation=queued)
             else:
                 bodies.append(wait_for_operation(self._session, queued))
-        return PushResults(bodies)
+        return PushResults(bodies, item_count=len(items))
 
     def push_from(
         self,
@@ -298,7 +300,7 @@ class Client:
             close_timeout_s=close_timeout_s,
         )
 
-        # Consuming
+    # Consuming
 
     def consume(
         self,
@@ -432,8 +434,7 @@ class Client:
         )
         try:
             with closing(consumption.each()) as messages:
-                for message in messages:
-                    yield message
+                yield from messages
         finally:
             self.groups.delete(group)
 
@@ -491,7 +492,7 @@ class Client:
             raise LeaseLost(renewed.error)
         return renewed.expires_at
 
-        # Everything else
+    # Everything else
 
     def transaction(self) -> Transaction:
         """Return a transaction: what its block asks for happens together, or not at all.

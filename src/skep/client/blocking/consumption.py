@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/consumption.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """The consumer loop: poll, hand out, settle, and go on whatever happens to the broker.
 
 A consumption is iterated over, message by message or batch by batch. A message counts as done when
@@ -17,7 +16,7 @@ from typing import Final
 
 from skep.client.blocking.message import Batch, Message, Settlement, decode_popped
 from skep.client.blocking.session import Session
-from skep.client.consume_options import ConsumeOptions
+from skep.client.consume_options import ConsumeOptions, pop_path
 from skep.client.errors import Stopped
 from skep.client.io_blocking import Stop
 from skep.client.lease_keeper import LeaseKeeper
@@ -42,7 +41,7 @@ def pop_messages(
     """Ask once for messages."""
     answer = session.request(
         "GET",
-        options.pop_path(batch, wait_s),
+        pop_path(options, batch, wait_s),
         affinity=options.affinity,
         timeout_s=wait_s + ANSWER_SLACK_S,
         retry=session.patient if is_patient else None,
@@ -103,11 +102,15 @@ class Consumption:
         """Iterate over messages, as the consumption itself does."""
         with closing(self.take_batches()) as batches:
             for batch in batches:
-                while (message := batch.take_next()) is not None:
+                settlement = batch.settlement
+                for message in batch:
+                    if not settlement.is_next(message):
+                        continue
                     self._current = message
                     yield message
                     self._current = None
-                    batch.settle(message, COMPLETED)
+                    if settlement.complete(message):
+                        settlement.flush()
                     if self._stop.is_set:
                         return
 
@@ -124,14 +127,13 @@ class Consumption:
             try:
                 yield batch
             finally:
-                batch.finish()
+                batch.settlement.finish()
 
     def _next_batch(self) -> Batch | None:
         """Poll until there are messages; None when it is over."""
-        idle_s = self.options.idle_s
-        quiet_until_s = inf if idle_s is None else monotonic() + idle_s
+        asked_at_s = monotonic()
+        quiet_until_s = asked_at_s + (inf if self.options.idle_s is None else self.options.idle_s)
         while not self._stop.is_set and (size := self._batch_size()) > 0:
-            asked_at_s = monotonic()
             wait_s = min(self.options.wait_s, max(quiet_until_s - asked_at_s, 0.0))
             try:
                 messages = pop_messages(
@@ -149,6 +151,7 @@ class Consumption:
             if monotonic() >= quiet_until_s:
                 return None
             self._slow_down(monotonic() - asked_at_s, wait_s)
+            asked_at_s = monotonic()
         return None
 
     def _batch_of(self, messages: list[Message]) -> Batch:

@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/groups.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """Consumer groups: their lag, where they stand, and moving them."""
 
 from datetime import datetime

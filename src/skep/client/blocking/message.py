@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/message.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """A delivered message, the batch it came with, and the verdicts on them.
 
 Verdicts that the consumer loop reaches by itself are gathered and sent together; those a user asks
@@ -143,11 +142,7 @@ def send_acks(session: Session, items: Sequence[AckItem], group: str, affinity: 
 
 
 class Settlement:
-    """The verdicts on the messages of one pop, and the lease they are given under.
-
-    It does not know the messages, which know it: a circle of references would keep every batch
-    until the garbage collector comes by.
-    """
+    """The verdicts on the messages of one pop, and the lease they are given under."""
 
     def __init__(
         self,
@@ -166,12 +161,20 @@ class Settlement:
         self._keeper: Final = keeper
         self._ack_every_s: Final = ack_every_s
         self._stop: Final = stop
-        self._sent_at_s = monotonic()
-        self._unsent: list[tuple[int, AckItem]] = []
+        self._unsent: dict[int, AckItem] = {}
+        # Messages know their settlement. If it always knew them too, such circles would be left
+        # for the garbage collector with every pop; a batch holds them here until it is finished.
+        self._held: Sequence[Message] = ()
+        self._now_s = monotonic()
+        self._flush_at_s = self._now_s + ack_every_s
         self.progress: Final = BatchProgress([message.partition_id for message in messages])
         for place, message in enumerate(messages):
             message.settlement = self
             message.place = place
+
+    def hold(self, messages: Sequence[Message]) -> None:
+        """Remember the messages, so that they can be completed in line."""
+        self._held = messages
 
     @property
     def is_lost(self) -> bool:
@@ -179,16 +182,26 @@ class Settlement:
         lease = self._lease
         return lease is not None and (lease.is_lost or lease.ends_at_s <= monotonic())
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the last verdicts were sent long ago."""
-        return monotonic() - self._sent_at_s >= self._ack_every_s
+    def is_next(self, message: Message) -> bool:
+        """Whether to handle this message: it is open, and the lease is held."""
+        lease = self._lease
+        if lease is not None and (lease.is_lost or lease.ends_at_s <= self._now_s):
+            return False
+        return self.progress.is_plain or self.progress.is_open(message.place)
+
+    def complete(self, message: Message) -> bool:
+        """Note that a message was handled; return whether verdicts should be sent now."""
+        self._now_s = monotonic()
+        if not self.progress.complete_next(message.place):
+            self.settle(message, COMPLETED)
+        return self._now_s >= self._flush_at_s
 
     def settle(self, message: Message, verdict: Verdict) -> bool:
         """Note a verdict, to be sent with others; return whether it is the first."""
+        self._gather()
         is_first = self.progress.settle(message.place, verdict)
         if is_first and message.lease_id:  # without a lease the delivery itself completed it
-            self._unsent.append((message.place, ack_item(message, verdict)))
+            self._unsent[message.place] = ack_item(message, verdict)
         return is_first
 
     def settle_now(self, message: Message, verdict: Verdict) -> None:
@@ -199,9 +212,9 @@ class Settlement:
         """
         if not self.settle(message, verdict) or not message.lease_id:
             return
-        places, items = self._take_unsent()
-        results = decode_acked(self._send(items))
-        result = results[places.index(message.place)]
+        unsent = self._take_unsent()
+        results = decode_acked(self._send(list(unsent.values())))
+        result = results[list(unsent).index(message.place)]
         if not result.success:
             raise LeaseLost(result.error)
 
@@ -210,7 +223,7 @@ class Settlement:
 
         Nobody but the log is told of those that come too late: their messages come again.
         """
-        _, items = self._take_unsent()
+        items = list(self._take_unsent().values())
         while items and not self.is_lost:
             try:
                 body = self._send(items)
@@ -222,20 +235,38 @@ class Settlement:
                 _report_late(body, len(items))
                 return
 
-    def release(self) -> None:
-        """Keep the lease no longer."""
+    def finish(self) -> None:
+        """Give back what was not handled, send what is gathered, and let the lease go."""
+        try:
+            for place in self.progress.places_to_give_back():
+                self.settle(self._held[place], RETRY)
+            self.flush()
+        finally:
+            self._held = ()
+            self._release()
+
+    def _release(self) -> None:
         if self._keeper is not None and self._lease is not None:
             self._keeper.forget(self._lease.id)
 
-    def _take_unsent(self) -> tuple[list[int], list[AckItem]]:
-        unsent, self._unsent = sorted(self._unsent, key=lambda entry: entry[0]), []
-        return [place for place, _ in unsent], [item for _, item in unsent]
+    def _gather(self) -> None:
+        """Make acknowledgments of the messages that were completed in line."""
+        for place in self.progress.take_completed():
+            message = self._held[place]
+            if message.lease_id:
+                self._unsent[place] = ack_item(message, COMPLETED)
+
+    def _take_unsent(self) -> dict[int, AckItem]:
+        self._gather()
+        unsent, self._unsent = self._unsent, {}
+        return unsent
 
     def _send(self, items: Sequence[AckItem]) -> bytes:
-        self._sent_at_s = monotonic()
         body = send_acks(self._session, items, self._group, self._affinity)
+        self._now_s = monotonic()
+        self._flush_at_s = self._now_s + self._ack_every_s
         if self.progress.is_complete:
-            self.release()
+            self._release()
         return body
 
 
@@ -252,7 +283,8 @@ class Batch(Sequence[Message]):
 
     def __init__(self, messages: Sequence[Message], settlement: Settlement) -> None:
         self._messages: Final = messages
-        self._settlement: Final = settlement
+        self.settlement: Final = settlement
+        settlement.hold(messages)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -270,31 +302,9 @@ class Batch(Sequence[Message]):
     @property
     def is_lost(self) -> bool:
         """Whether the lease ended before the work: the messages come again, maybe elsewhere."""
-        return self._settlement.is_lost
-
-    def take_next(self) -> Message | None:
-        """Return the next message to handle; None when there is none, or the lease is lost."""
-        if self.is_lost:
-            self._settlement.progress.stop()
-        place = self._settlement.progress.take_next()
-        return None if place is None else self._messages[place]
-
-    def settle(self, message: Message, verdict: Verdict) -> None:
-        """Note a verdict, and send those gathered when the last sending is long enough ago."""
-        self._settlement.settle(message, verdict)
-        if self._settlement.is_due:
-            self._settlement.flush()
+        return self.settlement.is_lost
 
     def settle_open(self, verdict: Verdict) -> None:
         """Say the same of every message that nothing was said about."""
-        for place in self._settlement.progress.open_places():
-            self._settlement.settle(self._messages[place], verdict)
-
-    def finish(self) -> None:
-        """Give back what was not handled, send what is gathered, and let the lease go."""
-        try:
-            for place in self._settlement.progress.places_to_give_back():
-                self._settlement.settle(self._messages[place], RETRY)
-            self._settlement.flush()
-        finally:
-            self._settlement.release()
+        for place in self.settlement.progress.open_places():
+            self.settlement.settle(self._messages[place], verdict)

@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/messages.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """Single messages, dead letters, traces, and messages that wait for their time."""
 
 from collections.abc import Sequence

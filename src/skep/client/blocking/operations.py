@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/operations.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """Requests that a busy broker has queued: it answers 202, and the answer proper comes later."""
 
 from typing import Final

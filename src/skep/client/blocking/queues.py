@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/queues.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """Queues and their partitions: list, configure, pause, clear, delete."""
 
 from typing import Any, Final

@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/session.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """One request at a time to whichever broker serves it: connections, repetition, failover, tokens.
 
 `Session.request` returns a successful answer or raises; everything else of the client is built on
@@ -41,11 +40,8 @@ class Session:
         )
         self._random: Final = random.Random()  # noqa: S311 (jitter, not secrets)
         self._is_closed = False
-
-    @property
-    def patient(self) -> RetryPolicy:
+        self.patient: Final = replace(options.retry, retries=None)
         """The retry policy without an end: for those who shall see no interruption."""
-        return replace(self.options.retry, retries=None)
 
     def request(
         self,
@@ -161,7 +157,7 @@ class Session:
         except ConnectionError:
             if not was_idle or (stop is not None and stop.is_set):
                 raise
-                # It may have been closed while it was idle, which says nothing about the broker.
+            # It may have been closed while it was idle, which says nothing about the broker.
             self._drop_idle(endpoint)
             connection = self._connect(endpoint)
             answer = self._guarded_exchange(connection, request, timeout_s, stop)

@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/transaction.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """Transactions: acknowledgments and pushes that happen together, or not at all.
 
 What is asked for is gathered and sent when the block ends well; a block that raises sends nothing.

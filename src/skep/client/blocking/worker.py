@@ -1,5 +1,4 @@
 # Generated from skep/client/aio/worker.py by tools/generate_blocking_client.py; edit that.
-# ruff: noqa: UP028, E501 (asynchronous generators cannot delegate; names differ in length)
 """Workers: a handler called for every message, several at a time, until asked to stop.
 
 What a handler returns or raises decides what becomes of its message. Each of the concurrent loops
@@ -81,11 +80,19 @@ class Worker:
                 self._handle_each(batch)
 
     def _handle_each(self, batch: Batch) -> None:
-        while not self._stop.is_set and (message := batch.take_next()) is not None:
+        settlement = batch.settlement
+        for message in batch:
+            if self._stop.is_set:
+                return
+            if not settlement.is_next(message):
+                continue
             with self._telemetry.handling(message.queue, message.headers or {}):
                 verdict = self._verdict(message)
             self.handled += 1
-            batch.settle(message, verdict)
+            if verdict is not COMPLETED:
+                settlement.settle(message, verdict)
+            if settlement.complete(message):
+                settlement.flush()
 
     def _handle_batch(self, batch: Batch) -> None:
         with self._telemetry.handling(batch[0].queue, batch[0].headers or {}):
@@ -100,4 +107,4 @@ class Worker:
             verdict = verdict_of(raised=error)
             _log.warning("a handler says %s: %s", verdict.status, verdict.error or error)
             return verdict
-        return verdict_of(returned) if returned is not None else COMPLETED
+        return verdict_of(returned)
