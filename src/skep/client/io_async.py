@@ -43,6 +43,8 @@ class Stop:
     def cutting(self, cut: Callable[[], None]) -> Generator[None]:
         """While the block runs, call this when the wish is expressed."""
         self._cuts.add(cut)
+        if self.is_set:  # expressed while a connection was being opened
+            cut()
         try:
             yield
         finally:

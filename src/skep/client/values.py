@@ -56,7 +56,7 @@ class Operation(msgspec.Struct, rename="camel", kw_only=True):
     status: str
     """`waiting`, `processing`, `completed`, `failed` or `cancelled`."""
     error: str | None = None
-    answer: msgspec.Raw | None = None
+    answer: msgspec.Raw = msgspec.Raw(b"null")
     """What the request would have been answered, once it is completed."""
 
     @property

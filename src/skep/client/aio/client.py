@@ -190,6 +190,7 @@ class AsyncClient:
             deliver_at: Not delivered before; a time without a zone is UTC.
 
         Raises:
+            BadRequest: It is malformed, or not what the queue's schema asks for.
             PushFailed: The queue does not take it.
         """
         item = Item(

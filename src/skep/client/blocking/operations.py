@@ -48,7 +48,7 @@ def wait_for_operation(session: Session, queued: QueuedOperation) -> bytes:
         pause_s = min(pause_s * 2, _POLL_S_MAX)
     if operation.status != "completed":
         raise Refused(f"operation {queued.operation_id} {operation.status}: {operation.error}")
-    return bytes(operation.answer or b"[]")
+    return bytes(operation.answer)
 
 
 def finished_body(session: Session, answer: Answer) -> bytes:
