@@ -34,7 +34,7 @@ class Session:
         self._idle: Final[dict[Endpoint, deque[Connection]]] = {
             endpoint: deque() for endpoint in self.endpoints.all
         }
-        self._tls: Final = options.tls or ssl.create_default_context()
+        self._tls: Final = options.tls or self._default_tls()
         self._headers: Final = b"".join(
             render_header(name, value) for name, value in options.headers.items()
         )
@@ -42,6 +42,11 @@ class Session:
         self._is_closed = False
         self.patient: Final = replace(options.retry, retries=None)
         """The retry policy without an end: for those who shall see no interruption."""
+
+    def _default_tls(self) -> ssl.SSLContext | None:
+        # Reading the system's certificates takes 50 ms, so only for those who need them.
+        is_needed = any(endpoint.address.is_tls for endpoint in self.endpoints.all)
+        return ssl.create_default_context() if is_needed else None
 
     def request(
         self,
