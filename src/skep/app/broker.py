@@ -47,8 +47,11 @@ from skep.broker.pop import (
     ReleaseExecutor,
     UndoExecutor,
 )
+from skep.broker.pulse import Pulse
+from skep.broker.pulse_sample import PulseFigures
 from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
 from skep.broker.queue_lifecycle import RemovedQueueSweep
+from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.redrive import Redrives
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.retention import (
@@ -211,6 +214,7 @@ class Broker:
             ),
         )
         self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
+        self.pulse: Final = Pulse(PulseFigures(QueueCatalog(self.query_slots)).take)
         self.peers: Final = Peers(
             peer_addresses(settings),
             settings.peer_secret,
@@ -360,6 +364,7 @@ class Broker:
         self.discovery.stop()
         self.lounge.stop()
         self.tails.stop()
+        self.pulse.stop()
         await self.live.finish()
         await self.housekeeper.stop()
         await self.redrives.stop()

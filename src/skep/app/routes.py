@@ -12,6 +12,8 @@ from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.queue_lifecycle import QueueLifecycle
 from skep.broker.removals import Removals
 from skep.broker.traces import Traces
+from skep.dashboard.site import read_site
+from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
@@ -66,4 +68,5 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         live_route(live),
         tail_route(broker.tails, broker.live),
         *internal_routes(broker.cluster),
+        *dashboard_routes(read_site(), broker.pulse, broker.live),
     ]
