@@ -97,6 +97,8 @@ CALLS = {
     },
     "POST /streams/v1/state/get": {"query_id": "{queryId}", "partition_id": "{partitionId}"},
     "DELETE /api/v1/queues/{queue}/clear": None,
+    "GET /api/me": None,
+    "POST /api/logout": None,
     "GET /api/v1/status/buffers": None,
     "GET /api/v1/system/maintenance": None,
     "POST /api/v1/system/maintenance": {"enabled": False},

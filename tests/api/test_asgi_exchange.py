@@ -15,10 +15,12 @@ from skep.model.queue_options import QueueOptions
 from skep.server import shapes
 from skep.server.app import build_cold_app
 from skep.server.asgi import HotGate
+from skep.server.door import Door
 from skep.server.exchange import HotRoutes
 from skep.server.openapi import merge_document, operations_served
 from skep.server.operations import HOT_OPERATIONS
 from skep.server.routes.health import Vitals
+from skep.server.scopes import Scopes
 from tests.api.edge import Desk, echo
 
 BODY_BYTES_MAX = 1000
@@ -74,6 +76,7 @@ async def client(*, desk=None, probe=None, routes=None):
         routes,
         probe=probe or FakeProbe(),
         configure=configure,
+        door=Door(Scopes(None)),
         body_bytes_max=BODY_BYTES_MAX,
         version="1.2.3",
     )
@@ -430,6 +433,8 @@ async def test_the_document_lists_what_is_served_and_nothing_else():
         "/health",
         "/livez",
         "/readyz",
+        "/api/me",
+        "/api/logout",
         "/api/v1/configure",
         "/api/v1/push",
         "/api/v1/pop/queue/{queue}",
@@ -450,7 +455,7 @@ async def test_a_route_is_documented_from_the_moment_it_is_in_the_table():
 
 @pytest.mark.parametrize("operation", HOT_OPERATIONS, ids=lambda each: each.id)
 def test_every_hot_operation_documents_its_errors(operation):
-    document = merge_document({"paths": {}, "components": {}}, [operation])
+    document = merge_document({"paths": {}, "components": {}}, [operation], {})
     responses = document["paths"][operation.path][operation.method]["responses"]
 
     assert {"400", "500", "503"} <= set(responses)

@@ -136,10 +136,20 @@ class TestEnvironment:
             "encryption_keys": "0" * 64,
             "peers": "other:6633",
             "encryption_key_file": str(write_file("0" * 64, name="keys")),
+            "cors_origins": "https://app.example.com",
+            "jwt_secret": "s" * 32,
+            "jwt_secret_file": str(write_file("s" * 32, name="secret")),
+            "jwt_public_key_file": str(write_file("a key", name="public")),
+            "jwt_jwks_url": "https://keys.example.com",
+            "tls_certificate": "/certificate",
+            "tls_key": "/key",
+            "tls_client_authority": "/authority",
         }
         text = samples.get(name, str(value))
+        # These do not stand alone.
+        others = {"SKEP_TLS_CERTIFICATE": "/c", "SKEP_TLS_KEY": "/k"} if "tls" in name else {}
 
-        effective = load(**{variable: text})
+        effective = load(**{**others, variable: text})
 
         assert effective.origins[name] == f"environment {variable}"
         assert str(getattr(effective.settings, name)) == text

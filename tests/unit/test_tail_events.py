@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import UTC, datetime
 from itertools import pairwise
+from math import inf
 
 import pytest
 
@@ -59,13 +60,13 @@ class Stage:
         self.live = Live(None, None, None, connections_max=1)
         self.said = []
 
-    async def listen(self, seconds):
+    async def listen(self, seconds, left_s=inf):
         """Note what a stream says within so many seconds, and when."""
         tail = await self.tails.open("hive", start=None, last=None, is_from_now=True)
         now = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(seconds):
-                async for event in _events(tail, self.live):
+                async for event in _events(tail, self.live, left_s):
                     self.said.append((now(), event))
         except TimeoutError:
             return
@@ -135,6 +136,17 @@ async def test_trouble_is_told_and_ends_the_stream():
     [(_, event)] = stage.said
     assert event == b'event: error\ndata: {"error":"away","code":"unavailable"}\n\n'
     stage.live.enter()  # its place is free again
+
+
+async def test_a_stream_ends_with_the_token_it_was_opened_with():
+    stage = Stage()
+
+    await stage.listen(100, left_s=20)
+
+    at, event = stage.said[-1]
+    assert event.startswith(b"event: error")
+    assert b"expired" in event
+    assert 20 <= at <= 20 + HEARTBEAT_S + CHECK_S + PAUSE_S
 
 
 async def test_one_that_finds_no_room_at_the_last_moment_is_told():

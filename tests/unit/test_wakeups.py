@@ -170,7 +170,7 @@ async def test_a_malformed_datagram_is_ignored(bind, data):
     assert woken == [(9, 9)]
 
 
-async def test_instances_with_different_tokens_do_not_hear_each_other(bind):
+async def test_defect_49_instances_with_different_tokens_do_not_hear_each_other(bind):
     stranger, instance = await pair_up(bind, tokens=(b"x" * len(TOKEN), TOKEN))
 
     stranger.wakeups.announce(7, 1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skep import __version__
 from skep.app.assignment import WorkerAssignment
 from skep.app.failover import open_spill
+from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.admission import AdmissionGate
 from skep.broker.changes import QUEUE, RULES, Changes
@@ -50,8 +51,8 @@ from skep.broker.pop import (
 from skep.broker.pulse import Pulse
 from skep.broker.pulse_sample import PulseFigures
 from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
-from skep.broker.queue_lifecycle import RemovedQueueSweep
 from skep.broker.queue_catalog import QueueCatalog
+from skep.broker.queue_lifecycle import RemovedQueueSweep
 from skep.broker.redrive import Redrives
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.retention import (
@@ -83,6 +84,7 @@ from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
 from skep.model.encryption import KeyRing
 from skep.settings import Settings
+from skep.settings.in_force import SettingsInForce
 from skep.settings.keys import encryption_keys
 from skep.settings.peers import peer_addresses
 
@@ -196,6 +198,8 @@ class Broker:
             lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} housekeeping",
         )
+        self.security: Final = Security(settings, self.query_slots, now=loop.time)
+        self.door: Final = self.security.door
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
@@ -214,6 +218,7 @@ class Broker:
             ),
         )
         self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
+        self.settings_in_force: Final = SettingsInForce(settings, assignment.origins)
         self.pulse: Final = Pulse(PulseFigures(QueueCatalog(self.query_slots)).take)
         self.peers: Final = Peers(
             peer_addresses(settings),
@@ -317,6 +322,7 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        self.security.start()
         await self.maintenance.start()
         if self._spill is not None:
             self.hot_slots.listener = self._outage.hear
@@ -335,6 +341,7 @@ class Broker:
         """Keep pushes on disk until `start` has succeeded."""
         self.open_spill()
         self._outage.begin()
+        self.security.start()
 
     def wire(self, *, hash_seed: int) -> None:
         """Make the parts that need the seed of the keys. Nothing is connected or started by it."""
@@ -365,6 +372,7 @@ class Broker:
         self.lounge.stop()
         self.tails.stop()
         self.pulse.stop()
+        await self.security.stop()
         await self.live.finish()
         await self.housekeeper.stop()
         await self.redrives.stop()
@@ -381,6 +389,11 @@ class Broker:
         await self.housekeeping_slots.close()
         await self.hot_slots.close()
         await self.query_slots.close()
+        await self.close_spill()
+
+    async def stop_waiting(self) -> None:
+        """Let go of what serves without a database."""
+        await self.security.stop()
         await self.close_spill()
 
     async def close_spill(self) -> None:

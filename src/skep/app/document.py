@@ -6,14 +6,18 @@ It comes from the same parts that a worker process serves, wired but never conne
 
 import asyncio
 import socket
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import msgspec
+from litestar import Litestar
 
 from skep.app.assignment import WorkerAssignment
 from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
 from skep.app.process import BrokerProbe
-from skep.server.openapi import merge_document, operations_served
+from skep.server.exchange import HotRoutes
+from skep.server.openapi import accesses_of, merge_document, operations_served
 from skep.server.operations import Json
 from skep.settings import Settings
 
@@ -24,6 +28,16 @@ def describe_api() -> Json:
 
 
 async def _describe() -> Json:
+    with described_interface() as (routes, app):
+        served = operations_served(routes)
+        document = merge_document(app.openapi_schema.to_schema(), served, accesses_of(app))
+        # Defaults of fields are objects until they are spelled.
+        return msgspec.to_builtins(document)
+
+
+@contextmanager
+def described_interface() -> Generator[tuple[HotRoutes, Litestar]]:
+    """Give the routes of this version, wired to a broker that is not connected."""
     settings = Settings()
     # Both sockets belong to an assignment; neither is bound, and nothing is sent.
     with socket.socket() as listener, socket.socket(type=socket.SOCK_DGRAM) as wakeup:
@@ -40,7 +54,4 @@ async def _describe() -> Json:
         )
         broker.wire(hash_seed=0)
         routes = hot_routes(broker, settings)
-        app = cold_app(broker, routes, BrokerProbe(broker, index=0), settings)
-        document = merge_document(app.openapi_schema.to_schema(), operations_served(routes))
-        # Defaults of fields are objects until they are spelled.
-        return msgspec.to_builtins(document)
+        yield routes, cold_app(broker, routes, BrokerProbe(broker, index=0), settings)

@@ -32,6 +32,7 @@ def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
         ack=broker.ack,
         renew=broker.renew,
         transaction=broker.transaction,
+        door=broker.door,
         defaults=PollDefaults(
             wait_ms=settings.default_wait_ms,
             batch=settings.default_batch,
@@ -48,6 +49,7 @@ def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -
         hot,
         probe=probe,
         configure=_configure(broker.configure),
+        door=broker.door,
         body_bytes_max=settings.body_bytes_max,
         version=__version__,
         further_routes=api_routes(broker),

@@ -17,11 +17,13 @@ from skep.app.reloading import Reloading
 from skep.app.waiting import Stage, must_wait, start_when_possible
 from skep.model.errors import SkepError
 from skep.server.asgi import HotGate
+from skep.server.browsers import BrowserGate, OriginPolicy
 from skep.server.departure import EndWithClient
 from skep.server.exchange import HotRoutes
 from skep.server.fastpath import ConnectionLimits, build_protocol
 from skep.server.routes.health import Vitals
 from skep.settings import Settings
+from skep.settings.security import listed
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +88,7 @@ async def _serve_without_database(
         starting.cancel()
         await asyncio.wait([starting])
         has_started = not starting.cancelled() and starting.exception() is None
-        await (broker.stop() if has_started else broker.close_spill())
+        await (broker.stop() if has_started else broker.stop_waiting())
 
 
 def _exit_if_failed(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
@@ -143,11 +145,15 @@ def _edge(
     app: HotGate | Stage,
 ) -> uvicorn.Config:
     settings = assignment.settings
+    tls = broker.security.tls
     return uvicorn.Config(
-        app,
+        BrowserGate(app, OriginPolicy(listed(settings.cors_origins)), is_tls=tls is not None),
         http=build_protocol(
             routes,
-            ConnectionLimits(body_bytes_max=settings.body_bytes_max),
+            ConnectionLimits(
+                body_bytes_max=settings.body_bytes_max,
+                connections_max=settings.client_connections_max,
+            ),
             on_drain=lambda: _drain(broker, probe),
         ),
         loop="none",
@@ -160,6 +166,7 @@ def _edge(
         ws="websockets-sansio",
         ws_max_size=settings.body_bytes_max,
         ws_per_message_deflate=False,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context,
         timeout_graceful_shutdown=max(1, int(settings.shutdown_grace_s)),
     )
 

@@ -28,6 +28,7 @@ from skep.server.routes.resources import resource_routes
 from skep.server.routes.retention import retention_routes
 from skep.server.routes.scheduled import scheduled_routes
 from skep.server.routes.seek import seek_routes
+from skep.server.routes.settings import settings_route
 from skep.server.routes.streams import streams_routes
 from skep.server.routes.tail import tail_route
 from skep.server.routes.traces import trace_routes
@@ -69,4 +70,5 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         tail_route(broker.tails, broker.live),
         *internal_routes(broker.cluster),
         *dashboard_routes(read_site(), broker.pulse, broker.live),
+        settings_route(broker.settings_in_force),
     ]

@@ -7,6 +7,7 @@ and neither a restarted worker nor one that is late can lose a connection or a w
 import errno
 import secrets
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final
 
@@ -60,7 +61,11 @@ def _explain(host: str, port: int, error: OSError) -> str:
 
 
 def assign_workers(
-    settings: Settings, *, dsn: str, listener: socket.socket
+    settings: Settings,
+    *,
+    dsn: str,
+    listener: socket.socket,
+    origins: Mapping[str, str] | None = None,
 ) -> list[WorkerAssignment]:
     """Make one assignment for each worker, with a loopback wake-up socket of its own."""
     with ExitStack() as on_failure:
@@ -75,6 +80,7 @@ def assign_workers(
         WorkerAssignment(
             index=index,
             settings=settings,
+            origins=origins or {},
             dsn=dsn,
             listener=listener,
             wakeup_socket=wakeup,

@@ -74,6 +74,7 @@ class Stage:
         self._app: ASGIApp = build_waiting_app(
             WaitingProbe(assignment.index),
             maintenance_routes(broker.maintenance, broker.diversion, worker=assignment.index),
+            door=broker.door,
         )
 
     def enter(self, routes: HotRoutes, app: ASGIApp) -> None:

@@ -10,9 +10,9 @@ when one turns out to be deleted, for whoever named no queue must not create it 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -32,10 +32,23 @@ KNOWN_FOR_S: Final = 1.0
 _ANSWERS_MAX: Final = 1_000
 
 
+Permitted: TypeAlias = Callable[[Collection[str]], Awaitable[Collection[str]]]
+"""Chooses those of the queues found that a client may use."""
+
+
 class Search:
     """One client's request for messages of any queue that fits."""
 
-    __slots__ = ("_deliver", "_refuse", "deadline", "is_over", "namespace", "options", "task")
+    __slots__ = (
+        "_deliver",
+        "_refuse",
+        "deadline",
+        "is_over",
+        "namespace",
+        "options",
+        "permitted",
+        "task",
+    )
 
     def __init__(
         self,
@@ -46,11 +59,13 @@ class Search:
         deadline: float,
         deliver: Deliver,
         refuse: Callable[[SkepError], None],
+        permitted: Permitted | None = None,
     ) -> None:
         self.options: Final = options
         self.namespace: Final = namespace
         self.task: Final = task
         self.deadline: Final = deadline
+        self.permitted: Final = permitted
         self.is_over = False
         self._deliver: Final = deliver
         self._refuse: Final = refuse
@@ -163,7 +178,7 @@ class Discovery:
     async def _try_in_turn(self, search: Search, polls: dict[str, _QueuePoll]) -> bool:
         """Let one queue after the other say whether it has something now."""
         self._turn += 1
-        queues = await self._finder.find(search.namespace, search.task)
+        queues = await self._find(search)
         for queue in in_turn(queues, self._turn - 1):
             poll = polls[queue] = _QueuePoll(search, queue, deadline=self._now())
             self._pop.pop_messages(poll)
@@ -174,13 +189,21 @@ class Discovery:
                 self._finder.doubt(search.namespace, search.task)
         return False
 
+    async def _find(self, search: Search) -> Sequence[tuple[str, int]]:
+        """Return the queues that fit and that the client may use."""
+        found = await self._finder.find(search.namespace, search.task)
+        if search.permitted is None:
+            return found
+        permitted = await search.permitted([name for name, _ in found])
+        return [(name, priority) for name, priority in found if name in permitted]
+
     async def _wait(self, search: Search, polls: dict[str, _QueuePoll]) -> None:
         """Leave a poll waiting on every queue, also on those that appear meanwhile."""
         while not search.is_over and not self._is_stopped:
             left_s = search.deadline - self._now()
             if left_s <= 0:
                 return
-            for queue, _ in await self._finder.find(search.namespace, search.task):
+            for queue, _ in await self._find(search):
                 before = polls.get(queue)
                 if before is None or before.is_settled:
                     if before is not None:

@@ -148,7 +148,9 @@ class Stager:
         self._hash_seed: Final = hash_seed
         self._now: Final = now
 
-    def stage_push(self, item: PushItem, *, transaction_id: str | None = None) -> StagedPush:
+    def stage_push(
+        self, item: PushItem, *, producer: str | None, transaction_id: str | None = None
+    ) -> StagedPush:
         """Make a row of an item; `transaction_id` names it if the item does not.
 
         Raises:
@@ -175,6 +177,7 @@ class Stager:
                 name,
                 bytes(item.payload),
                 trace_id=trace_id,
+                producer=producer,
                 headers=check_headers(item.headers),
                 expires_at=end_of_life(item.ttl_seconds, self._now()),
             ),

@@ -180,8 +180,8 @@ class Streams:
             reset=is_reset,
         )
 
-    async def commit_cycle(self, body: CycleBody) -> CycleAnswer:
-        """Do all of a cycle or nothing.
+    async def commit_cycle(self, body: CycleBody, *, producer: str | None = None) -> CycleAnswer:
+        """Do all of a cycle or nothing; `producer` is who sent it, if that is known.
 
         Raises:
             BadRequest: The request makes no sense.
@@ -198,7 +198,7 @@ class Streams:
                 state_ops = await self._pin_versions(query_id, partition_id, state_ops)
         except Unacceptable as refusal:
             return _refused(body, refusal.message)
-        pushes = self._stage_pushes(query_id, body, state_ops, items)
+        pushes = self._stage_pushes(query_id, body, state_ops, items, producer)
         leading = _leading(query_id, partition_id, body, state_ops)
         cycle = Cycle(leading, Operations(pushes, acks, []))
         submit_when_provisioned(self._engine, self._directory, "cycle", cycle, cycle.operations)
@@ -321,11 +321,13 @@ class Streams:
         body: CycleBody,
         state_ops: Sequence[StateOperation],
         items: Sequence[PushItem],
+        producer: str | None,
     ) -> list[StagedPush]:
         origin = _origin(body.ack, state_ops)
         return [
             self._stager.stage_push(
                 item,
+                producer=producer,
                 transaction_id=origin
                 and str(uuid5(query_id, f"{body.partition_id}\n{position}\n{origin}")),
             )

@@ -103,8 +103,16 @@ class Transaction:
         self._directory: Final = directory
         self._stager: Final = stager
 
-    def commit(self, body: TransactionBody, answer: Callable[[bytes | SkepError], None]) -> None:
+    def commit(
+        self,
+        body: TransactionBody,
+        answer: Callable[[bytes | SkepError], None],
+        *,
+        producer: str | None = None,
+    ) -> None:
         """Do all of it or nothing; `answer` is called once, with the answer's body or an error.
+
+        `producer` is who sent it, if that is known.
 
         Raises:
             BadRequest: The request makes no sense.
@@ -122,7 +130,7 @@ class Transaction:
             return
         try:
             # What precedes the guilty item is in the list when one is refused.
-            staged.extend(self._stage(item, lease_texts) for item in items)
+            staged.extend(self._stage(item, lease_texts, producer) for item in items)
         except Unacceptable as refusal:
             text = f"ACK operation failed: {refusal.message}"
             answer(_render_refusal(text, items, len(staged), refusal.message))
@@ -137,9 +145,11 @@ class Transaction:
         )
         submit_when_provisioned(self._engine, self._directory, "transaction", request, operations)
 
-    def _stage(self, item: PushItem | AckItem, lease_texts: Sequence[str]) -> Staged:
+    def _stage(
+        self, item: PushItem | AckItem, lease_texts: Sequence[str], producer: str | None
+    ) -> Staged:
         if isinstance(item, PushItem):
-            return self._stager.stage_push(item)
+            return self._stager.stage_push(item, producer=producer)
         return self._stager.stage_ack(item, lease_texts)
 
 

@@ -20,6 +20,7 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from hmac import compare_digest
 from typing import Final, Protocol
 
 import msgspec
@@ -114,7 +115,7 @@ class Wakeups(asyncio.DatagramProtocol):
             self._hear_changes(_changes_decoder.decode(data[len(self._change_token) :]))
             return
         size = len(self._token)
-        if data[:size] != self._token or (len(data) - size) % _PAIR.size:
+        if not compare_digest(data[:size], self._token) or (len(data) - size) % _PAIR.size:
             return
         for queue_id, lane_count in _PAIR.iter_unpack(data[size:]):
             self._wake(queue_id, lane_count)

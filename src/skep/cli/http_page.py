@@ -14,7 +14,8 @@ prints it without a broker.
 
 `Queen` marks the routes of Queen MQ's wire contract, which its clients call; `Skep` those that only
 we have. Errors have one shape everywhere, `{"error", "code"}`. A {queue} or other name in a path is
-percent-encoded.
+percent-encoded. The role is what a caller needs where tokens are asked for:
+[security.md](security.md).
 
 """
 _SOCKET: Final = """\
@@ -47,7 +48,8 @@ def _rows_by_tag(document: dict[str, Any], contract: set[tuple[str, str]]) -> di
         statuses = " ".join(sorted(operation["responses"]))
         summary = operation["summary"].rstrip(".")
         rows.setdefault(operation["tags"][0], []).append(
-            f"| `{method.upper()} {path}` | {summary} | {statuses} | {origin} |\n"
+            f"| `{method.upper()} {path}` | {summary} | {operation['x-access']} | {statuses} "
+            f"| {origin} |\n"
         )
     return dict(sorted(rows.items()))
 
@@ -60,7 +62,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def _table(tag: str, rows: list[str]) -> str:
-    head = f"## {tag}\n\n| route | does | statuses | of |\n|---|---|---|---|\n"
+    head = f"## {tag}\n\n| route | does | role | statuses | of |\n|---|---|---|---|---|\n"
     return head + "".join(rows) + "\n"
 
 

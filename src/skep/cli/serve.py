@@ -5,6 +5,7 @@ checked before what takes seconds (the embedded PostgreSQL, migrations), and the
 printed once every worker accepts connections.
 """
 
+import logging
 import signal
 import socket
 import sys
@@ -18,6 +19,8 @@ from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effe
 from skep.cli.server_extra import require_server_extra
 from skep.settings import Settings, redacted_url
 from skep.settings.fields import description
+from skep.settings.layers import EffectiveSettings
+from skep.settings.security import security_warnings
 
 KILL_MARGIN_S: Final = 2.0
 """A worker cuts its last requests at the end of the grace; it needs a moment for that itself."""
@@ -54,23 +57,28 @@ def serve(
         log_level=log_level,
         log_format=log_format,
     )
-    settings = read_settings().settings
+    effective = read_settings()
     require_server_extra()
     # Whoever watches a terminal expects the end of it to be the end of the broker.
     has_terminal = sys.stdin is not None and sys.stdin.isatty()
-    _serve(settings, reload=None if has_terminal else lambda: read_settings().settings)
+    _serve(effective, reload=None if has_terminal else lambda: read_settings().settings)
 
 
-def _serve(settings: Settings, *, reload: Callable[[], Settings] | None) -> None:
+def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | None) -> None:
     from rich.console import Console
 
     from skep.app.database import open_database, prepare_schema
     from skep.app.entry import work
+    from skep.app.security import check_files
     from skep.app.sockets import assign_workers, bind_listener
     from skep.app.supervisor import Supervisor
     from skep.telemetry.logs import configure_logging
 
+    settings = effective.settings
     configure_logging(level=settings.log_level, style=settings.log_format)
+    for warning in security_warnings(settings):
+        logging.getLogger("skep.security").warning(warning)
+    check_files(settings)
     # Until the supervisor takes over, both signals unwind the start and undo what it did.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with bind_listener(settings.host, settings.port) as listener:
@@ -85,7 +93,9 @@ def _serve(settings: Settings, *, reload: Callable[[], Settings] | None) -> None
                 typer.echo(greeting(settings, listener))
 
             Supervisor(
-                assign_workers(settings, dsn=database.dsn, listener=listener),
+                assign_workers(
+                    settings, dsn=database.dsn, listener=listener, origins=effective.origins
+                ),
                 work,
                 grace_s=settings.shutdown_grace_s + KILL_MARGIN_S,
                 on_ready=announce,
@@ -96,7 +106,7 @@ def _serve(settings: Settings, *, reload: Callable[[], Settings] | None) -> None
 
 def greeting(settings: Settings, listener: socket.socket) -> str:
     """Say where the broker listens, on what it runs, and three things to try."""
-    url = base_url(listener)
+    url = base_url(listener, is_tls=settings.tls_certificate is not None)
     count = settings.worker_count
     if settings.database_url is None:
         database = f"embedded PostgreSQL in {settings.data_dir}"
@@ -113,9 +123,12 @@ Push a message, pop it, read the rest:
 """
 
 
-def base_url(listener: socket.socket) -> str:
+def base_url(listener: socket.socket, *, is_tls: bool = False) -> str:
     """Return the URL under which this machine reaches the listener."""
     host: str = listener.getsockname()[0]
     port: int = listener.getsockname()[1]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (replaced here)
-    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+    scheme = "https" if is_tls else "http"
+    return (
+        f"{scheme}://[{reachable}]:{port}" if ":" in reachable else f"{scheme}://{reachable}:{port}"
+    )

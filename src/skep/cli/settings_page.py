@@ -64,7 +64,8 @@ def _row(name: str) -> str:
     if default is msgspec.NODEFAULT:
         shown = "by account"
     else:
-        shown = "none" if default is None else f"`{default}`"
+        spelled = str(default).lower() if isinstance(default, bool) else default
+        shown = "none" if default is None else f"`{spelled}`"
     mark = " *" if name in RELOADABLE else ""
     return f"| `{name}`{mark} | {shown} | {accepted_values(name)} | {description(name)} |\n"
 

@@ -5,6 +5,9 @@
     ├── Refused           the request is well formed but not allowed in the present state
     │   ├── NotFound      the thing named does not exist
     │   └── ForgedNotice  not told by an instance of ours
+    ├── Unauthenticated   who is asking is not known: there is no token
+    │   └── InvalidToken  ... or one that cannot be believed
+    ├── Forbidden         who is asking is known, and may not
     ├── Overloaded        try again after `retry_after_s`: the engine is full
     │   └── QueueFull     ... or the queue is, and its consumers have to make room
     ├── Unavailable       try again: PostgreSQL is away, or this instance is shutting down
@@ -61,6 +64,24 @@ class NotFound(Refused):
     """The thing named does not exist."""
 
     code = "not_found"
+
+
+class Unauthenticated(SkepError):
+    """Authentication required."""
+
+    code = "unauthenticated"
+
+
+class InvalidToken(Unauthenticated):
+    """The token cannot be accepted."""
+
+    code = "invalid_token"
+
+
+class Forbidden(SkepError):
+    """Insufficient permissions."""
+
+    code = "forbidden"
 
 
 class ForgedNotice(Refused):

@@ -2,8 +2,8 @@
 
 `build_cold_app` wires Litestar: health, configure, the API document and whatever routes the caller
 adds. `HotGate` puts the hot routes before it, for other ASGI servers. All errors leave as
-`{"error", "code"}` by the problems table. There is no CORS: a broker is not called from other
-people's web pages.
+`{"error", "code"}` by the problems table. Who may call a route is decided before it runs, by what
+it declared (`skep.server.admission`).
 
 Litestar gets the path as it was sent and matches that, so that a name may hold an encoded slash;
 its path parameters are decoded after the match.
@@ -11,6 +11,7 @@ its path parameters are decoded after the match.
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from litestar import Litestar, Request, Response
@@ -18,9 +19,12 @@ from litestar.exceptions import HTTPException, NotFoundException, ValidationExce
 from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Send
 
 from skep.model.errors import Unavailable
+from skep.server.admission import admit_visitors
+from skep.server.door import Door
 from skep.server.exchange import HotRoutes, decode_segment
 from skep.server.openapi import openapi_config
 from skep.server.problems import Problem, problem, problem_of
+from skep.server.routes.account import account_routes
 from skep.server.routes.configure import Configure, configure_route
 from skep.server.routes.health import Probe, health_routes
 
@@ -38,6 +42,7 @@ def build_cold_app(
     *,
     probe: Probe,
     configure: Configure,
+    door: Door,
     body_bytes_max: int,
     version: str,
     further_routes: Sequence[ControllerRouterHandler] = (),
@@ -48,21 +53,30 @@ def build_cold_app(
     """
     config, document_route = openapi_config(routes, version=version)
     return Litestar(
-        [*health_routes(probe), configure_route(configure), document_route, *further_routes],
+        [
+            *health_routes(probe),
+            *account_routes(door),
+            configure_route(configure),
+            document_route,
+            *further_routes,
+        ],
         openapi_config=config,
         exception_handlers={HTTPException: _answer_http_exception, Exception: _answer_exception},
-        middleware=[_decode_path_parameters],
+        middleware=[_decode_path_parameters, partial(admit_visitors, door=door)],
         request_max_body_size=body_bytes_max,
         logging_config=None,
     )
 
 
-def build_waiting_app(probe: Probe, routes: Sequence[ControllerRouterHandler]) -> Litestar:
+def build_waiting_app(
+    probe: Probe, routes: Sequence[ControllerRouterHandler], *, door: Door
+) -> Litestar:
     """Build the application of a worker without a database: all other routes are unavailable."""
     return Litestar(
         [*health_routes(probe), *routes],
         openapi_config=None,
         exception_handlers={HTTPException: _answer_unavailable, Exception: _answer_exception},
+        middleware=[partial(admit_visitors, door=door)],
         logging_config=None,
     )
 

@@ -89,7 +89,7 @@ class HotGate:
         elif methods := self._routes.methods(path):
             text = f"{http['method']} is not allowed here."
             allow = b"allow: %b\r\n" % b", ".join(methods)
-            await _send_answer(send, problem(405, "method_not_allowed", text, headers=allow))
+            await send_answer(send, problem(405, "method_not_allowed", text, headers=allow))
         else:
             http["path"] = path.decode("latin-1")  # matched as sent; see skep.server.app
             await self._app(scope, receive, send)
@@ -97,10 +97,14 @@ class HotGate:
     async def _serve(
         self, handler: HotHandler, scope: HTTPScope, receive: Receive, send: Send
     ) -> None:
+        refusal = self._routes.refusal_of(AsgiExchange(scope, b""))
+        if refusal is not None:
+            await send_answer(send, refusal)
+            return
         try:
             body = await _read_body(receive, self._body_bytes_max)
         except PayloadTooLarge as error:
-            await _send_answer(send, problem_of(error))
+            await send_answer(send, problem_of(error))
             return
         if body is None:
             return
@@ -108,7 +112,7 @@ class HotGate:
         run_handler(handler, exchange)
         try:
             if await _is_answered_before_disconnect(exchange, receive):
-                await _send_answer(send, exchange.answer.result())
+                await send_answer(send, exchange.answer.result())
         finally:
             exchange.abort()
 
@@ -144,7 +148,8 @@ async def _is_answered_before_disconnect(exchange: AsgiExchange, receive: Receiv
     return exchange.answer.done()
 
 
-async def _send_answer(send: Send, answer: Answer) -> None:
+async def send_answer(send: Send, answer: Answer) -> None:
+    """Send an answer in one piece."""
     status, body, extra = answer
     headers = [_split_header(line) for line in extra.splitlines()]
     if body:

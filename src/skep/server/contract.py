@@ -9,7 +9,6 @@ import re
 from typing import Final, NamedTuple
 
 PRODUCTION: Final = "issue 5"
-DASHBOARD: Final = "issue 8"
 
 
 class ContractRoute(NamedTuple):
@@ -116,6 +115,6 @@ CONTRACT: Final = (
     ContractRoute("POST", "/streams/v1/cycle", "2.19"),
     ContractRoute("POST", "/streams/v1/state/get", "2.19"),
     ContractRoute("DELETE", "/api/v1/queues/{queue}/clear", "2.21"),
-    ContractRoute("GET", "/api/me", "2.21", DASHBOARD),
-    ContractRoute("POST", "/api/logout", "2.21", DASHBOARD),
+    ContractRoute("GET", "/api/me", "2.21"),
+    ContractRoute("POST", "/api/logout", "2.21"),
 )

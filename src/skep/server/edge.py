@@ -25,6 +25,8 @@ class ConnectionLimits:
     """What one connection may cost. The keep-alive timeout is uvicorn's own setting."""
 
     body_bytes_max: int
+    connections_max: int = 10_000
+    """Of one server. Beyond it a connection is told so and closed."""
     head_bytes_max: int = 64 * 1024
     queue_length_max: int = 64
     """Unanswered requests after which reading stops; at least 2, for one alone is the rule."""

@@ -68,7 +68,9 @@ table; any other exception is a bug, logged with its stack and answered 500."""
 class HotRoutes:
     """The handlers of the hot routes, by method and path."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, preview: HotHandler | None = None) -> None:
+        """Take who may refuse a request by its head, before a long body is read."""
+        self._preview = preview
         self._exact: dict[tuple[bytes, bytes], HotHandler] = {}
         self._prefixed: list[tuple[bytes, bytes, bytes, HotHandler]] = []
 
@@ -90,6 +92,16 @@ class HotRoutes:
         for its_method, prefix, suffix, handler in self._prefixed:
             if path.startswith(prefix) and method == its_method and _ends(path, prefix, suffix):
                 return handler
+        return None
+
+    def refusal_of(self, exchange: Exchange) -> Problem | None:
+        """Say whether a request is refused whatever its body is. The body was not read yet."""
+        if self._preview is None:
+            return None
+        try:
+            self._preview(exchange)
+        except SkepError as error:
+            return problem_of(error)
         return None
 
     def methods(self, path: bytes) -> list[bytes]:

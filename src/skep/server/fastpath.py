@@ -6,12 +6,13 @@ answers in order. Hot answers are not in uvicorn's access log.
 
 What a connection promises:
 
-* Everything is bounded: head, body, bytes spent on one request, requests waiting for their turn,
-  the time a request may take to arrive and an answer to be taken. Reading stops while too many
-  requests wait or the client does not take its answers.
+* Everything is bounded: connections, head, body, bytes spent on one request, requests waiting for
+  their turn, the time a request may take to arrive and an answer to be taken. Reading stops while
+  too many requests wait or the client does not take its answers.
 * A request that cannot be read (400, 408, 413, 431) is answered in its turn and is the last of its
   connection. What the client still sends is dropped for a moment, because closing a socket with
   unread input resets it and can destroy the answer on its way.
+* A request with an `Origin` is a browser's and goes to the application, whatever its route.
 * A client that hangs up ends every exchange it still waits for, once. Half-closed is hung up.
 * At shutdown idle connections close, busy ones close with their last answer.
 
@@ -31,7 +32,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from skep.model.errors import PayloadTooLarge
+from skep.model.errors import Overloaded, PayloadTooLarge
 from skep.server.edge import READ_BYTES_MAX, ConnectionLimits, Edge
 from skep.server.exchange import HotRoutes
 from skep.server.problems import Problem, problem, problem_of
@@ -107,6 +108,13 @@ class FastPathProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:
         """Start the clock: a client that never sends a byte must go, too."""
         super().connection_made(transport)
+        if len(self.connections) > self.edge.limits.connections_max:
+            self._is_deaf = True
+            text = "This broker has as many connections as it may."
+            self.write_answer(
+                problem(503, Overloaded.code, text, headers=b"retry-after: 1\r\n"),
+                keep_alive=False,
+            )
         self.flow = self._gate = ReadGate(transport)
         self._since = self.loop.time()
         self._ticker = self.loop.call_later(self._tick_s, self._tick)
@@ -176,6 +184,8 @@ class FastPathProtocol(HttpToolsProtocol):
         method = parser.get_method()
         path, _, query = self.url.partition(b"?")
         handler = self.edge.routes.find(method, path)
+        if handler is not None and self._comes_from_a_page():
+            handler = None
         if parser.should_upgrade():
             self._consider_upgrade(method)
         elif handler is None:
@@ -311,9 +321,17 @@ class FastPathProtocol(HttpToolsProtocol):
             self._is_inspected = True
             self._inspect_head(self._incoming)
 
+    def _comes_from_a_page(self) -> bool:
+        """Whether a browser sent this for a web page; the application decides about origins."""
+        # Most requests have no such header, and a length is compared faster than a name.
+        return any(len(name) == 6 and name.lower() == b"origin" for name, _ in self._raw_headers)
+
     def _inspect_head(self, incoming: HotExchange) -> None:
+        refusal = self.edge.routes.refusal_of(incoming)
         declared = incoming.header(b"content-length")
-        if declared is not None and int(declared) > self.edge.limits.body_bytes_max:
+        if refusal is not None:
+            self._refuse(refusal)
+        elif declared is not None and int(declared) > self.edge.limits.body_bytes_max:
             self._refuse(self._body_too_large())
         elif (incoming.header(b"expect") or b"").lower() == b"100-continue":
             self._is_body_awaited = True

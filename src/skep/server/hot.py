@@ -1,11 +1,12 @@
 """The hot routes: push, pop, ack, lease.
 
-Each handler reads its request, hands it to the broker and returns; the broker calls back with the
-result, which is answered on the exchange. Nothing here awaits. Which carrier brought the request,
-the parser fast path or ASGI, makes no difference.
+Each handler gets its caller from the door, reads its request, hands it to the broker and returns;
+the broker calls back with the result, which is answered on the exchange. Nothing here awaits. A
+caller who is restricted to some queues passes the door once more, when the request has been read.
+Which carrier brought the request, the parser fast path or ASGI, makes no difference.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -13,12 +14,13 @@ from uuid import UUID
 import msgspec
 
 from skep.broker.ack import Ack, AckRequest
-from skep.broker.discovery import Discovery, Search
+from skep.broker.discovery import Discovery, Permitted, Search
 from skep.broker.pop import Deliver, Poll, PollOptions, Pop, wire_time
 from skep.broker.push import Push, PushRequest
 from skep.broker.renew import Renew, Renewal
 from skep.broker.transaction import Transaction
 from skep.model.errors import BadRequest, NotFound, SkepError
+from skep.model.ids import parse_partition_uuid
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
 from skep.model.names import check_name
 from skep.model.wire import (
@@ -28,16 +30,22 @@ from skep.model.wire import (
     AckItem,
     ExtendBody,
     PushBody,
+    TransactionAck,
     TransactionBody,
 )
+from skep.server.access import Level
 from skep.server.decoding import decode_body
+from skep.server.door import Door, IdentifiedHandler
 from skep.server.exchange import (
     Exchange,
+    HotHandler,
     HotRoutes,
     decode_segment,
     parse_query,
     respond_error,
 )
+from skep.server.identity import Identity
+from skep.server.operations import level_of
 from skep.server.subscribing import read_subscription
 
 _PUSH: Final = msgspec.json.Decoder(PushBody)
@@ -106,6 +114,7 @@ class HotHandlers:
         ack: Ack,
         renew: Renew,
         transaction: Transaction,
+        door: Door,
         defaults: PollDefaults,
         now: Callable[[], float],
     ) -> None:
@@ -115,22 +124,31 @@ class HotHandlers:
         self._ack: Final = ack
         self._renew: Final = renew
         self._transaction: Final = transaction
+        self._door: Final = door
         self._defaults: Final = defaults
         self._now: Final = now
 
     def routes(self) -> HotRoutes:
         """Return the table of the hot routes."""
-        routes = HotRoutes()
-        routes.add(b"POST", b"/api/v1/push", self.push)
-        routes.add(b"POST", b"/api/v1/ack", self.ack)
-        routes.add(b"POST", b"/api/v1/ack/batch", self.ack_batch)
-        routes.add(b"GET", b"/api/v1/pop", self.pop_discovered)
-        routes.add(b"POST", b"/api/v1/transaction", self.commit_transaction)
-        routes.add_prefix(b"GET", _POP_PREFIX, self.pop)
-        routes.add_prefix(b"POST", _LEASE_PREFIX, self.extend_lease, suffix=_EXTEND_SUFFIX)
+        routes = HotRoutes(preview=self._door.preview)
+        let = self._let
+        routes.add(b"POST", b"/api/v1/push", let("pushMessages", self.push))
+        routes.add(b"POST", b"/api/v1/ack", let("ackMessage", self.ack))
+        routes.add(b"POST", b"/api/v1/ack/batch", let("ackMessages", self.ack_batch))
+        routes.add(b"GET", b"/api/v1/pop", let("popDiscovered", self.pop_discovered))
+        routes.add(
+            b"POST", b"/api/v1/transaction", let("commitTransaction", self.commit_transaction)
+        )
+        routes.add_prefix(b"GET", _POP_PREFIX, let("popMessages", self.pop))
+        extend = let("extendLease", self.extend_lease)
+        routes.add_prefix(b"POST", _LEASE_PREFIX, extend, suffix=_EXTEND_SUFFIX)
         return routes
 
-    def push(self, exchange: Exchange) -> None:
+    def _let(self, operation_id: str, handler: IdentifiedHandler) -> HotHandler:
+        """Let in callers of the level that the operation declares."""
+        return self._door.guard(level_of(operation_id), handler)
+
+    def push(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/push`."""
         items = decode_body(_PUSH, exchange.body, _PUSH_WORDS).items
         if not items:
@@ -143,9 +161,16 @@ class HotHandlers:
             else:
                 exchange.respond(201, b"[%b]" % b",".join(request.results))
 
-        self._push.push_messages(items, answer, size=len(exchange.body))
+        def store() -> None:
+            size, producer = len(exchange.body), identity.subject
+            self._push.push_messages(items, answer, size=size, producer=producer)
 
-    def pop(self, exchange: Exchange) -> None:
+        if identity.grants is None:
+            store()
+        else:
+            self._door.admit(exchange, identity, store, queues={item.queue for item in items})
+
+    def pop(self, exchange: Exchange, identity: Identity) -> None:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
         queue, partition = _pop_target(exchange.path)
         options, wait_ms = self._poll_options(queue, partition, parse_query(exchange.query))
@@ -155,10 +180,17 @@ class HotHandlers:
             deliver=_pop_answer(exchange),
             refuse=lambda error: respond_error(exchange, error),
         )
-        exchange.when_aborted(lambda: self._pop.abort(poll))
-        self._pop.pop_messages(poll)
 
-    def pop_discovered(self, exchange: Exchange) -> None:
+        def serve() -> None:
+            exchange.when_aborted(lambda: self._pop.abort(poll))
+            self._pop.pop_messages(poll)
+
+        if identity.grants is None:
+            serve()
+        else:
+            self._door.admit(exchange, identity, serve, queues={queue})
+
+    def pop_discovered(self, exchange: Exchange, identity: Identity) -> None:
         """`GET /api/v1/pop?namespace=&task=`."""
         query = parse_query(exchange.query)
         namespace = check_name("namespace", query.get("namespace", ""))
@@ -173,23 +205,42 @@ class HotHandlers:
             deadline=self._now() + wait_ms / 1000,
             deliver=_pop_answer(exchange),
             refuse=lambda error: respond_error(exchange, error),
+            permitted=self._permitted(identity),
         )
         exchange.when_aborted(lambda: self._discovery.abort(search))
         self._discovery.pop_discovered(search)
 
-    def ack(self, exchange: Exchange) -> None:
+    def _permitted(self, identity: Identity) -> Permitted | None:
+        """Return how to choose among queues for a caller, if it may not use all of them."""
+        if identity.grants is None:
+            return None
+        scopes = self._door.scopes
+        return lambda queues: scopes.permitted(identity, Level.READ_WRITE, queues)
+
+    def ack(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/ack`."""
         item = decode_body(_ACK, exchange.body, _ACK_WORDS)
-        self._ack.ack_messages([item], None, _ack_answer(exchange))
+        self._acknowledge(exchange, identity, [item], None)
 
-    def ack_batch(self, exchange: Exchange) -> None:
+    def ack_batch(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/ack/batch`."""
         body = decode_body(_ACK_BATCH, exchange.body, _ACK_BATCH_WORDS)
         # The group of the body stands over those of the items, and a body without one means
         # queue mode only for items that name none either.
-        self._ack.ack_messages(body.acknowledgments, body.consumer_group, _ack_answer(exchange))
+        self._acknowledge(exchange, identity, body.acknowledgments, body.consumer_group)
 
-    def commit_transaction(self, exchange: Exchange) -> None:
+    def _acknowledge(
+        self, exchange: Exchange, identity: Identity, items: list[AckItem], group: str | None
+    ) -> None:
+        def acknowledge() -> None:
+            self._ack.ack_messages(items, group, _ack_answer(exchange))
+
+        if identity.grants is None:
+            acknowledge()
+        else:
+            self._door.admit(exchange, identity, acknowledge, partitions=_partitions(items))
+
+    def commit_transaction(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/transaction`."""
         body = decode_body(_TRANSACTION, exchange.body, _TRANSACTION_WORDS)
 
@@ -199,10 +250,23 @@ class HotHandlers:
             else:
                 exchange.respond(200, result)
 
-        self._transaction.commit(body, answer)
+        def commit() -> None:
+            self._transaction.commit(body, answer, producer=identity.subject)
 
-    def extend_lease(self, exchange: Exchange) -> None:
-        """`POST /api/v1/lease/{leaseId}/extend`."""
+        if identity.grants is None:
+            commit()
+        else:
+            queues, acks = _settled(body)
+            self._door.admit(
+                exchange, identity, commit, queues=queues, partitions=_partitions(acks)
+            )
+
+    def extend_lease(self, exchange: Exchange, identity: Identity) -> None:
+        """`POST /api/v1/lease/{leaseId}/extend`.
+
+        The id is the right: it cannot be guessed, and only those who may pop a queue are told it.
+        """
+        del identity
         text = decode_segment(exchange.path[len(_LEASE_PREFIX) : -len(_EXTEND_SUFFIX)])
         seconds = None
         if exchange.body:
@@ -270,6 +334,26 @@ def _pop_target(path: bytes) -> tuple[str, str | None]:
     if not mark:
         return queue_name, None
     return queue_name, check_name("partition", decode_segment(partition) or DEFAULT_PARTITION)
+
+
+def _partitions(items: Sequence[AckItem | TransactionAck]) -> set[int]:
+    """Return the partitions that are acknowledged in; what names none is answered as such."""
+    found = {parse_partition_uuid(item.partition_id) for item in items}
+    return {partition_id for partition_id in found if partition_id is not None}
+
+
+def _settled(body: TransactionBody) -> tuple[set[str], list[TransactionAck]]:
+    """Return the queues that a transaction pushes to, and its acks."""
+    queues: set[str] = set()
+    acks: list[TransactionAck] = []
+    for operation in body.operations:
+        if isinstance(operation, TransactionAck):
+            acks.append(operation)
+            continue
+        queues |= {item.queue for item in operation.items or ()}
+        if operation.queue is not None:
+            queues.add(operation.queue)
+    return queues, acks
 
 
 def _pop_answer(exchange: Exchange) -> Deliver:

@@ -6,17 +6,22 @@ in. Errors have one shape everywhere, whatever Litestar's generator assumes.
 The page is static and asks nobody but this server: a broker often runs where there is no internet.
 """
 
-from collections.abc import Sequence
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from importlib import resources
 from typing import Any, Final
 
 import msgspec
-from litestar import Request, get
+from litestar import Litestar, Request, Router, get
 from litestar.enums import OpenAPIMediaType
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import OpenAPIRenderPlugin
+from litestar.routes import HTTPRoute
 
+from skep.server.access import ACCESS, PUBLIC, UNDECLARED, Access, Level
 from skep.server.exchange import HotRoutes
 from skep.server.operations import CONFIGURE_OPERATION, HOT_OPERATIONS, Json, Operation, Shape
 from skep.server.shapes import ErrorAnswer
@@ -31,6 +36,13 @@ messages of a queue to a consumer group and takes its acknowledgments; OpenAPI h
 _MALFORMED: Final = {400: "The request is malformed; repeating it will not help."}
 _TOO_LARGE: Final = {413: "The body is larger than this broker accepts."}
 _NOT_FOUND: Final = {404: "What the request names does not exist."}
+_STRANGERS: Final = {
+    401: "Where callers have to authenticate: there is no token, or none that is accepted.",
+    403: "The token's role or grants do not allow it.",
+}
+_SECURITY: Final[Json] = {
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+}
 _FAILURES: Final = {
     500: "A bug in the broker; its log has the details.",
     503: "Overloaded, or the database is away: repeat after the time in Retry-After.",
@@ -47,19 +59,60 @@ def operations_served(routes: HotRoutes) -> list[Operation]:
     return [CONFIGURE_OPERATION, *served]
 
 
-def merge_document(litestar: Json, operations: Sequence[Operation]) -> Json:
-    """Add our operations to the document that Litestar generates."""
+def accesses_of(app: Litestar) -> dict[str, Access]:
+    """Return what the routes of an application declared, by the id of their operation."""
+    handlers = (
+        handler
+        for route in app.routes
+        if isinstance(route, HTTPRoute)
+        for handler in route.route_handlers
+    )
+    return {
+        str(handler.operation_id): handler.opt[ACCESS]
+        for handler in handlers
+        if handler.operation_id and ACCESS in handler.opt
+    }
+
+
+def merge_document(
+    litestar: Json, operations: Sequence[Operation], accesses: Mapping[str, Access]
+) -> Json:
+    """Add our operations to the document that Litestar generates, and to all who may call them."""
     types = [type_ for each in operations for type_ in (each.request, each.answer) if type_]
     _, schemas = msgspec.json.schema_components([ErrorAnswer, *types], ref_template=_REF_TEMPLATE)
     paths: Json = {
-        path: {method: _with_our_errors(operation) for method, operation in item.items()}
+        path: {
+            method: _with_access(
+                _with_our_errors(operation), accesses.get(operation["operationId"])
+            )
+            for method, operation in item.items()
+        }
         for path, item in litestar["paths"].items()
     }
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method] = _spell(operation)
-    components: Json = litestar["components"]
-    merged_schemas = {**components.get("schemas", {}), **schemas}
-    return {**litestar, "paths": paths, "components": {**components, "schemas": merged_schemas}}
+        paths.setdefault(operation.path, {})[operation.method] = _with_access(
+            _spell(operation), operation.access
+        )
+    components: Json = {
+        **litestar["components"],
+        "schemas": {**litestar["components"].get("schemas", {}), **schemas},
+        "securitySchemes": _SECURITY,
+    }
+    return {**litestar, "paths": paths, "components": components}
+
+
+def _with_access(operation: Json, access: Access | None) -> Json:
+    """Say who may call an operation, and how those are answered who may not."""
+    needed = access or UNDECLARED
+    described: Json = {**operation, "x-access": needed.level.word}
+    if needed.level is Level.NONE:
+        return described
+    refusals = {
+        str(status): {"description": text, **_content(ErrorAnswer)}
+        for status, text in _STRANGERS.items()
+    }
+    responses = dict(sorted({**operation["responses"], **refusals}.items()))
+    return {**described, "security": [{"bearer": []}], "responses": responses}
 
 
 def _spell(operation: Operation) -> Json:
@@ -127,16 +180,16 @@ class MergedDocument(OpenAPIRenderPlugin):
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
         """Return the document as JSON."""
-        del request
-        return msgspec.json.encode(merge_document(openapi_schema, self._operations))
+        accesses = accesses_of(request.app)
+        return msgspec.json.encode(merge_document(openapi_schema, self._operations, accesses))
 
 
 class ReferencePage(OpenAPIRenderPlugin):
     """Renders a page for people, which fetches the document itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: bytes) -> None:
         super().__init__(path="/")
-        self._page = resources.files("skep.server").joinpath("docs.html").read_bytes()
+        self._page = page
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
         """Return the page."""
@@ -144,11 +197,32 @@ class ReferencePage(OpenAPIRenderPlugin):
         return self._page
 
 
+def _content_policy(page: bytes) -> bytes:
+    """Allow the scripts and styles that are in the page, by their hashes, and no others."""
+    hashes = {
+        tag: b" ".join(
+            b"'sha256-%b'" % b64encode(sha256(text).digest())
+            for text in re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), page, re.DOTALL)
+        )
+        for tag in (b"script", b"style")
+    }
+    return (
+        b"default-src 'none'; connect-src 'self'; img-src data:; script-src %b; style-src %b; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ) % (hashes[b"script"], hashes[b"style"])
+
+
 def openapi_config(routes: HotRoutes, *, version: str) -> tuple[OpenAPIConfig, HTTPRouteHandler]:
     """Return Litestar's configuration, which serves `/docs`, and the route `/openapi.json`."""
     merged = MergedDocument(operations_served(routes))
+    page = resources.files("skep.server").joinpath("docs.html").read_bytes()
 
-    @get("/openapi.json", include_in_schema=False, media_type=OpenAPIMediaType.OPENAPI_JSON)
+    @get(
+        "/openapi.json",
+        include_in_schema=False,
+        media_type=OpenAPIMediaType.OPENAPI_JSON,
+        opt={ACCESS: PUBLIC},
+    )
     async def serve_document(request: Request[Any, Any, Any]) -> bytes:
         return merged.render(request, request.app.openapi_schema.to_schema())
 
@@ -156,7 +230,13 @@ def openapi_config(routes: HotRoutes, *, version: str) -> tuple[OpenAPIConfig, H
         title="Skep",
         version=version,
         description=_DESCRIPTION,
-        path="/docs",
-        render_plugins=[ReferencePage(), merged],
+        openapi_router=Router(
+            "/docs",
+            route_handlers=[],
+            include_in_schema=False,
+            opt={ACCESS: PUBLIC},
+            response_headers={"content-security-policy": _content_policy(page).decode()},
+        ),
+        render_plugins=[ReferencePage(page), merged],
     )
     return config, serve_document

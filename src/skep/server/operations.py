@@ -11,6 +11,7 @@ import msgspec
 
 from skep.broker.configure import Configured
 from skep.model.wire import AckBatchBody, AckItem, ExtendBody
+from skep.server.access import NOTHING, READ_WRITE_BY_BODY, READ_WRITE_OF_QUEUE, Access, Level
 from skep.server.routes.configure import ConfigureRequest
 from skep.server.shapes import (
     AckResult,
@@ -53,6 +54,7 @@ class Operation:
     method: str
     path: str
     id: str
+    access: Access
     tag: str = "Messages"
     summary: str
     text: str
@@ -116,6 +118,7 @@ CONFIGURE_OPERATION: Final = Operation(
     method="post",
     path="/api/v1/configure",
     id="configureQueue",
+    access=READ_WRITE_BY_BODY,
     tag="Queues",
     summary="Create a queue or change its options",
     text="Options left out keep their value; null restores a default.",
@@ -132,6 +135,7 @@ HOT_OPERATIONS: Final = (
         method="post",
         path="/api/v1/push",
         id="pushMessages",
+        access=READ_WRITE_BY_BODY,
         summary="Store messages",
         text="Idempotent by (partition, transactionId) within the queue's window: a repeated item "
         "is reported as a duplicate. A failed item does not fail its neighbours.",
@@ -158,6 +162,7 @@ HOT_OPERATIONS: Final = (
         method="get",
         path="/api/v1/pop/queue/{queue}",
         id="popMessages",
+        access=READ_WRITE_OF_QUEUE,
         summary="Take messages from any partition of a queue",
         text="Claims the partitions that have waited longest, under one lease.",
         parameters=(_QUEUE, *_POP_PARAMETERS),
@@ -169,6 +174,7 @@ HOT_OPERATIONS: Final = (
         method="get",
         path="/api/v1/pop/queue/{queue}/partition/{partition}",
         id="popPartition",
+        access=READ_WRITE_OF_QUEUE,
         summary="Take messages from one partition",
         text="Delivers nothing while another consumer of the group holds the partition.",
         parameters=(_QUEUE, _PARTITION, *_POP_PARAMETERS),
@@ -180,6 +186,7 @@ HOT_OPERATIONS: Final = (
         method="get",
         path="/api/v1/pop",
         id="popDiscovered",
+        access=Access(Level.READ_WRITE, NOTHING),
         summary="Take messages from the queues of a namespace or task",
         text="Needs at least one of the two; each message names its queue.",
         parameters=(_NAMESPACE, _TASK, *_POP_PARAMETERS),
@@ -191,6 +198,7 @@ HOT_OPERATIONS: Final = (
         method="post",
         path="/api/v1/ack",
         id="ackMessage",
+        access=READ_WRITE_BY_BODY,
         summary="Say what became of a message",
         text="Completing a message completes those before it in its partition.",
         request=AckItem,
@@ -202,6 +210,7 @@ HOT_OPERATIONS: Final = (
         method="post",
         path="/api/v1/ack/batch",
         id="ackMessages",
+        access=READ_WRITE_BY_BODY,
         summary="Say what became of many messages",
         text="The lowest failed message of a partition holds its cursor back: later ones are "
         "delivered again.",
@@ -214,6 +223,7 @@ HOT_OPERATIONS: Final = (
         method="post",
         path="/api/v1/transaction",
         id="commitTransaction",
+        access=READ_WRITE_BY_BODY,
         summary="Acknowledge and push, all or nothing",
         text="Fails as a whole when a required lease is no longer held.",
         request=TransactionBody,
@@ -235,6 +245,7 @@ HOT_OPERATIONS: Final = (
         method="post",
         path="/api/v1/lease/{leaseId}/extend",
         id="extendLease",
+        access=Access(Level.READ_WRITE, NOTHING),
         summary="Keep a lease for longer",
         text="Covers every partition of the lease.",
         parameters=(Parameter("leaseId", "As delivered with the messages.", is_in_path=True),),
@@ -245,3 +256,10 @@ HOT_OPERATIONS: Final = (
         answer_text="When the lease ends now, or why it could not be extended.",
     ),
 )
+
+_LEVELS: Final = {operation.id: operation.access.level for operation in HOT_OPERATIONS}
+
+
+def level_of(operation_id: str) -> Level:
+    """Return what a hot operation needs of its caller."""
+    return _LEVELS[operation_id]

@@ -14,18 +14,23 @@ import msgspec
 
 from skep.model.errors import (
     BadRequest,
+    Forbidden,
     ForgedNotice,
+    InvalidToken,
     NotFound,
     Overloaded,
     PayloadTooLarge,
     QueueFull,
     Refused,
     SkepError,
+    Unauthenticated,
     Unavailable,
 )
 
 STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
     BadRequest: 400,
+    Unauthenticated: 401,
+    Forbidden: 403,
     PayloadTooLarge: 413,
     Refused: 409,
     NotFound: 404,
@@ -62,13 +67,19 @@ def problem_of(error: BaseException) -> Problem:
     for cls in type(error).__mro__:
         status = STATUS_BY_ERROR.get(cls)
         if status is not None and isinstance(error, SkepError):
-            return problem(status, error.code, error.message, headers=_retry_after(error))
+            return problem(status, error.code, error.message, headers=_headers_of(error))
     return problem(500, "defect", "Internal error; the server's log has the details.")
 
 
-def _retry_after(error: SkepError) -> bytes:
+def _headers_of(error: SkepError) -> bytes:
+    """Say when to try again, or how to say who one is."""
     if isinstance(error, Overloaded):
         return b"retry-after: %d\r\n" % error.retry_after_s
     if isinstance(error, Unavailable):
         return b"retry-after: %d\r\n" % UNAVAILABLE_RETRY_AFTER_S
+    if isinstance(error, Unauthenticated):
+        reason = b', error="invalid_token"' if isinstance(error, InvalidToken) else b""
+        return b'www-authenticate: Bearer realm="skep"%b\r\n' % reason
+    if isinstance(error, Forbidden):
+        return b'www-authenticate: Bearer realm="skep", error="insufficient_scope"\r\n'
     return b""

@@ -24,8 +24,8 @@ CONNECTIONS_MAX: Final = 64
 """Per worker. More busy backends than this from one process only make PostgreSQL slower."""
 
 
-SECRETS: Final = ("archive_storage", "encryption_keys", "peer_secret")
-"""Settings that are never shown."""
+SECRETS: Final = frozenset({"archive_storage", "encryption_keys", "jwt_secret", "peer_secret"})
+"""Settings that are never shown, whoever asks."""
 
 
 class InvalidSettings(BadRequest):
@@ -305,6 +305,119 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "keys come after those of `encryption_keys`."
         ),
     ] = None
+    client_connections_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="Connections of clients open at a time, per worker; further ones are "
+            "answered 503 and closed.",
+        ),
+    ] = 10_000
+    cors_origins: Annotated[
+        str | None,
+        Meta(
+            description="Origins whose web pages may call this broker, separated by commas, as "
+            "`https://app.example.com`. Pages of all others are refused, except the broker's own."
+        ),
+    ] = None
+    tls_certificate: Annotated[
+        Path | None,
+        Meta(
+            description="PEM file with the broker's certificate and those that lead to its "
+            "authority. With it the broker speaks TLS only."
+        ),
+    ] = None
+    tls_key: Annotated[
+        Path | None, Meta(description="PEM file with the certificate's private key.")
+    ] = None
+    tls_client_authority: Annotated[
+        Path | None,
+        Meta(
+            description="PEM file with authorities; clients need a certificate of one of them. "
+            "Tokens are asked for all the same."
+        ),
+    ] = None
+    jwt_enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether callers need a bearer token. Without it everybody who reaches the "
+            "port may do everything."
+        ),
+    ] = False
+    jwt_algorithm: Annotated[
+        Literal["HS256", "RS256", "ES256", "EdDSA", "auto"],
+        Meta(
+            description="How tokens are signed; `auto` accepts every algorithm there is a key for."
+        ),
+    ] = "HS256"
+    jwt_secret: Annotated[
+        str | None,
+        Meta(
+            description="Shared secret of HS256 tokens, at least 32 bytes. Never shown or logged."
+        ),
+    ] = None
+    jwt_secret_file: Annotated[
+        Path | None, Meta(description="File with the shared secret, instead of `jwt_secret`.")
+    ] = None
+    jwt_public_key: Annotated[
+        str | None,
+        Meta(description="Public keys or certificates in PEM, for RS256, ES256 and EdDSA tokens."),
+    ] = None
+    jwt_public_key_file: Annotated[
+        Path | None, Meta(description="File with further public keys in PEM.")
+    ] = None
+    jwt_jwks_url: Annotated[
+        str | None, Meta(description="Where a key server publishes its public keys (JWKS).")
+    ] = None
+    jwt_jwks_refresh_s: Annotated[
+        float,
+        Meta(gt=0, le=86_400, description="How often the keys of the key server are fetched."),
+    ] = 3_600.0
+    jwt_jwks_timeout_s: Annotated[
+        float, Meta(gt=0, le=60, description="How long fetching them may take.")
+    ] = 5.0
+    jwt_issuer: Annotated[
+        str | None, Meta(description="The `iss` tokens must have; without it any will do.")
+    ] = None
+    jwt_audience: Annotated[
+        str | None,
+        Meta(
+            description="The `aud` tokens must have, or several separated by commas of which they "
+            "must have one; without it any will do."
+        ),
+    ] = None
+    jwt_clock_skew_s: Annotated[
+        float,
+        Meta(ge=0, le=600, description="How far the clocks of issuers may be off."),
+    ] = 30.0
+    jwt_roles_claim: Annotated[str, Meta(min_length=1, description="The claim with a role.")] = (
+        "role"
+    )
+    jwt_roles_array_claim: Annotated[
+        str, Meta(min_length=1, description="The claim with an array of roles; the highest counts.")
+    ] = "roles"
+    jwt_grants_claim: Annotated[
+        str,
+        Meta(min_length=1, description="The claim that restricts a token to some queues."),
+    ] = "skep_grants"
+    jwt_role_admin: Annotated[
+        str, Meta(min_length=1, description="The word for the role that may do everything.")
+    ] = "admin"
+    jwt_role_read_write: Annotated[
+        str,
+        Meta(min_length=1, description="The word for the role that pushes, pops and configures."),
+    ] = "read-write"
+    jwt_role_read_only: Annotated[
+        str, Meta(min_length=1, description="The word for the role that only looks.")
+    ] = "read-only"
+    jwt_skip_paths: Annotated[
+        str,
+        Meta(
+            description="Paths that need no token, separated by commas. Only operations that read "
+            "can be opened this way."
+        ),
+    ] = "/health,/metrics/prometheus,/metrics,/"
     spill_dir: Annotated[
         Path | None,
         Meta(
@@ -388,8 +501,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values: dict[str, Any] = msgspec.structs.asdict(self)
         if self.database_url is not None:
             values["database_url"] = redacted_url(self.database_url)
-        hidden = {name: "***" for name in SECRETS if values[name] is not None}
-        values.update(hidden)
+        if self.jwt_jwks_url is not None:
+            values["jwt_jwks_url"] = redacted_url(self.jwt_jwks_url)
+        values |= {name: "***" for name in SECRETS if values[name] is not None}
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
 
     def __repr__(self) -> str:
@@ -419,6 +533,8 @@ def accepted_values(name: str) -> str:
         return "one of " + ", ".join(f"`{value}`" for value in get_args(base))
     if bounds.pattern:
         return "a URL that begins with `postgresql://`"
+    if base is bool:
+        return "`true` or `false`"
     words = {int: "a whole number", float: "a number", str: "text", Path: "a path"}[base]
     if bounds.ge is not None and bounds.le is not None:
         return f"{words} from {bounds.ge} to {bounds.le}"

@@ -29,6 +29,7 @@ from skep.settings.keys import encryption_keys
 from skep.settings.peers import peer_addresses
 from skep.settings.presets import PRESETS
 from skep.settings.queen import translate_queen_variables
+from skep.settings.security import check_security
 
 CONFIG_FILE_VARIABLE: Final = "SKEP_CONFIG"
 DEFAULT_CONFIG_FILE: Final = Path("skep.toml")
@@ -189,6 +190,7 @@ def _decode_path(kind: type, value: object) -> object:
 
 def _check_together(settings: Settings) -> None:
     encryption_keys(settings)  # a wrong key stops the start, not the first message
+    check_security(settings)
     peer_addresses(settings)
     if settings.poll_interval_ms > settings.poll_interval_ms_max:
         raise InvalidSettings(

@@ -15,6 +15,8 @@ from msgspec import UNSET, UnsetType
 
 from skep.broker.configure import Configured
 from skep.model.queue_options import OptionChanges
+from skep.server.access import ACCESS, READ_WRITE_BY_BODY
+from skep.server.admission import visitor_of
 from skep.server.decoding import decode_body
 
 _WORDING: Final = {".queue": "queue is required"}
@@ -47,10 +49,17 @@ def configure_route(configure: Configure) -> HTTPRouteHandler:
     """Make the route around what the broker does."""
 
     # The document describes it beside the hot routes, with which it shares its conventions.
-    @post("/api/v1/configure", include_in_schema=False)
+    @post(
+        "/api/v1/configure",
+        operation_id="configureQueue",
+        opt={ACCESS: READ_WRITE_BY_BODY},
+        include_in_schema=False,
+    )
     async def configure_queue(request: Request[Any, Any, Any]) -> Response[bytes]:
         body = await request.body()
         changes = decode_body(_decoder, body, _WORDING)
+        namespace = changes.namespace or None
+        await visitor_of(request).require_place(changes.queue, namespace)
         options = decode_body(_options_decoder, body, _WORDING).options or {}
         configured = await configure(changes, options)
         return Response(

@@ -21,6 +21,7 @@ from skep.broker.pulse import Pulse
 from skep.broker.pulse_sample import PulseSample
 from skep.dashboard.site import CONTENT_POLICY, PAGES, Site, SiteFile
 from skep.model.errors import NotFound, Overloaded, SkepError
+from skep.server.access import ACCESS, PUBLIC, Level, needs
 from skep.server.problems import problem_of
 from skep.server.routes.refusals import refusal
 
@@ -50,7 +51,7 @@ def dashboard_routes(site: Site | None, pulse: Pulse, live: Live) -> list[HTTPRo
 
 
 def _page_route() -> list[HTTPRouteHandler]:
-    @get("/", include_in_schema=False, media_type=MediaType.HTML, status_code=404)
+    @get("/", include_in_schema=False, media_type=MediaType.HTML, opt={ACCESS: PUBLIC})
     async def show_absence() -> Response[bytes]:
         return Response(_NOT_BUILT, status_code=404, headers=_PAGE_HEADERS)
 
@@ -62,11 +63,11 @@ def _site_routes(site: Site) -> list[HTTPRouteHandler]:
     # Names may hold anything, encoded slashes included, and are cut by the browser.
     paths += [f"/{page}/{{rest:path}}" for page in PAGES if page != "streams"]
 
-    @get(paths, include_in_schema=False)
+    @get(paths, include_in_schema=False, opt={ACCESS: PUBLIC})
     async def show_page(request: Request[Any, Any, Any]) -> Response[bytes]:
         return _answer(site.page, request)
 
-    @get("/assets/{name:str}", include_in_schema=False)
+    @get("/assets/{name:str}", include_in_schema=False, opt={ACCESS: PUBLIC})
     async def send_asset(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
         file = site.assets.get(name)
         if file is None:
@@ -97,6 +98,7 @@ def _pulse_route(pulse: Pulse, live: Live) -> HTTPRouteHandler:
         "/api/v1/dashboard/live",
         tags=["Status"],
         operation_id="watchPulse",
+        opt=needs(Level.READ_ONLY),
         summary="Watch the figures of the whole broker as server-sent events",
         description="Each event is a `PulseSample`. One sample serves all who watch; the more it "
         "costs, the rarer it is taken.",

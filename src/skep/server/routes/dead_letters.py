@@ -19,6 +19,8 @@ from skep.broker.dead_letters import (
 from skep.broker.letter_moves import Target
 from skep.broker.redrive import Redrive, Redrives
 from skep.model.errors import BadRequest
+from skep.server.access import BODY, Level, listed_by, needs
+from skep.server.admission import Visitor, visitor_of
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_optional_body
 from skep.server.routes.refusals import UNREADABLE, refusal
@@ -106,6 +108,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/dlq",
         operation_id="listDeadLetters",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         responses=UNREADABLE,
         summary="List dead letters, the newest failure first",
         tags=_TAGS,
@@ -127,6 +130,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         "/api/v1/dlq",
         status_code=200,
         operation_id="deleteDeadLetters",
+        opt=needs(Level.READ_WRITE, listed_by(queue="queue")),
         summary="Delete the dead letters that match",
         description="At least one filter, or `all=true`. The messages stay with other groups.",
         tags=_TAGS,
@@ -150,6 +154,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/dlq/{dlq_id:int}",
         operation_id="describeDeadLetter",
+        opt=needs(Level.READ_ONLY),
         responses=UNREADABLE,
         summary="Show a dead letter, or what became of one that was redriven",
         tags=_TAGS,
@@ -161,6 +166,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         "/api/v1/dlq/{dlq_id:int}",
         status_code=200,
         operation_id="deleteDeadLetter",
+        opt=needs(Level.READ_WRITE),
         summary="Delete a dead letter; its message stays with other groups",
         tags=_TAGS,
     )
@@ -172,6 +178,7 @@ def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
         "/api/v1/dlq/{dlq_id:int}/replay",
         status_code=200,
         operation_id="replayDeadLetter",
+        opt=needs(Level.READ_WRITE),
         responses=UNREADABLE,
         operation_class=body_of(Target, is_required=False),
         summary="Push the message of a dead letter again",
@@ -197,6 +204,7 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
         "/api/v1/dlq/redrive",
         status_code=202,
         operation_id="startRedrive",
+        opt=needs(Level.READ_WRITE, BODY),
         operation_class=body_of(RedriveRequest, is_required=False),
         summary="Push the messages of many dead letters again, in the background",
         description="Everything that matches at this moment. Each message moves once, however "
@@ -205,6 +213,7 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
     )
     async def start_redrive(request: Request[Any, Any, Any]) -> Redrive:
         asked = decode_optional_body(_redrive_decoder, await request.body(), {}) or RedriveRequest()
+        await _require_redrive(visitor_of(request), asked)
         return await redrives.begin(
             _redrive_filter(asked),
             asked.target or Target(),
@@ -215,6 +224,7 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/dlq/redrive",
         operation_id="listRedrives",
+        opt=needs(Level.READ_ONLY),
         summary="List redrives, the newest first",
         tags=_TAGS,
     )
@@ -224,6 +234,7 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/dlq/redrive/{redrive_id:uuid}",
         operation_id="describeRedrive",
+        opt=needs(Level.READ_ONLY),
         summary="Show how far a redrive got",
         tags=_TAGS,
     )
@@ -234,6 +245,7 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
         "/api/v1/dlq/redrive/{redrive_id:uuid}/cancel",
         status_code=200,
         operation_id="cancelRedrive",
+        opt=needs(Level.READ_WRITE),
         responses={409: refusal("It has ended.")},
         summary="End a redrive; what was moved stays moved",
         tags=_TAGS,
@@ -277,6 +289,15 @@ def _redrive_filter(request: RedriveRequest) -> LetterFilter:
         ),
         ids=None if request.ids is None else tuple(request.ids),
     )
+
+
+async def _require_redrive(visitor: Visitor, asked: RedriveRequest) -> None:
+    """Let a restricted caller redrive what is in one of its queues, to one of them."""
+    if not asked.queue:
+        visitor.require_everything()
+        return
+    target = asked.target.queue if asked.target else None
+    await visitor.require(queues={asked.queue, target or asked.queue})
 
 
 def _checked_limit(limit: int | None) -> int | None:

@@ -8,6 +8,7 @@ from litestar.params import QueryParameter
 
 from skep.broker.depth import Depths, QueueDepth
 from skep.broker.paging import Page
+from skep.server.access import QUEUE, Level, needs
 from skep.server.routes.names import QueueName
 from skep.server.routes.paging import LIMIT_MAX, Limit, Offset
 
@@ -19,6 +20,7 @@ def depth_route(depths: Depths) -> HTTPRouteHandler:
         "/api/v1/resources/queues/{queue:str}/depth",
         tags=["Resources"],
         operation_id="measureDepth",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="Count what waits in a queue, by partition",
     )
     async def measure_depth(

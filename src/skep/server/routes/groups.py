@@ -22,6 +22,7 @@ from skep.broker.subscriptions import (
     PausedGroup,
     Subscriptions,
 )
+from skep.server.access import QUEUE, Level, listed_by, needs
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 
@@ -91,6 +92,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/consumer-groups",
         operation_id="listConsumerGroups",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="Consumer groups, one entry per group and queue",
         tags=TAGS,
         response_headers=[_TOTAL],
@@ -104,6 +106,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/consumer-groups/lagging",
         operation_id="listLaggingPartitions",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="Partitions whose first unread message is oldest, worst first",
         tags=TAGS,
         response_headers=[_TOTAL, _PARTIAL],
@@ -127,6 +130,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
     @get(
         GROUP_PATH,
         operation_id="describeConsumerGroup",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="Progress of a group in its partitions, by queue",
         description="The page counts partitions, over all queues in the order of their names.",
         tags=TAGS,
@@ -139,6 +143,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
     @get(
         QUEUE_PATH + "/lag",
         operation_id="measureConsumerGroupLag",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="Lag of a group on a queue, in messages and seconds",
         tags=TAGS,
     )
@@ -155,6 +160,7 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         GROUP_PATH,
         status_code=200,
         operation_id="deleteConsumerGroup",
+        opt=needs(Level.ADMIN),
         summary="Forget the progress of a group on all its queues",
         tags=TAGS,
     )
@@ -167,6 +173,7 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         QUEUE_PATH,
         status_code=200,
         operation_id="deleteConsumerGroupFromQueue",
+        opt=needs(Level.ADMIN, QUEUE),
         summary="Forget the progress of a group on one queue",
         tags=TAGS,
     )
@@ -181,6 +188,7 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         GROUP_PATH + "/subscription",
         status_code=200,
         operation_id="changeSubscription",
+        opt=needs(Level.READ_WRITE),
         operation_class=body_of(SubscriptionChange),
         summary="Let a group start at another time when its progress is forgotten",
         description="Cursors stay where they are; a seek moves them.",
@@ -196,6 +204,7 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         QUEUE_PATH + "/pause",
         status_code=200,
         operation_id="pauseConsumerGroup",
+        opt=needs(Level.READ_WRITE, QUEUE),
         summary="Deliver nothing more to a group",
         tags=TAGS,
     )
@@ -206,6 +215,7 @@ def _changes(subscriptions: Subscriptions) -> list[HTTPRouteHandler]:
         QUEUE_PATH + "/resume",
         status_code=200,
         operation_id="resumeConsumerGroup",
+        opt=needs(Level.READ_WRITE, QUEUE),
         summary="Deliver to a group again",
         tags=TAGS,
     )

@@ -13,6 +13,8 @@ from litestar import Response, get
 from litestar.openapi import ResponseSpec
 from litestar.types import ControllerRouterHandler
 
+from skep.server.access import ACCESS, PUBLIC
+
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     """What an instance knows of its own state."""
@@ -71,6 +73,7 @@ def health_routes(probe: Probe) -> Sequence[ControllerRouterHandler]:
         "/health",
         tags=["Health"],
         operation_id="reportHealth",
+        opt={ACCESS: PUBLIC},
         summary="Is the broker able to serve?",
         response_description="The database is connected.",
         responses={503: _refusal(HealthReport, "The database is not connected.")},
@@ -83,6 +86,7 @@ def health_routes(probe: Probe) -> Sequence[ControllerRouterHandler]:
         "/livez",
         tags=["Health"],
         operation_id="reportLiveness",
+        opt={ACCESS: PUBLIC},
         summary="Does the event loop turn?",
         response_description="It does.",
     )
@@ -93,6 +97,7 @@ def health_routes(probe: Probe) -> Sequence[ControllerRouterHandler]:
         "/readyz",
         tags=["Health"],
         operation_id="reportReadiness",
+        opt={ACCESS: PUBLIC},
         summary="Should this instance get traffic?",
         response_description="It should.",
         responses={503: _refusal(Readiness, "Not yet, or no longer; `error` says why.")},

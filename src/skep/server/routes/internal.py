@@ -14,9 +14,12 @@ from litestar.params import HeaderParameter
 
 from skep.broker.cluster import Cluster, ClusterReport
 from skep.broker.peer_requests import NOTIFY_PATH, STAMP_HEADER
-from skep.model.errors import BadRequest
+from skep.model.errors import BadRequest, Unauthenticated
+from skep.server.access import ACCESS, PUBLIC, Level, needs
+from skep.server.admission import visitor_of
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
+from skep.server.identity import STRANGER
 from skep.server.routes.refusals import refusal
 
 _TAGS: Final = ["Cluster"]
@@ -66,6 +69,7 @@ def internal_routes(cluster: Cluster) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="notifyInstance",
+        opt={ACCESS: PUBLIC},
         summary="Let the polls that wait for a queue look again",
         description="Also how instances tell each other what changed; those requests are signed.",
         operation_class=body_of(Notification),
@@ -75,6 +79,9 @@ def internal_routes(cluster: Cluster) -> list[HTTPRouteHandler]:
         },
     )
     async def notify(request: Request[Any, Any, Any], stamp: PeerStamp = None) -> Notified:
+        # Instances have no tokens; what they sign is checked by whoever takes it.
+        if stamp is None and visitor_of(request).identity is STRANGER:
+            raise Unauthenticated("only notices signed with peer_secret are taken without a token")
         body = await request.body()
         notification = decode_body(_decoder, body, {})
         if stamp is not None or notification.wake is not None or notification.changed is not None:
@@ -93,6 +100,7 @@ def _report_route(cluster: Cluster, path: str, operation_id: str) -> HTTPRouteHa
         path,
         tags=_TAGS,
         operation_id=operation_id,
+        opt=needs(Level.ADMIN),
         summary="What this process told and heard of other instances, and which there are",
         description=(
             "Counters are those of the process that answers, since it started. The list of "

@@ -16,7 +16,8 @@
 
 Acknowledgments that name no lease are taken to be under the lease this socket delivered. A frame
 that cannot be read is answered by an error and changes nothing. The socket closes with 1008 when
-the subscription is refused, 1012 when this instance stops, 1013 when it has too many connections.
+the subscription is refused or the token has expired, 1012 when this instance stops, 1013 when it
+has too many connections.
 """
 
 import asyncio
@@ -34,11 +35,13 @@ from skep.broker.ack import Ack, AckRequest
 from skep.broker.live import Batch, Feed, Live
 from skep.broker.pop import PollOptions, wire_time
 from skep.broker.renew import Renew, Renewal
-from skep.model.errors import BadRequest, SkepError, Unavailable
+from skep.model.errors import BadRequest, InvalidToken, SkepError, Unavailable
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX
 from skep.model.names import check_name
 from skep.model.wire import QUEUE_MODE, AckItem
+from skep.server.access import QUEUE, Level, needs
+from skep.server.admission import SUBPROTOCOL, Visitor, visitor_of
 from skep.server.decoding import decode_body
 from skep.server.problems import problem_of
 from skep.server.routes.names import QueueName
@@ -48,6 +51,9 @@ REPLIES_MAX: Final = 256
 """Unsent replies after which no further frame is read."""
 
 RENEWAL_SECONDS: Final = 60
+
+EXPIRY_S_MAX: Final = 86_400.0 * 365
+"""A timer cannot be set for later than some years, and no connection lasts as long."""
 
 CLOSE_REFUSED: Final = 1008
 CLOSE_RESTARTING: Final = 1012
@@ -118,9 +124,10 @@ class LiveParts(msgspec.Struct, frozen=True):
 def live_route(parts: LiveParts) -> WebsocketRouteHandler:
     """Make the route around what the broker does."""
 
-    @websocket("/api/v1/stream/queue/{queue:str}")
+    @websocket("/api/v1/stream/queue/{queue:str}", opt=needs(Level.READ_WRITE, QUEUE))
     async def stream_queue(socket: WebSocket[Any, Any, Any], queue: QueueName) -> None:
-        await socket.accept()
+        offered = socket.scope["subprotocols"]
+        await socket.accept(subprotocols=SUBPROTOCOL if SUBPROTOCOL in offered else None)
         try:
             check_name("queue", queue)
             parts.live.enter()
@@ -130,7 +137,7 @@ def live_route(parts: LiveParts) -> WebsocketRouteHandler:
             await socket.close(code=CLOSE_REFUSED if is_bad else CLOSE_TRY_LATER)
             return
         try:
-            await LiveSession(socket, queue, parts).run()
+            await LiveSession(socket, queue, parts, visitor_of(socket)).run()
         finally:
             parts.live.leave()
 
@@ -140,8 +147,11 @@ def live_route(parts: LiveParts) -> WebsocketRouteHandler:
 class LiveSession:
     """One socket: reads frames, sends replies and batches in the order they become known."""
 
-    def __init__(self, socket: WebSocket[Any, Any, Any], queue: str, parts: LiveParts) -> None:
+    def __init__(
+        self, socket: WebSocket[Any, Any, Any], queue: str, parts: LiveParts, visitor: Visitor
+    ) -> None:
         self._socket: Final = socket
+        self._visitor: Final = visitor
         self._queue: Final = queue
         self._parts: Final = parts
         self._feed: Feed | None = None
@@ -154,12 +164,22 @@ class LiveSession:
     async def run(self) -> None:
         """Serve until the client goes or the feed is over."""
         sender = asyncio.create_task(self._send_all())
+        expiry = self._await_expiry()
         try:
             await self._read_all()
         finally:
+            expiry.cancel()
             sender.cancel()
             if self._feed is not None:
                 self._parts.live.close_feed(self._feed)
+
+    def _await_expiry(self) -> asyncio.TimerHandle:
+        """Close when the token has expired that the socket was opened with."""
+        left_s = min(self._visitor.left_s, EXPIRY_S_MAX)
+        expired = InvalidToken("Token has expired")
+        return asyncio.get_running_loop().call_later(
+            left_s, lambda: self.hear(expired, is_over=True)
+        )
 
     # The feed calls these.
 
@@ -185,7 +205,11 @@ class LiveSession:
             except WebSocketDisconnect:
                 return
             try:
-                self._obey(decode_body(_frames, text.encode(errors="surrogatepass"), {}))
+                frame = decode_body(_frames, text.encode(errors="surrogatepass"), {})
+                if isinstance(frame, AckFrame):
+                    lanes = {item.partition_id for item in frame.acknowledgments}
+                    await self._visitor.require(partition_ids=lanes)
+                self._obey(frame)
             except SkepError as error:
                 self._reply(_error_frame(error))
 

@@ -13,6 +13,7 @@ from litestar.handlers import HTTPRouteHandler
 from skep.broker.diversion import Diversion, SpillStats
 from skep.broker.maintenance import Maintenance
 from skep.model.errors import BadRequest
+from skep.server.access import Level, needs
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 
@@ -96,6 +97,7 @@ def maintenance_routes(
         "/api/v1/system/maintenance",
         tags=_TAGS,
         operation_id="getMaintenance",
+        opt=needs(Level.ADMIN),
         summary="The maintenance modes, and what waits on disk",
         description="Answered from memory, also while the database is away.",
     )
@@ -114,6 +116,7 @@ def maintenance_routes(
         status_code=200,
         tags=_TAGS,
         operation_id="setMaintenance",
+        opt=needs(Level.ADMIN),
         summary="Keep pushes on disk instead of storing them, or stop doing so",
         description=(
             "For all instances; the others follow within a second. Pushes are answered "
@@ -138,6 +141,7 @@ def maintenance_routes(
         "/api/v1/system/maintenance/pop",
         tags=_TAGS,
         operation_id="getPopMaintenance",
+        opt=needs(Level.ADMIN),
         summary="Whether polls get nothing",
     )
     async def get_pop_maintenance() -> PopMode:
@@ -148,6 +152,7 @@ def maintenance_routes(
         status_code=200,
         tags=_TAGS,
         operation_id="setPopMaintenance",
+        opt=needs(Level.ADMIN),
         summary="Deliver nothing, or deliver again",
         description=(
             "For all instances; the others follow within a second. Polls that wait go on waiting, "
@@ -163,6 +168,7 @@ def maintenance_routes(
         "/api/v1/status/buffers",
         tags=_TAGS,
         operation_id="getBuffers",
+        opt=needs(Level.READ_ONLY),
         summary="What waits on the disk of this machine",
     )
     async def get_buffers() -> BufferState:

@@ -13,6 +13,7 @@ from litestar.params import Parameter, QueryParameter
 
 from skep.broker.message_list import MessageFilter, MessageList, MessagePage, Status
 from skep.broker.messages import DescribedMessage, Intervention, Messages, PeekPage
+from skep.server.access import PARTITION, Level, listed_by, needs
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_optional_body
 from skep.server.routes.refusals import UNREADABLE, refusal
@@ -54,6 +55,7 @@ def _list_route(listing: MessageList) -> HTTPRouteHandler:
     @get(
         "/api/v1/messages",
         operation_id="listMessages",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue", namespace="ns")),
         summary="List messages, the newest first",
         description="Pages are filled as far as a bounded amount of work goes: an incomplete one "
         "with a `nextCursor` is not the last.",
@@ -106,6 +108,7 @@ def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
     @get(
         "/api/v1/messages/peek",
         operation_id="peekMessages",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         responses={404: refusal("There is no such queue or group."), **UNREADABLE},
         summary="Show what a group would get next, claiming nothing",
         tags=_TAGS,
@@ -124,6 +127,7 @@ def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
     @get(
         _PATH,
         operation_id="describeMessage",
+        opt=needs(Level.READ_ONLY, PARTITION),
         responses=UNREADABLE,
         summary="Show a message with its payload",
         tags=_TAGS,
@@ -141,6 +145,7 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         _PATH,
         status_code=200,
         operation_id="deleteMessage",
+        opt=needs(Level.READ_WRITE, PARTITION),
         summary="Delete a message for all groups, with its dead letters",
         tags=_TAGS,
     )
@@ -153,6 +158,7 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         f"{_PATH}/retry",
         status_code=200,
         operation_id="retryMessage",
+        opt=needs(Level.READ_WRITE, PARTITION),
         responses={409: refusal("It has not failed, or cannot be decrypted.")},
         operation_class=body_of(RetryRequest, is_required=False),
         summary="Deliver a message that failed again, now",
@@ -171,6 +177,7 @@ def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
         f"{_PATH}/dlq",
         status_code=200,
         operation_id="giveUpMessage",
+        opt=needs(Level.READ_WRITE, PARTITION),
         responses={409: refusal("Every group in question is done with it.")},
         operation_class=body_of(GiveUpRequest, is_required=False),
         summary="Move a message to the dead letters",

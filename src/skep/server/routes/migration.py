@@ -12,6 +12,7 @@ from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 
 from skep.model.errors import Refused
+from skep.server.access import Level, needs
 from skep.server.routes.refusals import refusal
 
 _TAGS = ["Maintenance"]
@@ -44,6 +45,7 @@ def migration_routes() -> list[HTTPRouteHandler]:
         "/api/v1/migration/test-connection",
         tags=_TAGS,
         operation_id="testMigrationConnection",
+        opt=needs(Level.ADMIN),
         summary="Refused: the broker connects to no other database",
         responses=_REFUSED,
     )
@@ -54,6 +56,7 @@ def migration_routes() -> list[HTTPRouteHandler]:
         "/api/v1/migration/start",
         tags=_TAGS,
         operation_id="startMigration",
+        opt=needs(Level.ADMIN),
         summary="Refused: the database is copied with PostgreSQL's own tools",
         responses=_REFUSED,
     )
@@ -64,6 +67,7 @@ def migration_routes() -> list[HTTPRouteHandler]:
         "/api/v1/migration/status",
         tags=_TAGS,
         operation_id="getMigrationStatus",
+        opt=needs(Level.ADMIN),
         summary="Always idle",
     )
     async def get_status() -> MigrationState:
@@ -73,6 +77,7 @@ def migration_routes() -> list[HTTPRouteHandler]:
         "/api/v1/migration/validate",
         tags=_TAGS,
         operation_id="validateMigration",
+        opt=needs(Level.ADMIN),
         summary="Refused: there is no migration to validate",
         responses=_REFUSED,
     )
@@ -84,6 +89,7 @@ def migration_routes() -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="resetMigration",
+        opt=needs(Level.ADMIN),
         summary="Does nothing: there is never a migration under way",
     )
     async def reset_migration() -> MigrationReset:

@@ -20,6 +20,7 @@ from skep.broker.resources import (
     QueueDetail,
     QueuePage,
 )
+from skep.server.access import QUEUE, Level, listed_by, needs
 from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
 from skep.server.routes.paging import LIMIT_MAX, Limit, Offset, PartitionLimit, PartitionOffset
 
@@ -122,6 +123,7 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/status/queues",
         tags=_TAGS,
         operation_id="listQueueStatus",
+        opt=needs(Level.READ_ONLY, listed_by(namespace="namespace")),
         summary="List queues for the dashboard",
     )
     async def list_queue_status(
@@ -137,6 +139,7 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/status/queues/{queue:str}",
         tags=_TAGS,
         operation_id="showQueueStatus",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="Describe a queue for the dashboard",
     )
     async def show_queue_status(
@@ -150,6 +153,7 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         "/api/v1/status/queues/{queue:str}/messages",
         tags=_TAGS,
         operation_id="listNewestMessages",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="List the messages of a queue, newest first",
         description="Deleted messages count for the offset but are not shown.",
     )
@@ -167,6 +171,7 @@ def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="refreshStats",
+        opt=needs(Level.ADMIN),
         summary="Recompute statistics: there are none to recompute",
         description="Every figure is computed when it is asked for. Queen's clients may still ask.",
     )

@@ -8,6 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter
 
 from skep.broker.queue_lifecycle import QueueLifecycle
+from skep.server.access import QUEUE, Level, needs
 from skep.server.routes.names import QueueName
 
 _TAGS = ["Queues"]
@@ -47,6 +48,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="deleteQueue",
+        opt=needs(Level.ADMIN, QUEUE),
         summary="Delete a queue with its messages, groups and dead letters",
         description="What is pushed or polled under its name afterwards is a new queue.",
     )
@@ -58,6 +60,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="clearQueue",
+        opt=needs(Level.ADMIN, QUEUE),
         summary="Drop all messages of a queue",
         description=(
             "Groups stand at the end afterwards and their leases are over; dead letters stay. The "
@@ -84,6 +87,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="pauseQueue",
+        opt=needs(Level.READ_WRITE, QUEUE),
         summary="Deliver nothing of a queue until it is resumed",
         description="Pushes go on. What is under lease can be acknowledged.",
     )
@@ -96,6 +100,7 @@ def queue_routes(lifecycle: QueueLifecycle) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=_TAGS,
         operation_id="resumeQueue",
+        opt=needs(Level.READ_WRITE, QUEUE),
         summary="Deliver a paused queue again",
     )
     async def resume_queue(queue: QueueName) -> QueuePaused:

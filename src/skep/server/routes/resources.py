@@ -22,6 +22,7 @@ from skep.broker.resources import (
     QueuePage,
     TaskPage,
 )
+from skep.server.access import QUEUE, Level, listed_by, needs
 from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
 from skep.server.routes.paging import LIMIT_MAX, Limit, Offset, PartitionLimit, PartitionOffset
 from skep.server.routes.refusals import refusal
@@ -36,6 +37,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         "/api/v1/resources/queues",
         tags=_TAGS,
         operation_id="listQueues",
+        opt=needs(Level.READ_ONLY, listed_by(namespace="namespace")),
         summary="List queues",
         description="Counts are of this moment; `estimated` ones come from a sample of partitions.",
     )
@@ -56,6 +58,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         "/api/v1/resources/queues/{queue:str}",
         tags=_TAGS,
         operation_id="describeQueue",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="Describe a queue: options, groups, partitions and counts",
     )
     async def describe_queue(
@@ -69,6 +72,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         "/api/v1/queues/{queue:str}/config",
         tags=_TAGS,
         operation_id="showConfiguration",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="Show the full configuration of a queue",
     )
     async def show_configuration(queue: QueueName) -> Configured:
@@ -78,6 +82,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         "/api/v1/resources/partitions",
         tags=_TAGS,
         operation_id="listPartitions",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         responses={404: refusal("There is no such queue.")},
         summary="List partitions, of one queue or of all",
         description="Ordered by queue and name. `after` pages in equal time through any number.",
@@ -99,6 +104,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         "/api/v1/resources/namespaces",
         tags=_TAGS,
         operation_id="listNamespaces",
+        opt=needs(Level.READ_ONLY),
         summary="List the namespaces that queues have",
     )
     async def list_namespaces(limit: Limit = 1000, offset: Offset = 0) -> NamespacePage:
@@ -108,6 +114,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         "/api/v1/resources/tasks",
         tags=_TAGS,
         operation_id="listTasks",
+        opt=needs(Level.READ_ONLY),
         summary="List the tasks that queues have",
     )
     async def list_tasks(limit: Limit = 1000, offset: Offset = 0) -> TaskPage:
@@ -117,6 +124,7 @@ def resource_routes(catalog: QueueCatalog, configure: Configure) -> list[HTTPRou
         "/api/v1/resources/overview",
         tags=_TAGS,
         operation_id="showOverview",
+        opt=needs(Level.READ_ONLY),
         summary="Sum up the whole installation",
     )
     async def show_overview() -> Overview:

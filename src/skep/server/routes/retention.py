@@ -13,6 +13,7 @@ from skep.broker.holds import KEEP_S_DEFAULT, Hold, Holds
 from skep.broker.removals import Bucket, Kind, Removal, Removals
 from skep.broker.retention import RetentionOnRequest
 from skep.model.errors import BadRequest
+from skep.server.access import QUEUE, Level, listed_by, needs
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_optional_body
 from skep.server.routes.names import QueueName
@@ -143,6 +144,7 @@ def retention_routes(
         status_code=200,
         tags=["Retention"],
         operation_id="runRetention",
+        opt=needs(Level.ADMIN),
         summary="Delete now what retention would delete later.",
         responses={409: refusal("Another run that was asked for is under way.")},
     )
@@ -161,6 +163,7 @@ def retention_routes(
         "/api/v1/retention/history",
         tags=["Retention"],
         operation_id="listRetentionHistory",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="What each run removed, newest first.",
     )
     async def list_history(
@@ -184,6 +187,7 @@ def retention_routes(
         "/api/v1/analytics/retention",
         tags=["Analytics"],
         operation_id="chartRetention",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="What retention removed over time.",
     )
     async def chart_retention(
@@ -213,6 +217,7 @@ def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
         "/api/v1/retention/holds",
         tags=["Retention"],
         operation_id="listHolds",
+        opt=needs(Level.READ_ONLY),
         summary="What readers outside keep from being deleted.",
     )
     async def list_holds(limit: Limit = 100, offset: Offset = 0) -> HoldPage:
@@ -223,6 +228,7 @@ def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
         "/api/v1/retention/holds/{queue:str}/{name:str}",
         tags=["Retention"],
         operation_id="placeHold",
+        opt=needs(Level.READ_WRITE, QUEUE),
         operation_class=body_of(HoldRequest, is_required=False),
         summary="Keep what a reader has not seen yet, or say that it has come further.",
         responses={404: refusal("There is no such queue.")},
@@ -238,6 +244,7 @@ def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
         status_code=200,
         tags=["Retention"],
         operation_id="releaseHold",
+        opt=needs(Level.READ_WRITE, QUEUE),
         summary="Let retention delete what a reader was keeping.",
         responses={404: refusal("There is no such hold.")},
     )

@@ -9,6 +9,7 @@ from litestar.params import Parameter, PathParameter
 
 from skep.broker.pop import wire_time
 from skep.broker.scheduled import Scheduled, WaitingMessageDetail, WaitingPage
+from skep.server.access import Level, listed_by, needs
 from skep.server.routes.refusals import UNREADABLE, refusal
 
 _TAGS: Final = ["Scheduled messages"]
@@ -46,6 +47,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
     @get(
         _PATH,
         operation_id="listScheduledMessages",
+        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
         summary="List the messages that wait for their time",
         tags=_TAGS,
     )
@@ -62,6 +64,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
     @get(
         f"{_PATH}/{{scheduled_id:int}}",
         operation_id="showScheduledMessage",
+        opt=needs(Level.READ_ONLY),
         summary="Show a message that waits for its time",
         tags=_TAGS,
         responses={**_NOT_WAITING, **UNREADABLE},
@@ -72,6 +75,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
     @delete(
         f"{_PATH}/{{scheduled_id:int}}",
         operation_id="cancelScheduledMessage",
+        opt=needs(Level.READ_WRITE),
         summary="Take back a message whose time has not come",
         tags=_TAGS,
         responses=_NOT_WAITING,
@@ -84,6 +88,7 @@ def scheduled_routes(scheduled: Scheduled) -> list[HTTPRouteHandler]:
     @post(
         f"{_PATH}/{{scheduled_id:int}}/deliver",
         operation_id="deliverScheduledMessage",
+        opt=needs(Level.READ_WRITE),
         summary="Let the time of a message come now",
         tags=_TAGS,
         responses=_NOT_WAITING,

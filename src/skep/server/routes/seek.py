@@ -22,6 +22,7 @@ from skep.broker.seek import (
     SoughtQueue,
     choose_aim,
 )
+from skep.server.access import QUEUE, Level, needs
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 from skep.server.routes.groups import (
@@ -82,6 +83,7 @@ def _queue_routes(seek: Seek) -> list[HTTPRouteHandler]:
         QUEUE_PATH + "/seek",
         status_code=200,
         operation_id="seekQueue",
+        opt=needs(Level.READ_WRITE, QUEUE),
         operation_class=body_of(SeekRequest),
         summary="Move a group in all partitions of a queue",
         tags=TAGS,
@@ -95,6 +97,7 @@ def _queue_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @get(
         QUEUE_PATH + "/seek/preview",
         operation_id="previewSeekQueue",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="What a seek in all partitions of a queue would skip and replay",
         tags=TAGS,
     )
@@ -112,6 +115,7 @@ def _partition_routes(seek: Seek) -> list[HTTPRouteHandler]:
         PARTITION_PATH + "/seek",
         status_code=200,
         operation_id="seekPartition",
+        opt=needs(Level.READ_WRITE, QUEUE),
         operation_class=body_of(SeekRequest, is_required=False),
         summary="Move a group in one partition",
         description="Without a body, to the end: everything there is now is passed over.",
@@ -134,6 +138,7 @@ def _partition_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @get(
         PARTITION_PATH + "/seek/preview",
         operation_id="previewSeekPartition",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="What a seek in one partition would skip and replay",
         tags=TAGS,
     )
@@ -160,6 +165,7 @@ def _position_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @get(
         QUEUE_PATH + "/offsets",
         operation_id="exportPositions",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="Positions of a group, to be kept and set again",
         tags=TAGS,
     )
@@ -171,6 +177,7 @@ def _position_routes(seek: Seek) -> list[HTTPRouteHandler]:
     @put(
         QUEUE_PATH + "/offsets",
         operation_id="importPositions",
+        opt=needs(Level.READ_WRITE, QUEUE),
         operation_class=body_of(PositionsRequest),
         summary="Set positions of a group",
         tags=TAGS,

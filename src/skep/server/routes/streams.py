@@ -4,6 +4,7 @@ Bodies are decoded here and not by Litestar, because payloads and state values m
 were sent. The document describes them all the same.
 """
 
+from contextlib import suppress
 from typing import Annotated, Any, Final, Protocol
 
 import msgspec
@@ -12,6 +13,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import Parameter, PathParameter
 
+from skep.model.errors import NotFound
 from skep.model.stream_wire import (
     CycleAnswer,
     CycleBody,
@@ -23,6 +25,8 @@ from skep.model.stream_wire import (
     StateBody,
 )
 from skep.server import shapes
+from skep.server.access import BODY, Level, needs
+from skep.server.admission import Visitor, visitor_of
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 from skep.server.routes.refusals import refusal
@@ -47,8 +51,8 @@ class StreamsService(Protocol):
         """Find or create a query."""
         ...
 
-    async def commit_cycle(self, body: CycleBody) -> CycleAnswer:
-        """Do all of a cycle or nothing."""
+    async def commit_cycle(self, body: CycleBody, *, producer: str | None) -> CycleAnswer:
+        """Do all of a cycle or nothing; `producer` sent it."""
         ...
 
     async def read_state(self, body: StateBody) -> StateAnswer:
@@ -81,6 +85,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     @post(
         "/streams/v1/queries",
         operation_id="registerQuery",
+        opt=needs(Level.READ_WRITE, BODY),
         operation_class=body_of(RegisterBody),
         summary="Register a stream's query",
         tags=_TAGS,
@@ -90,12 +95,15 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         },
     )
     async def register_query(request: Request[Any, Any, Any]) -> Response[Registered]:
-        answer = await service.register(decode_body(_REGISTER, await request.body(), _WORDS))
+        body = decode_body(_REGISTER, await request.body(), _WORDS)
+        await _require_query(visitor_of(request), service, body)
+        answer = await service.register(body)
         return Response(answer, status_code=200 if answer.success else 409)
 
     @post(
         "/streams/v1/cycle",
         operation_id="commitCycle",
+        opt=needs(Level.READ_WRITE, BODY),
         responses={
             409: refusal("A queue that is pushed to was deleted meanwhile."),
             429: refusal("A queue that is pushed to is full."),
@@ -106,11 +114,16 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         status_code=200,
     )
     async def commit_cycle(request: Request[Any, Any, Any]) -> CycleAnswer:
-        return await service.commit_cycle(decode_body(_CYCLE, await request.body(), _WORDS))
+        body = decode_body(_CYCLE, await request.body(), _WORDS)
+        visitor = visitor_of(request)
+        queues = {item.queue for item in body.push_items or ()}
+        await visitor.require(queues=queues, partition_ids={body.partition_id})
+        return await service.commit_cycle(body, producer=visitor.subject)
 
     @post(
         "/streams/v1/state/get",
         operation_id="readState",
+        opt=needs(Level.READ_ONLY, BODY),
         operation_class=body_of(StateBody),
         summary="Read the state of a query for one partition",
         tags=_TAGS,
@@ -121,12 +134,15 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         },
     )
     async def read_state(request: Request[Any, Any, Any]) -> Response[bytes]:
-        answer = await service.read_state(decode_body(_STATE, await request.body(), _WORDS))
+        body = decode_body(_STATE, await request.body(), _WORDS)
+        await visitor_of(request).require(partition_ids={body.partition_id})
+        answer = await service.read_state(body)
         return Response(msgspec.json.encode(answer), media_type=_JSON)
 
     @get(
         "/streams/v1/queries",
         operation_id="listQueries",
+        opt=needs(Level.READ_ONLY),
         summary="List the registered queries and the size of their state",
         tags=_TAGS,
     )
@@ -141,6 +157,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     @get(
         "/streams/v1/queries/{name:str}",
         operation_id="getQuery",
+        opt=needs(Level.READ_ONLY),
         summary="Look at a registered query",
         tags=_TAGS,
     )
@@ -150,6 +167,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     @delete(
         "/streams/v1/queries/{name:str}",
         operation_id="deleteQuery",
+        opt=needs(Level.ADMIN),
         summary="Remove a query and its state",
         tags=_TAGS,
         status_code=200,
@@ -159,3 +177,13 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
         return Deleted(deleted=True, name=name)
 
     return [register_query, commit_cycle, read_state, list_queries, get_query, delete_query]
+
+
+async def _require_query(visitor: Visitor, service: StreamsService, body: RegisterBody) -> None:
+    """Let a restricted caller register queries of its queues, and none over those of others."""
+    if visitor.identity.grants is None:
+        return
+    queues = {queue for queue in (body.source_queue, body.sink_queue) if queue}
+    with suppress(NotFound):  # then it is nobody's yet
+        queues.add((await service.get_query(body.name)).source_queue)
+    await visitor.require(queues=queues)

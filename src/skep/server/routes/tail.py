@@ -11,9 +11,9 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from litestar import get
+from litestar import Request, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
@@ -21,8 +21,10 @@ from litestar.response import Stream
 from skep.broker.live import Live
 from skep.broker.moments import parse_moment
 from skep.broker.tail import Position, Tail, Tails
-from skep.model.errors import Overloaded, SkepError
+from skep.model.errors import InvalidToken, Overloaded, SkepError
 from skep.model.names import check_name
+from skep.server.access import QUEUE, Level, needs
+from skep.server.admission import visitor_of
 from skep.server.problems import problem_of
 from skep.server.routes.names import QueueName
 from skep.server.routes.refusals import refusal
@@ -51,6 +53,7 @@ def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
         "/api/v1/stream/queue/{queue:str}/events",
         tags=["Messages"],
         operation_id="tailQueue",
+        opt=needs(Level.READ_ONLY, QUEUE),
         summary="Watch the messages of a queue as server-sent events",
         media_type="text/event-stream",
         response_description="Events without end, one per message.",
@@ -61,7 +64,10 @@ def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
         },
     )
     async def tail_queue(
-        queue: QueueName, start: From = "now", last_event_id: LastEventId = None
+        request: Request[Any, Any, Any],
+        queue: QueueName,
+        start: From = "now",
+        last_event_id: LastEventId = None,
     ) -> Stream:
         live.check_room()
         tail = await tails.open(
@@ -70,20 +76,25 @@ def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
             last=Position.parse(last_event_id) if last_event_id else None,
             is_from_now=start == "now",
         )
-        return Stream(_events(tail, live), media_type="text/event-stream", headers=_HEADERS)
+        events = _events(tail, live, visitor_of(request).left_s)
+        return Stream(events, media_type="text/event-stream", headers=_HEADERS)
 
     return tail_queue
 
 
-async def _events(tail: Tail, live: Live) -> AsyncGenerator[bytes, None]:
+async def _events(tail: Tail, live: Live, left_s: float) -> AsyncGenerator[bytes, None]:
     try:
         live.enter()
     except Overloaded as error:
         yield _error_event(error)
         return
+    now = asyncio.get_running_loop().time
+    expires_at = now() + left_s
     try:
         async with aclosing(_spelled(tail)) as events:
             async for event in events:
+                if now() >= expires_at:
+                    raise InvalidToken("Token has expired")
                 yield event
     except SkepError as error:
         yield _error_event(error)

@@ -22,6 +22,8 @@ from skep.broker.traces import (
     TracesByName,
 )
 from skep.model.limits import PAGE_ROWS_MAX
+from skep.server.access import BODY, PARTITION, Level, needs
+from skep.server.admission import visitor_of
 from skep.server.bodies import body_of
 from skep.server.decoding import decode_body
 from skep.server.exchange import decode_segment
@@ -51,18 +53,22 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         "/api/v1/traces",
         tags=_TAGS,
         operation_id="recordTrace",
+        opt=needs(Level.READ_WRITE, BODY),
         summary="Attach an event to a message",
         operation_class=body_of(TraceBody),
         response_description="The trace is stored.",
         responses={**_MALFORMED, **_UNAVAILABLE, 404: refusal("There is no such message.")},
     )
     async def record_trace(request: Request[Any, Any, Any]) -> TraceRecorded:
-        return await traces.record(decode_body(_decoder, await request.body(), {}))
+        trace = decode_body(_decoder, await request.body(), {})
+        await visitor_of(request).require(partition_ids={trace.partition_id})
+        return await traces.record(trace)
 
     @get(
         "/api/v1/traces/names",
         tags=_TAGS,
         operation_id="listTraceNames",
+        opt=needs(Level.READ_ONLY),
         summary="List the names traces are filed under, last seen first",
         response_description="A page of names.",
         responses={**_MALFORMED, **_UNAVAILABLE},
@@ -74,6 +80,7 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         _BY_NAME + "{trace_name:path}",
         tags=_TAGS,
         operation_id="listTracesByName",
+        opt=needs(Level.READ_ONLY),
         summary="List the events filed under a name, oldest first",
         response_description="A page of events with their messages.",
         responses={**_MALFORMED, **_UNAVAILABLE},
@@ -92,6 +99,7 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
         "/api/v1/traces/{partition_id:str}/{transaction_id:path}",
         tags=_TAGS,
         operation_id="listTracesOfMessage",
+        opt=needs(Level.READ_ONLY, PARTITION),
         summary="List the events of a message, oldest first",
         response_description="A page of events.",
         responses={**_MALFORMED, **_UNAVAILABLE, 404: refusal("There is no such partition.")},

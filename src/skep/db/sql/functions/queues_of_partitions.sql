@@ -1,0 +1,17 @@
+/*
+queues_of_partitions: the names of the queues that partitions belong to.
+
+Takes   p_partition_id: any number of ids, existing or not.
+Returns partition_id and queue for those that exist.
+Locks   none.
+Why     A caller who is restricted to some queues names a message by its partition. The answer is
+        remembered by the broker: a partition never changes its queue.
+*/
+create function skep.queues_of_partitions(p_partition_id bigint[])
+returns table (partition_id bigint, queue text)
+language sql stable as $$
+  select p.id, q.name
+  from unnest(p_partition_id) as wanted (id)
+  cross join lateral (select * from skep.partition p where p.id = wanted.id offset 0) p
+  join skep.queue q on q.id = p.queue_id;
+$$;
