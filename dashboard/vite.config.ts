@@ -10,7 +10,8 @@ export default defineConfig({
   build: {
     outDir: "../src/skep/dashboard/site",
     emptyOutDir: true,
-    target: "es2022",
+    // The first browsers with light-dark(), which the colours are made of.
+    target: ["chrome123", "firefox121", "safari17.5"],
     // Everything comes from files of its own: the content security policy allows nothing inline.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

@@ -33,6 +33,8 @@ const wordings: Record<OptionName, Wording> = {
   retentionSeconds: number("Keep at most", "Seconds after which messages may be deleted, read or not. 0: never."),
   completedRetentionSeconds: number("Keep read messages", "Seconds after which messages every group has read may be deleted."),
   maxWaitTimeSeconds: number("Evict unread after", "Seconds after which a message that nobody took may be evicted. 0: never."),
+  archiveAfterSeconds: number("Archive after", "Seconds after which messages may be copied to the archive. 0: never."),
+  archiveBeforeDelete: toggle("Archive before deleting", "Retention deletes only what is in the archive."),
   maxSize: number("Largest size", "Messages that may wait for the slowest group. 0: any number."),
   overflow: choice("When full", "Reject answers 429; drop_oldest deletes the oldest.", ["reject", "drop_oldest"]),
   dedupWindowSeconds: number("Duplicate window", "Seconds in which a transaction id is stored once. 0: no check."),
@@ -43,7 +45,7 @@ const wordings: Record<OptionName, Wording> = {
 const topics: [string, OptionName[]][] = [
   ["Delivery", ["leaseTime", "ackMode", "priority", "delayedProcessing", "windowBuffer", "ttl"]],
   ["Failures", ["retryLimit", "retryDelay", "retryDelayMax", "maxDeliveries", "deadLetterQueue", "dlqAfterMaxRetries"]],
-  ["Retention", ["retentionEnabled", "retentionSeconds", "completedRetentionSeconds", "maxWaitTimeSeconds"]],
+  ["Retention", ["retentionEnabled", "retentionSeconds", "completedRetentionSeconds", "maxWaitTimeSeconds", "archiveAfterSeconds", "archiveBeforeDelete"]],
   ["What is accepted", ["maxSize", "overflow", "dedupWindowSeconds", "encryptionEnabled", "jsonSchema"]],
 ];
 

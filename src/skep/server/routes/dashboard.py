@@ -7,6 +7,7 @@ the browser everything but files and calls of this broker.
 `GET /api/v1/dashboard/live` sends the figures of the overview as server-sent events.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
@@ -20,8 +21,9 @@ from skep.broker.live import Live
 from skep.broker.pulse import Pulse
 from skep.broker.pulse_sample import PulseSample
 from skep.dashboard.site import CONTENT_POLICY, PAGES, Site, SiteFile
-from skep.model.errors import NotFound, Overloaded, SkepError
+from skep.model.errors import InvalidToken, NotFound, Overloaded, SkepError
 from skep.server.access import ACCESS, PUBLIC, Level, needs
+from skep.server.admission import visitor_of
 from skep.server.problems import problem_of
 from skep.server.routes.refusals import refusal
 
@@ -113,22 +115,27 @@ def _pulse_route(pulse: Pulse, live: Live) -> HTTPRouteHandler:
             503: refusal("Too many connections, or the database is away."),
         },
     )
-    async def watch_pulse() -> Stream:
+    async def watch_pulse(request: Request[Any, Any, Any]) -> Stream:
         live.check_room()
-        return Stream(_events(pulse, live), media_type="text/event-stream", headers=_EVENT_HEADERS)
+        events = _events(pulse, live, visitor_of(request).left_s)
+        return Stream(events, media_type="text/event-stream", headers=_EVENT_HEADERS)
 
     return watch_pulse
 
 
-async def _events(pulse: Pulse, live: Live) -> AsyncGenerator[bytes, None]:
+async def _events(pulse: Pulse, live: Live, left_s: float) -> AsyncGenerator[bytes, None]:
     try:
         live.enter()
     except Overloaded as error:
         yield _error_event(error)
         return
+    now = asyncio.get_running_loop().time
+    expires_at = now() + left_s
     try:
         async with aclosing(pulse.follow()) as samples:
             async for sample in samples:
+                if now() >= expires_at:
+                    raise InvalidToken("Token has expired")
                 yield b"event: sample\ndata: %b\n\n" % sample
     except SkepError as error:
         yield _error_event(error)
