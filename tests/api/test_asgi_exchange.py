@@ -349,11 +349,13 @@ async def test_an_error_of_ours_is_answered_from_the_table():
 
 async def test_a_bug_is_logged_and_shows_nothing_of_itself(caplog):
     async with client() as http:
-        answer = await http.post("/api/v1/configure", json={"queue": "broken"})
+        given = {"x-request-id": "mine"}
+        answer = await http.post("/api/v1/configure", json={"queue": "broken"}, headers=given)
 
         assert answer.status_code == 500
         assert "secret" not in answer.text
         assert "a secret" in caplog.text
+        assert answer.headers["x-request-id"] == caplog.records[-1].request_id == "mine"
 
 
 @pytest.mark.parametrize("path", ["/", "/nowhere", "/api/v1/nowhere", "/api/v1/lease/extend"])

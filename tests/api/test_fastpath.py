@@ -150,6 +150,7 @@ async def test_a_bug_in_a_handler_costs_one_answer_and_shows_nothing_of_itself(c
         assert answer.status == 500
         assert b"secret" not in answer.body
         assert "a secret" in caplog.text
+        assert answer.headers["x-request-id"] == caplog.records[-1].request_id
         assert (await client.answer()).status == 200
 
 

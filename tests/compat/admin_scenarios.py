@@ -127,21 +127,29 @@ async def measure_depth(queen, queue):
     }
 
 
-async def call_what_comes_later(queen, _queue):
+async def look_at_figures(queen, _queue):
     admin = queen.admin
-    calls = {
-        "get_status": admin.get_status(),
-        "get_analytics": admin.get_analytics(interval="hour"),
-        "metrics": admin.metrics(),
-        "get_maintenance_mode": admin.get_maintenance_mode(),
-        "set_maintenance_mode": admin.set_maintenance_mode(True),
-        "get_pop_maintenance_mode": admin.get_pop_maintenance_mode(),
-        "set_pop_maintenance_mode": admin.set_pop_maintenance_mode(True),
-        "get_system_metrics": admin.get_system_metrics(),
-        "get_worker_metrics": admin.get_worker_metrics(),
-        "get_postgres_stats": admin.get_postgres_stats(),
+    return {
+        "status": await admin.get_status(),
+        "analytics": await admin.get_analytics(interval="hour"),
+        "metrics": await admin.metrics(),
+        "system": await admin.get_system_metrics(),
+        "workers": await admin.get_worker_metrics(),
+        "postgres": await admin.get_postgres_stats(),
     }
-    return {name: await error_of(call) for name, call in calls.items()}
+
+
+async def maintain(queen, _queue):
+    admin = queen.admin
+    push, pop = "maintenanceMode", "popMaintenanceMode"
+    return {
+        "before": (await admin.get_maintenance_mode())[push],
+        "during": (await admin.set_maintenance_mode(True))[push],
+        "after": (await admin.set_maintenance_mode(False))[push],
+        "pop_before": (await admin.get_pop_maintenance_mode())[pop],
+        "pop_during": (await admin.set_pop_maintenance_mode(True))[pop],
+        "pop_after": (await admin.set_pop_maintenance_mode(False))[pop],
+    }
 
 
 if __name__ == "__main__":

@@ -6,20 +6,6 @@ pytestmark = pytest.mark.slow
 
 SCENARIOS = "admin_scenarios.py"
 
-ROUTES_BY_LATER_METHOD = {
-    "get_status": "GET /api/v1/status",
-    "get_analytics": "GET /api/v1/status/analytics",
-    "metrics": "GET /metrics",
-    "get_maintenance_mode": "GET /api/v1/system/maintenance",
-    "set_maintenance_mode": "POST /api/v1/system/maintenance",
-    "get_pop_maintenance_mode": "GET /api/v1/system/maintenance/pop",
-    "set_pop_maintenance_mode": "POST /api/v1/system/maintenance/pop",
-    "get_system_metrics": "GET /api/v1/analytics/system-metrics",
-    "get_worker_metrics": "GET /api/v1/analytics/worker-metrics",
-    "get_postgres_stats": "GET /api/v1/analytics/postgres-stats",
-}
-"""Methods of the client whose routes come with issue 5. Until then they are answered 404."""
-
 
 def test_the_client_finds_the_broker_healthy(play):
     seen = play("look_at_health")
@@ -132,9 +118,19 @@ def test_the_depth_of_a_queue_is_measured_for_all_or_for_one_group(play, queue):
     assert seen["unknown"] == ["Queue not found", "Consumer group not found"]
 
 
-def test_what_comes_later_is_answered_as_unknown(play):
-    seen = play("call_what_comes_later")
+def test_the_status_and_charts_of_the_broker_are_shown(play):
+    seen = play("look_at_figures")
 
-    assert seen == {
-        method: f"no such route: {route}" for method, route in ROUTES_BY_LATER_METHOD.items()
-    }
+    assert seen["status"].keys() >= {"throughput", "messages", "leases", "workers", "errors"}
+    assert seen["analytics"].keys() == {"dataPoints", "interval", "from", "to"}
+    assert seen["metrics"]["memory"]["rss"] > 0
+    assert seen["system"].keys() >= {"replicas", "replicaCount", "bucketMinutes"}
+    assert seen["workers"].keys() >= {"timeSeries", "workers", "queues", "summary"}
+    assert seen["postgres"]["databaseCache"]["database"]
+
+
+def test_maintenance_is_switched_on_and_off(play):
+    seen = play("maintain")
+
+    assert [seen["before"], seen["during"], seen["after"]] == [False, True, False]
+    assert [seen["pop_before"], seen["pop_during"], seen["pop_after"]] == [False, True, False]

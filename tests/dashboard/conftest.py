@@ -54,4 +54,3 @@ def open_page(browser_path, arun):
     yield open_page
     arun(stack.aclose())
     assert [stage.complaints for stage in stages if stage.complaints] == []
-

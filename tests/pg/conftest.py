@@ -9,6 +9,7 @@ import pytest
 
 from tests.pg.chains import Chains
 from tests.pg.log import Log
+from tests.pg.rollups import Rollups
 from tests.pg.trace_log import TraceLog
 
 
@@ -53,6 +54,12 @@ def traces(arun, log):
     traces = TraceLog(log)
     arun(traces.clear())
     return traces
+
+
+@pytest.fixture
+def rollups(arun, log):
+    """The rollups of the fixture `log`, none yet."""
+    return arun(Rollups.begin(log))
 
 
 @pytest.fixture

@@ -70,3 +70,11 @@ def test_the_log_goes_to_standard_error_from_the_chosen_level_on(root_logger, ca
     captured = capsys.readouterr()
     assert captured.out == ""
     assert [json.loads(line)["message"] for line in captured.err.splitlines()] == ["loud enough"]
+
+
+def test_lines_of_a_worker_say_which_one_it_is(root_logger, capsys):
+    configure_logging(level="info", style="json", worker=3)
+
+    logging.getLogger("skep.test").info("here")
+
+    assert json.loads(capsys.readouterr().err)["worker"] == 3

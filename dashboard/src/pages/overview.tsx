@@ -83,8 +83,8 @@ function Figures({ status, before }: { status: Status | undefined; before: Statu
   const efficiency = status?.messages.batchEfficiency;
   return (
     <div class="stats">
-      <Stat label="In, messages per second" value={rate(sample?.pushedPerSecond ?? newest?.ingestedPerSecond)} note={compared((point) => point.ingested)} />
-      <Stat label="Out, messages per second" value={rate(sample?.poppedPerSecond ?? newest?.popPerSecond)} note={compared((point) => point.popMessages)} />
+      <Stat label="In per second" value={rate(sample?.pushedPerSecond ?? newest?.ingestedPerSecond)} note={compared((point) => point.ingested)} />
+      <Stat label="Out per second" value={rate(sample?.poppedPerSecond ?? newest?.popPerSecond)} note={compared((point) => point.popMessages)} />
       <Stat label="Waiting" value={count(sample?.messages.pending ?? status?.messages.pending)} note={sample?.estimated ? "estimated" : "messages, slowest group"} href="/groups" />
       <Stat label="Oldest unread" value={seconds(lag)} note="behind, worst partition" href="/groups" tone={lag !== undefined && lag > 300 ? "warn" : undefined} />
       <Stat label="Push to delivery" value={millis(newest?.avgLagMs)} note={newest ? `worst ${millis(newest.maxLagMs)}` : undefined} />

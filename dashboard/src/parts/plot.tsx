@@ -3,6 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { paletteVersion } from "../state/theme";
+import { count } from "../words";
 
 export type Line = {
   label: string;
@@ -42,7 +43,7 @@ export function Plot(props: { label: string; times: number[]; lines: Line[]; spe
         height: HEIGHT_PX,
         cursor: { drag: { x: false, y: false } },
         scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
-        axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => spell.current(tick)) }],
+        axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => (props.spell === count && tick % 1 ? "" : spell.current(tick))) }],
         series: [
           {},
           ...props.lines.map((line) => ({

@@ -45,7 +45,7 @@ function Account() {
   if (session.value.state !== "open" || !session.value.account.authenticated) return null;
   const { user, isRestricted } = session.value.account;
   return (
-    <div class="stack-small">
+    <div>
       <div class="wrap">{user.username ?? "Signed in"}</div>
       <div>{user.role}{isRestricted && ", some queues"}</div>
       <button class="plain" onClick={signOut}>Sign out</button>

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import socket
+    from pathlib import Path
 
     from skep.app.settings_news import SettingsNews
     from skep.settings import Settings
@@ -52,6 +53,9 @@ class WorkerAssignment:
 
     wakeup_token: bytes = field(repr=False)
     """Random bytes that every genuine wake-up datagram of this instance begins with."""
+
+    runtime_dir: Path | None = None
+    """Where the workers of this instance show each other their metrics; gone when it ends."""
 
 
 ReportReady: TypeAlias = Callable[[], None]

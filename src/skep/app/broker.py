@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import os
 import socket
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skep import __version__
 from skep.app.assignment import WorkerAssignment
 from skep.app.failover import open_spill
+from skep.app.instruments import UsageProbe, show_parts
 from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.admission import AdmissionGate
@@ -62,6 +64,7 @@ from skep.broker.retention import (
     RetentionDuty,
     RetentionOnRequest,
 )
+from skep.broker.rollups import LagSampleDuty, MetricsPurge, Reporter, RollUpDuty, WorkerIdentity
 from skep.broker.rules import RuleBook
 from skep.broker.scheduled import Scheduled
 from skep.broker.scheduling import Schedule, ScheduleExecutor
@@ -83,13 +86,20 @@ from skep.engine.fusion import FusionCore
 from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
 from skep.model.encryption import KeyRing
-from skep.settings import Settings
+from skep.settings import InvalidSettings, Settings
 from skep.settings.in_force import SettingsInForce
 from skep.settings.keys import encryption_keys
 from skep.settings.peers import peer_addresses
+from skep.telemetry.loop_watch import LoopWatch
+from skep.telemetry.meters import Meters
+from skep.telemetry.publisher import Publisher
+from skep.telemetry.slow_calls import CallWatch
+from skep.telemetry.snapshots import SnapshotBoard
+from skep.telemetry.tracing import Propagation
 
 if TYPE_CHECKING:
     from skep.spill.log import SpillLog
+    from skep.telemetry.otel import OtelExport
 
 _KIB: Final = 1024
 _MIB: Final = 1024 * 1024
@@ -163,6 +173,8 @@ class Broker:
     def __init__(self, assignment: WorkerAssignment) -> None:
         settings = assignment.settings
         loop = asyncio.get_running_loop()
+        self.meters: Final = Meters(queues_exposed=settings.metrics_queues_max)
+        watch = CallWatch(self.meters, slow_s=settings.slow_call_s)
         self.hot_slots: Final = Slots(
             assignment.dsn,
             size=settings.connections,
@@ -180,6 +192,7 @@ class Broker:
                 TRANSACT_CALL,
                 CYCLE_CALL,
             ),
+            watch=watch,
         )
         self.query_slots: Final = Slots(
             assignment.dsn,
@@ -188,6 +201,7 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} queries",
+            watch=watch,
         )
         # One connection for all background work: it is done in turn, and no listing waits for it.
         self.housekeeping_slots: Final = Slots(
@@ -197,10 +211,11 @@ class Broker:
             statement_timeout_s=settings.statement_timeout_s,
             lock_timeout_s=settings.lock_timeout_s,
             application_name=f"skep worker {assignment.index} housekeeping",
+            watch=watch,
         )
         self.security: Final = Security(settings, self.query_slots, now=loop.time)
         self.door: Final = self.security.door
-        self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S)
+        self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S, meters=self.meters)
         self._directory: Final = Directory()
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
         self.key_ring: Final = KeyRing(encryption_keys(settings))
@@ -216,10 +231,10 @@ class Broker:
                 interval_s_max=settings.poll_interval_ms_max / 1000,
                 slack_s=settings.poll_interval_ms_max / 5000,
             ),
+            meters=self.meters,
         )
         self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
         self.settings_in_force: Final = SettingsInForce(settings, assignment.origins)
-        self.pulse: Final = Pulse(PulseFigures(QueueCatalog(self.query_slots)).take)
         self.peers: Final = Peers(
             peer_addresses(settings),
             settings.peer_secret,
@@ -289,6 +304,7 @@ class Broker:
             self.query_slots, self._sequencer, open_envelope=self.key_ring.open_envelope
         )
         self._scheduled_max: Final = settings.scheduled_max
+        self._instrument(assignment)
         self.push: Push
         self.ack: Ack
         self.transaction: Transaction
@@ -322,6 +338,9 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        self._loop_watch.start()
+        self.publisher.start()
+        self._reporter.start()
         self.security.start()
         await self.maintenance.start()
         if self._spill is not None:
@@ -353,6 +372,7 @@ class Broker:
             diversion=self.diversion,
             hash_seed=hash_seed,
             now=utc_now,
+            meters=self.meters,
         )
         self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
         stager = Stager(
@@ -382,6 +402,11 @@ class Broker:
             await self._drain.stop()
         await self.engine.drain()
         await self._gate.settle()
+        await self._reporter.stop()
+        await self.publisher.stop()
+        self._loop_watch.stop()
+        if self._export is not None:
+            await asyncio.to_thread(self._export.close)
         await self.changes.stop()
         await self.peers.stop()
         await self.instances.stop()
@@ -401,6 +426,48 @@ class Broker:
         await self.diversion.close()
         if self._spill is not None:
             self._spill.close()
+
+    def _instrument(self, assignment: WorkerAssignment) -> None:
+        """Make what measures this process, and what tells others of it."""
+        settings = assignment.settings
+        self.metrics_queues_max = settings.metrics_queues_max
+        self._worker_number = assignment.index
+        show_parts(
+            self.meters,
+            engine=self.engine,
+            lounge=self.lounge,
+            leases=self._leases,
+            live=self.live,
+            envelopes=self.envelopes,
+            pools={
+                "hot": self.hot_slots,
+                "query": self.query_slots,
+                "housekeeping": self.housekeeping_slots,
+            },
+        )
+        self._export = _otel_export(assignment)
+        self.tracing = _tracing(settings, self._export)
+        self._loop_watch = LoopWatch(self.meters.loop_lag)
+        self.publisher = Publisher(
+            self.meters,
+            SnapshotBoard(assignment.runtime_dir, assignment.index),
+            worker=assignment.index,
+            version=__version__,
+        )
+        figures = PulseFigures(
+            QueueCatalog(self.query_slots),
+            self.publisher.gather,
+            now=asyncio.get_running_loop().time,
+        )
+        self.pulse = Pulse(figures.take)
+        self._reporter = Reporter(
+            self.query_slots,
+            self.meters,
+            _identity(assignment),
+            read_gauges=UsageProbe(self.hot_slots, self.lounge, self._loop_watch).read,
+            read_parked=self.lounge.count_by_queue,
+            interval_s=settings.metrics_interval_s,
+        )
 
     def _wake(self, queue_id: int, lane_count: int) -> None:
         self.lounge.wake(queue_id, lane_count)
@@ -429,7 +496,7 @@ class Broker:
         vouching = Vouching(slots, self._cache)
         rule_book = RuleBook(slots, seal=self.key_ring.seal_envelope)
         self._listen_for_changes(rule_book)
-        lanes = LaneProvisioner(slots, self._directory, rule_book, vouching)
+        lanes = LaneProvisioner(slots, self._directory, rule_book, vouching, meters=self.meters)
         polls = PopExecutor(
             slots,
             self.pop,
@@ -438,6 +505,7 @@ class Broker:
             passing=self.ack,
             envelopes=self.envelopes,
             now=asyncio.get_running_loop().time,
+            meters=self.meters,
             is_paused=lambda: self.maintenance.is_pop_on,
         )
         engine.serve("provision", CutShort(lanes, self._outage))
@@ -453,13 +521,14 @@ class Broker:
             cache=self._cache,
             announcer=self._wakeups,
             now=utc_now,
+            meters=self.meters,
         )
         engine.serve("push", CutShort(pushes, self._outage))
         engine.serve("pop", polls)
         engine.serve("pop_partition", polls)
         engine.serve("release", ReleaseExecutor(slots, self._wakeups))
         engine.serve("undo", UndoExecutor(slots, self._wakeups))
-        engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups))
+        engine.serve("ack", AckExecutor(slots, self._leases, self._wakeups, meters=self.meters))
         engine.serve("renew", RenewExecutor(slots))
         settled_keys = DedupCache(memory_bytes_max=SETTLEMENT_DEDUP_BYTES)
         settler = Settler(
@@ -472,6 +541,7 @@ class Broker:
             cache=settled_keys,
             leases=self._leases,
             announcer=self._wakeups,
+            meters=self.meters,
         )
         engine.serve("transaction", TransactionExecutor(slots, settler))
         engine.serve("cycle", CycleExecutor(settler, self._wakeups))
@@ -582,12 +652,47 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
         ),
         RemovedQueueSweep(caller),
         RemovedGroupSweep(caller),
+        RollUpDuty(caller, term),
+        LagSampleDuty(caller, term),
+        MetricsPurge(caller, term, keep=timedelta(days=settings.history_retention_days)),
     ]
     if settings.trace_retention_days:
         duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))
     if settings.partition_cleanup_days:
         duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
     return duties
+
+
+def _otel_export(assignment: WorkerAssignment) -> "OtelExport | None":
+    settings = assignment.settings
+    if settings.tracing != "otlp":
+        return None
+    try:
+        from skep.telemetry.otel import OtelExport  # noqa: PLC0415 (an extra, only where wanted)
+    except ModuleNotFoundError as error:
+        raise InvalidSettings(
+            f"tracing = otlp needs the packages of OpenTelemetry: {error.name} is missing"
+        ) from error
+    return OtelExport(
+        settings.otlp_endpoint,
+        version=__version__,
+        worker=assignment.index,
+        sample_ratio=settings.trace_sample_ratio,
+    )
+
+
+def _tracing(settings: Settings, export: "OtelExport | None") -> Propagation | None:
+    if export is not None:
+        return export.tracing
+    return Propagation() if settings.tracing == "propagate" else None
+
+
+def _identity(assignment: WorkerAssignment) -> WorkerIdentity:
+    try:
+        port: int = assignment.listener.getsockname()[1]
+    except OSError:
+        port = 0  # no socket that listens, as when the API is only described
+    return WorkerIdentity(socket.gethostname(), port, assignment.index, os.getpid())
 
 
 def _limiter(settings: Settings, cap: int) -> ConcurrencyLimiter:

@@ -16,7 +16,7 @@ def work(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
     from skep.app.process import run_worker_process  # noqa: PLC0415
 
     settings = assignment.settings
-    configure_logging(level=settings.log_level, style=settings.log_format)
+    configure_logging(level=settings.log_level, style=settings.log_format, worker=assignment.index)
     # uvicorn takes the signal over while it serves, and afterwards repeats it for the handler it
     # found. As an exception it unwinds, so that the broker is closed; by default it would kill.
     signal.signal(signal.SIGTERM, _leave)

@@ -18,6 +18,7 @@ from skep.broker.configure import Configure, Configured
 from skep.server.app import build_cold_app
 from skep.server.exchange import HotRoutes
 from skep.server.hot import HotHandlers, PollDefaults
+from skep.server.metering import meter_hot_routes
 from skep.server.routes.configure import ConfigureRequest
 from skep.server.routes.health import Probe
 from skep.settings import Settings
@@ -39,8 +40,11 @@ def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
             subscription_mode=settings.default_subscription_mode,
         ),
         now=asyncio.get_running_loop().time,
+        tracing=broker.tracing,
     )
-    return handlers.routes()
+    routes = handlers.routes()
+    meter_hot_routes(routes, broker.meters)
+    return routes
 
 
 def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -> Litestar:

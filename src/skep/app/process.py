@@ -21,6 +21,7 @@ from skep.server.browsers import BrowserGate, OriginPolicy
 from skep.server.departure import EndWithClient
 from skep.server.exchange import HotRoutes
 from skep.server.fastpath import ConnectionLimits, build_protocol
+from skep.server.metering import MeteredApp
 from skep.server.routes.health import Vitals
 from skep.settings import Settings
 from skep.settings.security import listed
@@ -133,7 +134,7 @@ def _application(
     assignment: WorkerAssignment, broker: Broker, probe: "BrokerProbe", routes: HotRoutes
 ) -> HotGate:
     settings = assignment.settings
-    app = EndWithClient(cold_app(broker, routes, probe, settings))
+    app = EndWithClient(MeteredApp(cold_app(broker, routes, probe, settings), broker.meters))
     return HotGate(routes, app, body_bytes_max=settings.body_bytes_max)
 
 

@@ -11,8 +11,14 @@ from skep.broker.holds import Holds
 from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.queue_lifecycle import QueueLifecycle
 from skep.broker.removals import Removals
+from skep.broker.stats_charts import Charts
+from skep.broker.stats_database import DatabaseStats
+from skep.broker.stats_scrape import ScrapeFacts
+from skep.broker.stats_status import StatusReport
+from skep.broker.stats_workers import WorkerCharts
 from skep.broker.traces import Traces
 from skep.dashboard.site import read_site
+from skep.server.routes.analytics import analytics_routes
 from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
@@ -21,6 +27,7 @@ from skep.server.routes.internal import internal_routes
 from skep.server.routes.live import LiveParts, live_route
 from skep.server.routes.maintenance import maintenance_routes
 from skep.server.routes.messages import message_routes
+from skep.server.routes.metrics import metrics_routes
 from skep.server.routes.migration import migration_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
@@ -29,6 +36,7 @@ from skep.server.routes.retention import retention_routes
 from skep.server.routes.scheduled import scheduled_routes
 from skep.server.routes.seek import seek_routes
 from skep.server.routes.settings import settings_route
+from skep.server.routes.status import status_routes
 from skep.server.routes.streams import streams_routes
 from skep.server.routes.tail import tail_route
 from skep.server.routes.traces import trace_routes
@@ -49,7 +57,14 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         now=asyncio.get_running_loop().time,
         changes=broker.changes,
     )
+    charts = Charts(broker.query_slots)
     return [
+        *metrics_routes(
+            broker.publisher,
+            ScrapeFacts(broker.query_slots, queues_max=broker.metrics_queues_max),
+        ),
+        *status_routes(StatusReport(broker.query_slots, charts, catalog), charts),
+        *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(broker.query_slots)),
         *group_routes(broker.groups, broker.subscriptions),
         *seek_routes(broker.seek),
         *dead_letter_routes(broker.dead_letters, broker.redrives),

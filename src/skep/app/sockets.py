@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 from skep.app.assignment import WorkerAssignment
@@ -66,6 +67,7 @@ def assign_workers(
     dsn: str,
     listener: socket.socket,
     origins: Mapping[str, str] | None = None,
+    runtime_dir: Path | None = None,
 ) -> list[WorkerAssignment]:
     """Make one assignment for each worker, with a loopback wake-up socket of its own."""
     with ExitStack() as on_failure:
@@ -86,6 +88,7 @@ def assign_workers(
             wakeup_socket=wakeup,
             wakeup_ports=ports,
             wakeup_token=token,
+            runtime_dir=runtime_dir,
             peer_socket=peer_socket if index == 0 else None,
         )
         for index, wakeup in enumerate(wakeups)

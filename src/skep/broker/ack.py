@@ -32,6 +32,7 @@ from skep.model.errors import BadRequest, SkepError
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import ACK_ITEMS_MAX, NAME_CHARS_MAX
 from skep.model.wire import QUEUE_MODE, AckItem
+from skep.telemetry.meters import Meters
 
 _log = logging.getLogger(__name__)
 
@@ -222,8 +223,16 @@ class AckExecutor:
     wire allows, may count as two failures then.
     """
 
-    def __init__(self, caller: Caller, leases: LeaseMemory, announcer: Announcer) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        leases: LeaseMemory,
+        announcer: Announcer,
+        *,
+        meters: Meters | None = None,
+    ) -> None:
         self._caller: Final = caller
+        self._meters: Final = meters or Meters()
         self._leases: Final = leases
         self._announcer: Final = announcer
 
@@ -242,13 +251,29 @@ class AckExecutor:
             [row.error for _, row in sent],
         )
         ready: dict[int, set[int]] = {}
+        asked: set[tuple[AckRequest, str]] = set()
         for answer in found:
             request, row = sent[int(answer[0]) - 1]
             self._apply(request, row, answer, ready)
+            if row.positions:
+                asked.add((request, answer[3]))
+                self._count(answer[3], row.status, answer[1], len(row.positions))
+        for _, queue in asked:
+            self._meters.queues.of(queue).ack_requests += 1
+        self._meters.operations["ack"].messages.observe(len(sent))
         for queue_id, lanes in ready.items():
             self._announcer.announce(queue_id, len(lanes))
         for request in cargos:
             _finish(request)
+
+    def _count(self, queue: str, status: str, outcome: str, messages: int) -> None:
+        meter = self._meters.queues.of(queue)
+        if status == "completed" and outcome not in REFUSAL_BY_OUTCOME:
+            meter.ack_success += messages
+        else:
+            meter.ack_failed += messages
+        if outcome == "dead_lettered":
+            meter.dead_letters += messages
 
     def _apply(
         self, request: AckRequest, row: AckRow, answer: Any, ready: dict[int, set[int]]

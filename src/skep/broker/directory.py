@@ -17,6 +17,7 @@ from skep.db.slots import Caller
 from skep.engine.driver import Cargo
 from skep.model.errors import SkepError, Unavailable
 from skep.model.ids import message_id_head, partition_uuid
+from skep.telemetry.meters import Meters
 
 PROVISION_TRIES: Final = 5
 
@@ -97,16 +98,27 @@ class Directory:
     def __init__(self) -> None:
         self.lanes: dict[tuple[str, str], Lane] = {}
         self.groups: dict[tuple[str, str], Group] = {}
+        self._queue_names: dict[int, str] = {}
+
+    def queue_name(self, queue_id: int) -> str | None:
+        """Return the name of a queue, if anything of it was ever known here."""
+        return self._queue_names.get(queue_id)
 
     def learn_lane(self, lane: Lane) -> None:
         """Remember a partition."""
         _make_room(self.lanes)
         self.lanes[lane.key] = lane
+        self._learn_queue(lane.queue_id, lane.key[0])
 
     def learn_group(self, group: Group) -> None:
         """Remember a consumer group."""
         _make_room(self.groups)
         self.groups[group.key] = group
+        self._learn_queue(group.queue_id, group.key[0])
+
+    def _learn_queue(self, queue_id: int, name: str) -> None:
+        _make_room(self._queue_names)
+        self._queue_names[queue_id] = name
 
     def forget_lane(self, lane: Lane) -> None:
         """Drop a partition that turned out to be gone, unless another took its name since."""
@@ -125,7 +137,7 @@ class Directory:
             del self.groups[group.key]
 
 
-def _make_room(entries: dict[tuple[str, str], Any]) -> None:
+def _make_room(entries: dict[Any, Any]) -> None:
     if len(entries) >= ENTRIES_MAX:
         for key in list(entries)[: ENTRIES_MAX // 10]:
             del entries[key]
@@ -161,9 +173,16 @@ class LaneProvisioner:
     """Executor of the operation `provision`."""
 
     def __init__(
-        self, caller: Caller, directory: Directory, rule_book: RuleBook, listener: LaneListener
+        self,
+        caller: Caller,
+        directory: Directory,
+        rule_book: RuleBook,
+        listener: LaneListener,
+        *,
+        meters: Meters | None = None,
     ) -> None:
         self._caller: Final = caller
+        self._queues: Final = (meters or Meters()).queues
         self._directory: Final = directory
         self._rule_book: Final = rule_book
         self._listener: Final = listener
@@ -209,8 +228,9 @@ class LaneProvisioner:
             [lane for lane, is_created in lanes if is_created],
             [lane for lane, is_created in lanes if not is_created],
         )
-        for lane, _ in lanes:
+        for lane, is_created in lanes:
             self._directory.learn_lane(lane)
+            self._queues.of(lane.key[0]).partitions_created += is_created
 
 
 class GroupWish(Cargo):

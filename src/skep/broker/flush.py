@@ -19,6 +19,7 @@ class Flush:
     """The entries of one call for one partition."""
 
     __slots__ = (
+        "body_bytes",
         "entries",
         "is_admitted",
         "is_vouched",
@@ -37,6 +38,7 @@ class Flush:
         self.keys = b""
         self.is_vouched = True
         self.is_admitted = False
+        self.body_bytes = 0
         # Entries whose key an earlier entry of the flush has, and where those earlier ones went.
         self.twins: list[Entry] = []
         self.offset_by_key: dict[bytes, int] = {}
@@ -96,7 +98,9 @@ class Flush:
 
 def body_of(flush: Flush) -> bytes:
     """Join the envelopes of a flush into the body of a segment."""
-    return b"[%b]" % b",".join([entry[3] for entry in flush.entries])
+    body = b"[%b]" % b",".join([entry[3] for entry in flush.entries])
+    flush.body_bytes = len(body)
+    return body
 
 
 def by_partition(lots: Iterable[PushLot]) -> dict[int, Flush]:

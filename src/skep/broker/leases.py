@@ -55,6 +55,10 @@ class LeaseMemory:
         self._leases: OrderedDict[str, dict[int, list[LeasedRange]]] = OrderedDict()
         self._individual: Final[set[str]] = set()
 
+    def __len__(self) -> int:
+        """Count the leases remembered."""
+        return len(self._leases)
+
     def remember(
         self,
         lease_id: str,

@@ -227,6 +227,11 @@ class Live:
         self._connections = 0
         self._endings: Final[set[asyncio.Task[None]]] = set()
 
+    @property
+    def connection_count(self) -> int:
+        """Connections open at the moment."""
+        return self._connections
+
     def check_room(self) -> None:
         """Say whether one connection more may stay open.
 

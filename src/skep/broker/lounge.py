@@ -7,6 +7,7 @@ a consumer group, or one lane of it for polls that name their partition; its top
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias
 
@@ -14,6 +15,7 @@ from skep.broker.parking import ParkedPolls, SweepPolicy, Ticket
 from skep.broker.pop import Poll
 from skep.db.slots import Caller
 from skep.model.errors import SkepError
+from skep.telemetry.meters import Meters
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +49,11 @@ class _Attempt:
 class Lounge:
     """Where the polls of one process wait."""
 
-    def __init__(self, caller: Caller, policy: SweepPolicy) -> None:
+    def __init__(
+        self, caller: Caller, policy: SweepPolicy, *, meters: Meters | None = None
+    ) -> None:
         self._caller: Final = caller
+        self._queues: Final = (meters or Meters()).queues
         self._parked: Final[ParkedPolls[Scope, Poll]] = ParkedPolls(policy)
         self._places: Final[dict[Poll, _Place]] = {}
         self._attempts: Final[dict[Scope, tuple[_Attempt, Sequence[_Place]]]] = {}
@@ -61,6 +66,10 @@ class Lounge:
     def __len__(self) -> int:
         """Count the polls that wait."""
         return len(self._parked)
+
+    def count_by_queue(self) -> Counter[str]:
+        """Count the polls that wait, by queue."""
+        return Counter(poll.group.key[0] for poll in self._places if poll.group is not None)
 
     def start(self, retry: Retry) -> None:
         """Begin to let polls try again."""
@@ -167,6 +176,7 @@ class Lounge:
         now = self._loop.time()
         for poll in self._parked.take_expired(now):
             self._places.pop(poll, None)
+            self._queues.of(poll.options.queue).pop_empty += 1
             poll.deliver(None)
         for scope, tickets in self._parked.take_attempts(now):
             self._try(scope, tickets)

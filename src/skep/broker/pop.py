@@ -13,7 +13,8 @@ and the count of deliveries included.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from uuid import UUID, uuid4
 
@@ -28,6 +29,7 @@ from skep.db.errors import GroupGone, NotExecuted
 from skep.db.slots import Caller
 from skep.engine.driver import Cargo, Engine
 from skep.model.errors import Overloaded, SkepError, Unavailable
+from skep.telemetry.meters import Meters
 
 if TYPE_CHECKING:
     from skep.engine.fusion import Lot
@@ -399,9 +401,11 @@ class PopExecutor:
         passing: Passing,
         envelopes: EnvelopeReader,
         now: Callable[[], float],
+        meters: Meters | None = None,
         is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self._caller: Final = caller
+        self._meters: Final = meters or Meters()
         self._is_paused: Final = is_paused
         self._pop: Final = pop
         self._leases: Final = leases
@@ -445,6 +449,7 @@ class PopExecutor:
                 continue
             segment = TakenSegment(row)
             taken.setdefault(segment.poll, []).append(segment)
+        self._count_call(taken.values())
         for number, poll in enumerate(polls, start=1):
             if number in ghosts:
                 self._pop.find_lane_anew(poll)
@@ -487,7 +492,30 @@ class PopExecutor:
             self._parking.came_back(poll, is_served=False)
         else:
             self._parking.came_back(poll, is_served=True)
+            self._meters.queues.of(poll.options.queue).pop_empty += 1
             poll.deliver(None)
+
+    def _count_call(self, taken: Iterable[Sequence[TakenSegment]]) -> None:
+        messages = sum(len(segment.envelopes) for segments in taken for segment in segments)
+        if messages:
+            self._meters.operations["pop"].messages.observe(messages)
+
+    def _count_delivered(
+        self, group: Group, batch: Batch, body: bytes, taken: Sequence[TakenSegment]
+    ) -> None:
+        queues = self._meters.queues
+        queue = queues.of(group.key[0])
+        queue.pop_requests += 1
+        queue.pop_messages += len(batch.messages)
+        queue.pop_bytes += len(body)
+        now = datetime.now(UTC)
+        for segment in taken:
+            queues.note_delivery(
+                queue,
+                len(segment.envelopes),
+                (now - segment.created_at).total_seconds(),
+                is_redelivery=segment.delivery > 1,
+            )
 
     def _serve(self, group: Group, poll: Poll, taken: Sequence[TakenSegment]) -> None:
         """Answer with what was claimed; if nobody is there or it cannot be read, give it back."""
@@ -505,10 +533,13 @@ class PopExecutor:
         if not batch.messages:
             self._pass_over(group, poll, batch, lambda: self._try_again(poll))
             return
-        if not poll.deliver(_full_body(group, poll.options, batch)):
+        body = _full_body(group, poll.options, batch)
+        if not poll.deliver(body):
             self._pop.give_back(group, poll.lease_id, lanes)
-        elif batch.left_out:
-            self._pass_over(group, poll, batch, lambda: None)
+        else:
+            self._count_delivered(group, batch, body, taken)
+            if batch.left_out:
+                self._pass_over(group, poll, batch, lambda: None)
         self._parking.came_back(poll, is_served=True)
 
     def _pass_over(self, group: Group, poll: Poll, batch: Batch, then: Callable[[], None]) -> None:

@@ -59,6 +59,7 @@ from skep.model.errors import BadRequest, Overloaded, SkepError, Unavailable
 from skep.model.limits import PUSH_ITEMS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_name, refuse_transaction_id
 from skep.model.wire import DEFAULT_PARTITION, PushItem
+from skep.telemetry.meters import Meters
 
 PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 PUSH_VOUCHED_CALL: Final = "select * from skep.push_vouched($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -104,8 +105,10 @@ class Push:
         diversion: Diversion,
         hash_seed: int,
         now: Callable[[], datetime],
+        meters: Meters | None = None,
     ) -> None:
         self._engine: Final = engine
+        self._queues: Final = (meters or Meters()).queues
         self._directory: Final = directory
         self._schedule: Final = schedule
         self._diversion: Final = diversion
@@ -299,6 +302,8 @@ class Push:
     def _submit(self, in_order: _Sorted, entry_weight: int) -> None:
         """Add the entries of each lane to the lot that waits for it, or let a new one wait."""
         engine, open_lots = self._engine, self._open
+        for queue in {lane.key[0] for lane in in_order.entries_by_lane}:
+            self._queues.of(queue).push_requests += 1
         diversion = self._diversion if self._diversion.is_usable else None
         is_first = True
         if in_order.later:
@@ -380,8 +385,10 @@ class PushExecutor:
         cache: DedupCache,
         announcer: Announcer,
         now: Callable[[], datetime],
+        meters: Meters | None = None,
     ) -> None:
         self._caller: Final = caller
+        self._meters: Final = meters or Meters()
         self._push: Final = push
         self._rule_book: Final = rule_book
         self._enforcer: Final = enforcer
@@ -493,10 +500,25 @@ class PushExecutor:
             ]
         )
         lanes_by_queue = Counter([flush.lane.queue_id for flush, _, _ in stored])
+        self._count_stored([flush for flush, _, _ in stored])
         for flush, first, _ in stored:
             answer_stored(flush, first)
         for queue_id, lane_count in lanes_by_queue.items():
             self._announcer.announce(queue_id, lane_count)
+
+    def _count_stored(self, flushes: Sequence[Flush]) -> None:
+        messages = 0
+        for flush in flushes:
+            queue = self._meters.queues.of(flush.lane.key[0])
+            queue.push_messages += len(flush.entries)
+            queue.push_bytes += flush.body_bytes
+            queue.push_duplicates += len(flush.twins)
+            messages += len(flush.entries)
+        if messages:
+            self._meters.operations["push"].messages.observe(messages)
+
+    def _count_duplicates(self, flush: Flush, count: int) -> None:
+        self._meters.queues.of(flush.lane.key[0]).push_duplicates += count
 
     async def _call(self, flushes: Sequence[Flush], *, is_repeated: bool) -> Sequence[Any]:
         partition_ids = [flush.lane.partition_id for flush in flushes]
@@ -536,6 +558,8 @@ class PushExecutor:
                 stored.append((flush, first, created_at))
                 continue
             known_to = (cache.vouch(partition_id) or _NO_WORD)[0]
+            if not is_repeated:
+                self._count_duplicates(flush, len(positions))
             answer_duplicates(
                 flush,
                 zip(positions, offsets, strict=True),
@@ -582,6 +606,7 @@ class PushExecutor:
                 duplicates.setdefault(lot, []).append((index, offset))
         for lot, found in duplicates.items():
             flush = candidates[lot]
+            self._count_duplicates(flush, len(found))
             answer_duplicates(flush, found, queued_above=None)
             if not flush.entries:
                 del flushes[flush.lane.partition_id]

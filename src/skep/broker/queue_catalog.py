@@ -62,6 +62,10 @@ _MEASURE_LAG: Final = "select * from skep.measure_lag($1)"
 _MEASURE_INGEST: Final = "select skep.measure_ingest($1, $2, $3), skep.now()"
 _NEWEST_SEGMENTS: Final = "select * from skep.newest_segments($1, $2, $3)"
 _KNOWN_PARTITION: Final = "select from skep.partition where id = $1"
+_LIST_QUEUE_IDS: Final = (
+    "select q.id from skep.queue q"
+    " where ($1::text is null or q.namespace = $1) and ($2::text is null or q.task = $2)"
+)
 _LIST_QUEUE_LABELS: Final = "select q.id, q.namespace, q.task from skep.queue q"
 
 
@@ -89,8 +93,10 @@ class QueueCatalog:
     def __init__(self, caller: Caller) -> None:
         self._caller: Final = caller
 
-    async def queues(self, wanted: QueueFilter, page: Page) -> QueuePage:
-        """List queues with their counts."""
+    async def queues(
+        self, wanted: QueueFilter, page: Page, *, lanes_exact: int = LANES_EXACT
+    ) -> QueuePage:
+        """List queues with their counts, of up to so many partitions exactly."""
         for kind in ("namespace", "task", "search"):
             check_name(kind, getattr(wanted, kind) or "")
         rows = await self._caller.call(
@@ -103,7 +109,7 @@ class QueueCatalog:
             page.offset,
         )
         found = [row for row in rows if row["id"] is not None]
-        counted = await self._count(row["id"] for row in found)
+        counted = await self._count((row["id"] for row in found), lanes_exact=lanes_exact)
         queues = [_queue_summary(row, counted[row["id"]]) for row in found]
         return QueuePage(queues, rows[0]["total"], page)
 
@@ -187,12 +193,21 @@ class QueueCatalog:
             partitions=sum(each.lanes for each in counted.values()),
             namespaces=len({row["namespace"] for row in queues}),
             tasks=len({row["task"] for row in queues}),
-            messages=_sum_counts(each.messages for each in counted.values()),
+            messages=sum_counts(each.messages for each in counted.values()),
             estimated=any(each.is_estimate for each in counted.values()),
             lag=Lag(time=Spread(*lag[:4]), offset=Spread(*lag[4:])),
             throughput=Throughput(ingested_per_second=ingested, processed_per_second=None),
             timestamp=now,
         )
+
+    async def sum_messages(
+        self, *, namespace: str | None = None, task: str | None = None
+    ) -> tuple[MessageCounts, bool]:
+        """Count the messages of queues by namespace and task; also say if it is a guess."""
+        rows = await self._caller.call(_LIST_QUEUE_IDS, namespace, task)
+        counted = (await self._count((row["id"] for row in rows), is_sum=True)).values()
+        is_guess = any(each.is_estimate for each in counted)
+        return sum_counts(each.messages for each in counted), is_guess
 
     async def newest_messages(self, queue: str, page: Page) -> list[MessageSummary]:
         """List the messages of a queue, newest first, without their payloads.
@@ -218,12 +233,16 @@ class QueueCatalog:
         return rows[0]["total"], labels
 
     async def _count(
-        self, queue_ids: Iterable[int], *, is_sum: bool = False
+        self,
+        queue_ids: Iterable[int],
+        *,
+        is_sum: bool = False,
+        lanes_exact: int = LANES_EXACT,
     ) -> dict[int, _Counted]:
         wanted = list(queue_ids)
         if not wanted:
             return {}
-        rows = await self._caller.call(_COUNT_MESSAGES, wanted, LANES_EXACT, LANES_SAMPLED, is_sum)
+        rows = await self._caller.call(_COUNT_MESSAGES, wanted, lanes_exact, LANES_SAMPLED, is_sum)
         return {row["queue_id"]: _counted(row) for row in rows}
 
     async def _describe(self, name: str) -> Any:
@@ -312,7 +331,7 @@ def _counted(row: Any) -> _Counted:
 
 
 def _label_sums(counted: Sequence[_Counted]) -> dict[str, Any]:
-    messages = _sum_counts(each.messages for each in counted)
+    messages = sum_counts(each.messages for each in counted)
     return {
         "queues": len(counted),
         "partitions": sum(each.lanes for each in counted),
@@ -321,7 +340,8 @@ def _label_sums(counted: Sequence[_Counted]) -> dict[str, Any]:
     }
 
 
-def _sum_counts(all_counts: Iterable[MessageCounts]) -> MessageCounts:
+def sum_counts(all_counts: Iterable[MessageCounts]) -> MessageCounts:
+    """Add up counts."""
     listed = list(all_counts)
     return MessageCounts(
         **{

@@ -45,6 +45,7 @@ from skep.model.ids import parse_partition_uuid
 from skep.model.limits import NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_name, refuse_transaction_id
 from skep.model.wire import DEFAULT_PARTITION, QUEUE_MODE, AckItem, PushItem
+from skep.telemetry.meters import OTHER_QUEUES, Meters
 
 LANE_TRIES_MAX: Final = 3
 """How often a lane may vanish under a call before its queue is taken to be in deletion."""
@@ -252,9 +253,11 @@ class Settler:
         cache: DedupCache,
         leases: LeaseMemory,
         announcer: Announcer,
+        meters: Meters | None = None,
     ) -> None:
         """Take what is needed; `cache` and the `listener` that fills it are the settler's own."""
         self._caller: Final = caller
+        self._queues: Final = (meters or Meters()).queues
         self._directory: Final = directory
         self._provisioner: Final = provisioner
         self._listener: Final = listener
@@ -374,18 +377,43 @@ class Settler:
         ):
             ack = operations.acks[item - 1]
             acks[item - 1] = AckSettled(outcome, is_released)
+            self._count_ack(queue_id, ack.status, outcome)
             if is_released and ack.lease_text:
                 self._leases.forget(ack.lease_text, ack.partition_id)
             if is_ready:
                 ready.setdefault(queue_id, set()).add(ack.partition_id)
         pushes = pushed.settle(row[7], row[8])
         pushed.teach(self._cache, row[8], row[9:14])
+        self._count(operations, pushes, queue_ids or ())
         for push in pushes:
             if not push.is_duplicate:
                 ready.setdefault(push.lane.queue_id, set()).add(push.lane.partition_id)
         for queue_id, partition_ids in ready.items():
             self._announcer.announce(queue_id, len(partition_ids))
         return Settled(None, 0, [ack for ack in acks if ack is not None], pushes, row[14:])
+
+    def _count_ack(self, queue_id: int, status: str, outcome: str) -> None:
+        meter = self._queues.of(self._directory.queue_name(queue_id) or OTHER_QUEUES)
+        if status == "completed":
+            meter.ack_success += 1
+        else:
+            meter.ack_failed += 1
+        meter.dead_letters += outcome == "dead_lettered"
+
+    def _count(
+        self, operations: Operations, pushes: Sequence[PushSettled], acked: Sequence[int]
+    ) -> None:
+        names = {push.lane.key[0] for push in pushes}
+        names |= {self._directory.queue_name(queue_id) or OTHER_QUEUES for queue_id in acked}
+        for name in names:
+            self._queues.of(name).transactions += 1
+        for push, staged in zip(pushes, operations.pushes, strict=True):
+            meter = self._queues.of(push.lane.key[0])
+            if push.is_duplicate:
+                meter.push_duplicates += 1
+            else:
+                meter.push_messages += 1
+                meter.push_bytes += len(staged.envelope)
 
 
 class _Pushed:

@@ -11,6 +11,8 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
@@ -81,7 +83,10 @@ def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | Non
     check_files(settings)
     # Until the supervisor takes over, both signals unwind the start and undo what it did.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with bind_listener(settings.host, settings.port) as listener:
+    with (
+        bind_listener(settings.host, settings.port) as listener,
+        TemporaryDirectory(prefix="skep-") as runtime_dir,
+    ):
         first_step = "Starting PostgreSQL" if settings.database_url is None else "Connecting"
         status = Console(stderr=True).status(first_step)
         with status, open_database(settings) as database:
@@ -94,7 +99,11 @@ def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | Non
 
             Supervisor(
                 assign_workers(
-                    settings, dsn=database.dsn, listener=listener, origins=effective.origins
+                    settings,
+                    dsn=database.dsn,
+                    listener=listener,
+                    runtime_dir=Path(runtime_dir),
+                    origins=effective.origins,
                 ),
                 work,
                 grace_s=settings.shutdown_grace_s + KILL_MARGIN_S,

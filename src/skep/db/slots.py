@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from time import perf_counter
 from typing import Any, Final, Protocol
 
 import asyncpg
@@ -26,6 +27,7 @@ from skep.db.connection import Connection, Prepared
 from skep.db.errors import NotExecuted, OutcomeUnknown, translate
 from skep.db.sessions import PoolerInBetween, open_session
 from skep.model.errors import Unavailable
+from skep.telemetry.slow_calls import CallWatch
 
 _log = logging.getLogger(__name__)
 
@@ -102,8 +104,10 @@ class Slots:
         patience_s: float = 10.0,
         application_name: str = "skep",
         prepare: Sequence[str] = (),
+        watch: CallWatch | None = None,
     ) -> None:
         self._dsn: Final = dsn
+        self._watch: Final = watch or CallWatch()
         self._size: Final = size
         self._prepare: Final = tuple(prepare)
         self._timeout_s: Final = statement_timeout_s
@@ -126,6 +130,21 @@ class Slots:
         self.call_count = 0
         self.listener: Callable[[bool], None] | None = None
         """Hears when the last connection is gone, and when the first one is back."""
+
+    @property
+    def size(self) -> int:
+        """How many connections there are when all is well."""
+        return self._size
+
+    @property
+    def busy_count(self) -> int:
+        """Connections with a call under way."""
+        return len(self._busy)
+
+    @property
+    def waiting_count(self) -> int:
+        """Calls that wait for a connection."""
+        return len(self._waiters)
 
     async def open(self) -> None:
         """Open every connection.
@@ -186,6 +205,7 @@ class Slots:
 
     async def _run(self, slot: _Slot, statement: str, arguments: Sequence[object]) -> Sequence[Any]:
         is_sent = False
+        began, row_count = perf_counter(), None
         try:
             # The server's own timeout comes first; this one is for a server that went silent.
             async with asyncio.timeout(self._timeout_s + SILENCE_S):
@@ -193,7 +213,9 @@ class Slots:
                 if prepared is None:
                     prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
                 is_sent = True
-                return await prepared.fetch(*arguments)
+                rows = await prepared.fetch(*arguments)
+                row_count = len(rows)
+                return rows
         except TimeoutError as error:
             slot.connection.terminate()
             kind = OutcomeUnknown if is_sent else NotExecuted
@@ -213,6 +235,7 @@ class Slots:
             raise failure from error
         finally:
             self._release(slot)
+            self._watch.note(statement, arguments, began, row_count)
 
     async def _acquire(self) -> _Slot:
         if self._is_closed:

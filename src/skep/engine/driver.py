@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from skep.db.errors import NotExecuted, OutcomeUnknown
 from skep.engine.fusion import Call, FusionCore, Lot
 from skep.model.errors import Defect, SkepError, Unavailable
+from skep.telemetry.meters import Meters
 
 _log = logging.getLogger(__name__)
 
@@ -64,14 +65,22 @@ class Executor(Protocol):
 class Engine:
     """The fusion engine of one process."""
 
-    def __init__(self, core: FusionCore, *, patience_s: float) -> None:
+    def __init__(
+        self, core: FusionCore, *, patience_s: float, meters: Meters | None = None
+    ) -> None:
         self._core: Final = core
+        self._operations: Final = (meters or Meters()).operations
         self._executors: Final[dict[str, Executor]] = {}
         self._patience_s: Final = patience_s
         self._loop: Final = asyncio.get_running_loop()
         self._calls: set[asyncio.Task[None]] = set()
         self._is_pump_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def weight(self) -> int:
+        """What waits and flies, in bytes."""
+        return self._core.weight
 
     def serve(self, operation: str, executor: Executor) -> None:
         """Name who runs the calls of an operation of the core."""
@@ -134,10 +143,15 @@ class Engine:
 
     async def _run(self, call: Call) -> None:
         succeeded = False
+        meter = self._operations[call.operation]
+        meter.in_flight += 1
+        meter.lots.observe(len(call.lots))
         try:
             cargos = [lot.cargo for lot in call.lots]
             succeeded = await self._execute(self._executors[call.operation], cargos)
         finally:
+            meter.in_flight -= 1
+            meter.failures += not succeeded
             self._core.settle(call, self._loop.time(), succeeded=succeeded)
             self._pump()
 

@@ -24,6 +24,7 @@ from skep.server.door import Door
 from skep.server.exchange import HotRoutes, decode_segment
 from skep.server.openapi import openapi_config
 from skep.server.problems import Problem, problem, problem_of
+from skep.server.request_ids import HEADER, request_id
 from skep.server.routes.account import account_routes
 from skep.server.routes.configure import Configure, configure_route
 from skep.server.routes.health import Probe, health_routes
@@ -123,9 +124,17 @@ def _answer_http_exception(
 
 def _answer_exception(request: Request[Any, Any, Any], exception: Exception) -> Response[bytes]:
     answer = problem_of(exception)
-    if answer.status == 500:
-        log.error("%s %s failed", request.method, request.url.path, exc_info=exception)
-    return _response(answer)
+    if answer.status != 500:
+        return _response(answer)
+    name = request_id(request.headers.get(HEADER, "").encode("latin-1"))
+    log.error(
+        "%s %s failed",
+        request.method,
+        request.url.path,
+        exc_info=exception,
+        extra={"request_id": name},
+    )
+    return _response(answer, {HEADER: name})
 
 
 def _text_of(exception: HTTPException, request: Request[Any, Any, Any]) -> str:

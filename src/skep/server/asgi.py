@@ -11,7 +11,7 @@ over whatever it does not know.
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
@@ -20,6 +20,9 @@ from skep.model.errors import Defect, PayloadTooLarge
 from skep.server.exchange import HotHandler, HotRoutes, run_handler
 from skep.server.problems import problem, problem_of
 from skep.server.turns import Answer
+
+if TYPE_CHECKING:
+    from skep.telemetry.meters import RouteMeter
 
 
 class AsgiExchange:
@@ -31,6 +34,7 @@ class AsgiExchange:
         self.query = scope["query_string"]
         self.body = body
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.timing: tuple[RouteMeter, float] | None = None
         self._headers = scope["headers"]
         self._is_aborted = False
         self._abort_callback: Callable[[], None] | None = None
@@ -48,6 +52,8 @@ class AsgiExchange:
         """Answer; see `Exchange.respond`."""
         if self.answer.done():
             raise Defect("An exchange was answered twice.")
+        if self.timing is not None:
+            self.timing[0].note(status, self.timing[1])
         self.answer.set_result((status, body, headers))
         return not self._is_aborted
 

@@ -8,8 +8,6 @@ by calling it.
 import re
 from typing import Final, NamedTuple
 
-PRODUCTION: Final = "issue 5"
-
 
 class ContractRoute(NamedTuple):
     """One route of the contract."""
@@ -82,22 +80,22 @@ CONTRACT: Final = (
     ContractRoute("POST", f"{_GROUP}/queues/{{queue}}/seek", "2.14"),
     ContractRoute("POST", f"{_GROUP}/queues/{{queue}}/partitions/{{partition}}/seek", "2.14"),
     ContractRoute("POST", "/api/v1/stats/refresh", "2.14"),
-    ContractRoute("GET", "/api/v1/status", "2.15", PRODUCTION),
+    ContractRoute("GET", "/api/v1/status", "2.15"),
     ContractRoute("GET", "/api/v1/status/queues", "2.15"),
     ContractRoute("GET", "/api/v1/status/queues/{queue}", "2.15"),
     ContractRoute("GET", "/api/v1/status/queues/{queue}/messages", "2.15"),
-    ContractRoute("GET", "/api/v1/status/analytics", "2.15", PRODUCTION),
+    ContractRoute("GET", "/api/v1/status/analytics", "2.15"),
     ContractRoute("GET", "/api/v1/status/buffers", "2.15"),
-    ContractRoute("GET", f"{_ANALYTICS}/system-metrics", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/worker-metrics", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/queue-lag", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/queue-ops", "2.16", PRODUCTION),
-    ContractRoute("GET", f"{_ANALYTICS}/queue-parked-replicas", "2.16", PRODUCTION),
+    ContractRoute("GET", f"{_ANALYTICS}/system-metrics", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/worker-metrics", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/queue-lag", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/queue-ops", "2.16"),
+    ContractRoute("GET", f"{_ANALYTICS}/queue-parked-replicas", "2.16"),
     ContractRoute("GET", f"{_ANALYTICS}/retention", "2.16"),
-    ContractRoute("GET", f"{_ANALYTICS}/postgres-stats", "2.16", PRODUCTION),
+    ContractRoute("GET", f"{_ANALYTICS}/postgres-stats", "2.16"),
     ContractRoute("GET", "/health", "2.17"),
-    ContractRoute("GET", "/metrics", "2.17", PRODUCTION),
-    ContractRoute("GET", "/metrics/prometheus", "2.17", PRODUCTION),
+    ContractRoute("GET", "/metrics", "2.17"),
+    ContractRoute("GET", "/metrics/prometheus", "2.17"),
     ContractRoute("GET", _MAINTENANCE, "2.18"),
     ContractRoute("POST", _MAINTENANCE, "2.18"),
     ContractRoute("GET", f"{_MAINTENANCE}/pop", "2.18"),

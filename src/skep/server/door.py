@@ -8,6 +8,7 @@ task of its own and the handler runs afterwards, unless the client is gone by th
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection
+from functools import wraps
 from typing import Final, TypeAlias
 
 from skep.model.errors import SkepError
@@ -60,15 +61,21 @@ class Door:
         await asyncio.gather(*self._waiting, return_exceptions=True)
 
     def guard(self, level: Level, handler: IdentifiedHandler) -> HotHandler:
-        """Return a handler that lets in callers of this level."""
+        """Return a handler of the same name that lets in callers of this level."""
         authenticator = self.authenticator
         if authenticator is None:
-            return lambda exchange: handler(exchange, ANYONE)
+
+            @wraps(handler)
+            def open_to_all(exchange: Exchange) -> None:
+                handler(exchange, ANYONE)
+
+            return open_to_all
 
         def let_in(exchange: Exchange, identity: Identity) -> None:
             identity.require(level)
             handler(exchange, identity)
 
+        @wraps(handler)
         def guarded(exchange: Exchange) -> None:
             header = exchange.header(AUTHORIZATION)
             identity = authenticator.identify(header)

@@ -16,6 +16,8 @@ from urllib.parse import unquote_to_bytes
 
 from skep.model.errors import BadRequest, SkepError
 from skep.server.problems import Problem, problem_of
+from skep.server.request_ids import HEADER, id_line, request_id
+from skep.telemetry.meters import RouteMeter
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,8 @@ class Exchange(Protocol):
     query: bytes
     """Raw, without the question mark."""
     body: bytes
+    timing: tuple[RouteMeter, float] | None
+    """Who counts the answer, and when the request began; None for requests nobody counts."""
 
     @property
     def is_answered(self) -> bool:
@@ -94,6 +98,14 @@ class HotRoutes:
                 return handler
         return None
 
+    def wrap_each(self, wrap: Callable[[HotHandler], HotHandler]) -> None:
+        """Put something around every handler."""
+        self._exact = {key: wrap(handler) for key, handler in self._exact.items()}
+        self._prefixed = [
+            (method, prefix, suffix, wrap(handler))
+            for method, prefix, suffix, handler in self._prefixed
+        ]
+
     def refusal_of(self, exchange: Exchange) -> Problem | None:
         """Say whether a request is refused whatever its body is. The body was not read yet."""
         if self._preview is None:
@@ -124,19 +136,18 @@ def run_handler(handler: HotHandler, exchange: Exchange) -> None:
     """Call a handler and answer for it if it raises."""
     try:
         handler(exchange)
-    except SkepError as error:
+    except Exception as error:  # noqa: BLE001 (the parser would take it for a malformed request)
         respond_error(exchange, error)
-    except Exception as error:
-        # The parser calls us: whatever escaped here would be taken for a malformed request.
-        log.exception("hot route %r failed", exchange.path)
-        _respond_problem(exchange, problem_of(error))
 
 
 def respond_error(exchange: Exchange, error: BaseException) -> None:
     """Answer with what the problems table says of an error; log the error if it is a bug."""
     answer = problem_of(error)
     if answer.status == 500:
-        log.error("hot route %r failed", exchange.path, exc_info=error)
+        name = request_id(exchange.header(HEADER.encode()))
+        fields = {"request_id": name}
+        log.error("hot route %r failed", exchange.path, exc_info=error, extra=fields)
+        answer = answer._replace(headers=answer.headers + id_line(name))
     _respond_problem(exchange, answer)
 
 

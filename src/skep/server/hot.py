@@ -47,6 +47,7 @@ from skep.server.exchange import (
 from skep.server.identity import Identity
 from skep.server.operations import level_of
 from skep.server.subscribing import read_subscription
+from skep.telemetry.tracing import CONTEXT_HEADERS, Carrier, Propagation, Settled
 
 _PUSH: Final = msgspec.json.Decoder(PushBody)
 _ACK: Final = msgspec.json.Decoder(AckItem)
@@ -117,6 +118,7 @@ class HotHandlers:
         door: Door,
         defaults: PollDefaults,
         now: Callable[[], float],
+        tracing: Propagation | None = None,
     ) -> None:
         self._push: Final = push
         self._pop: Final = pop
@@ -127,6 +129,7 @@ class HotHandlers:
         self._door: Final = door
         self._defaults: Final = defaults
         self._now: Final = now
+        self._tracing: Final = tracing
 
     def routes(self) -> HotRoutes:
         """Return the table of the hot routes."""
@@ -154,8 +157,11 @@ class HotHandlers:
         if not items:
             exchange.respond(201, b"[]")
             return
+        ended = self._tracing and self._tracing.sending(_carrier(exchange), items)
 
         def answer(request: PushRequest) -> None:
+            if ended is not None:
+                ended(None if request.error is None else request.error.code)
             if request.error is not None and not request.has_stored:
                 respond_error(exchange, request.error)
             else:
@@ -174,10 +180,13 @@ class HotHandlers:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
         queue, partition = _pop_target(exchange.path)
         options, wait_ms = self._poll_options(queue, partition, parse_query(exchange.query))
+        deliver = _pop_answer(exchange)
+        if self._tracing is not None:
+            deliver = self._tracing.receiving(_carrier(exchange), queue, options.group, deliver)
         poll = Poll(
             options,
             deadline=self._now() + wait_ms / 1000,
-            deliver=_pop_answer(exchange),
+            deliver=deliver,
             refuse=lambda error: respond_error(exchange, error),
         )
 
@@ -232,8 +241,10 @@ class HotHandlers:
     def _acknowledge(
         self, exchange: Exchange, identity: Identity, items: list[AckItem], group: str | None
     ) -> None:
+        settled = self._settling(exchange, group or items[0].consumer_group, len(items))
+
         def acknowledge() -> None:
-            self._ack.ack_messages(items, group, _ack_answer(exchange))
+            self._ack.ack_messages(items, group, _ack_answer(exchange, settled))
 
         if identity.grants is None:
             acknowledge()
@@ -287,6 +298,11 @@ class HotHandlers:
                 exchange.respond(200, _lease_body(text, renewal.expires_at))
 
         self._renew.renew_lease(Renewal(lease_id, seconds, answer))
+
+    def _settling(self, exchange: Exchange, group: str | None, count: int) -> Settled | None:
+        if self._tracing is None:
+            return None
+        return self._tracing.settling(_carrier(exchange), group, count)
 
     def _poll_options(
         self, queue: str, partition: str | None, query: dict[str, str]
@@ -363,14 +379,25 @@ def _pop_answer(exchange: Exchange) -> Deliver:
     return answer
 
 
-def _ack_answer(exchange: Exchange) -> Callable[[AckRequest], None]:
+def _ack_answer(exchange: Exchange, settled: Settled | None) -> Callable[[AckRequest], None]:
     def answer(request: AckRequest) -> None:
         if request.error is not None:
             respond_error(exchange, request.error)
-        else:
-            exchange.respond(200, b"[%b]" % b",".join(request.results))
+            if settled is not None:
+                settled(None, request.error.code)
+            return
+        results = b",".join(request.results)
+        exchange.respond(200, b"[%b]" % results)
+        if settled is not None:
+            settled(results, None)
 
     return answer
+
+
+def _carrier(exchange: Exchange) -> Carrier:
+    """Return the headers of a request that have to do with traces."""
+    found = ((name, exchange.header(name.encode())) for name in CONTEXT_HEADERS)
+    return {name: value.decode("latin-1") for name, value in found if value is not None}
 
 
 def _lease_body(lease_id: str, expires_at: datetime | None) -> bytes:

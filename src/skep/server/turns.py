@@ -14,13 +14,16 @@ import logging
 from asyncio import Transport
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from skep.model.errors import Defect
 from skep.server.exchange import HotHandler, run_handler
+
+if TYPE_CHECKING:
+    from skep.telemetry.meters import RouteMeter
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +64,7 @@ class HotExchange:
         "method",
         "path",
         "query",
+        "timing",
     )
 
     def __init__(
@@ -84,6 +88,7 @@ class HotExchange:
         self.body = b""
         self.is_answered = False
         self.held_answer: Answer | None = None
+        self.timing: tuple[RouteMeter, float] | None = None
         self._abort_callback: Callable[[], None] | None = None
 
     def header(self, name: bytes) -> bytes | None:
@@ -98,6 +103,8 @@ class HotExchange:
         if self.is_answered:
             raise Defect("An exchange was answered twice.")
         self.is_answered = True
+        if self.timing is not None:
+            self.timing[0].note(status, self.timing[1])
         turns = self._turns
         return turns is not None and turns.take_answer(self, (status, body, headers))
 

@@ -483,6 +483,57 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "taken. Never shown or logged."
         ),
     ] = None
+    metrics_interval_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=60,
+            description="How often a worker adds what it counted to the rollups in the database.",
+        ),
+    ] = 10.0
+    metrics_queues_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="Queues that metrics show by name: the first that a worker uses. The "
+            "others are shown together, under an empty name.",
+        ),
+    ] = 100
+    slow_call_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3_600,
+            description="Calls to PostgreSQL that take so long are logged with their function "
+            "and their size; 0 logs none.",
+        ),
+    ] = 1.0
+    tracing: Annotated[
+        Literal["off", "propagate", "otlp"],
+        Meta(
+            description="What is done with W3C trace context: nothing beyond carrying the headers "
+            "of messages; storing the `traceparent` of a push with its messages; or also sending "
+            "spans and metrics to a collector of OpenTelemetry."
+        ),
+    ] = "off"
+    otlp_endpoint: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Collector that takes OTLP over HTTP, without `/v1/traces`; for "
+            "`tracing = otlp`.",
+        ),
+    ] = "http://127.0.0.1:4318"
+    trace_sample_ratio: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of the traces that begin here which are recorded; others follow "
+            "the decision of whoever began them.",
+        ),
+    ] = 1.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
     ] = "info"

@@ -49,6 +49,7 @@ SINGLE_VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
     "EVICTION_BATCH_SIZE": ("eviction_batch", _as_it_is),
     "PARTITION_CLEANUP_DAYS": ("partition_cleanup_days", _as_it_is),
     "METRICS_RETENTION_DAYS": ("history_retention_days", _as_it_is),
+    "STATS_INTERVAL_MS": ("metrics_interval_s", _seconds_from_ms),
     "FILE_BUFFER_DIR": ("spill_dir", _as_it_is),
     "LOG_LEVEL": ("log_level", _log_level),
     "QUEEN_ENCRYPTION_KEY": ("encryption_keys", _as_it_is),

@@ -19,9 +19,16 @@ _PLAIN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
 """What records carry anyway; anything else was given by the caller as `extra`."""
 
 
-def configure_logging(*, level: str, style: Literal["text", "json"]) -> None:
-    """Send the log of this process to standard error. Calling it again replaces the choice."""
+def configure_logging(
+    *, level: str, style: Literal["text", "json"], worker: int | None = None
+) -> None:
+    """Send the log of this process to standard error. Calling it again replaces the choice.
+
+    Every line of a worker says which one it is: they share one log.
+    """
     handler = logging.StreamHandler(sys.stderr)
+    if worker is not None:
+        handler.addFilter(_WorkerName(worker))
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
@@ -29,6 +36,18 @@ def configure_logging(*, level: str, style: Literal["text", "json"]) -> None:
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
     """Return the values given beside the message."""
     return {name: v for name, v in vars(record).items() if name not in _PLAIN_ATTRIBUTES}
+
+
+class _WorkerName(logging.Filter):
+    """Adds the number of this worker to the fields of a record; lets all of them pass."""
+
+    def __init__(self, worker: int) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.worker = self._worker
+        return True
 
 
 class TextFormatter(logging.Formatter):

@@ -1,0 +1,22 @@
+/*
+busiest_queues: the queues that a chart over all of them is about.
+
+Takes   p_from, p_to, p_is_hourly: as queue_activity. p_limit.
+Returns id and name, those with most messages pushed, delivered and acknowledged first.
+Locks   none.
+Why     A chart has room for some queues, and thousands may have been used.
+*/
+create function skep.busiest_queues(
+  p_from timestamptz, p_to timestamptz, p_is_hourly boolean, p_limit integer)
+returns table (id integer, name text)
+language sql stable as $$
+  select q.id, q.name
+  from (
+    select a.queue_id, sum(a.push_messages + a.pop_messages + a.ack_success) as messages
+    from skep.queue_activity(p_from, p_to, p_is_hourly) a
+    group by a.queue_id
+  ) a
+  join skep.queue q on q.id = a.queue_id
+  order by a.messages desc, q.id
+  limit p_limit;
+$$;

@@ -1,0 +1,72 @@
+/*
+record_metrics: add what a worker did since it last reported.
+
+Takes   p_worker_id. p_at: the minute it happened in. p_sample: what the worker was doing in the
+        whole of that minute so far. p_queues: an array of objects, one for each queue that was
+        used: its name as `queue`, and what is to be added to each column of queue_minute.
+        p_parked: an object of the polls that wait, by queue.
+Returns the time by the database's clock, or null when the worker is not known (any more).
+Locks   queue_minute rows in ascending queue, then metric_total rows in ascending name, until
+        commit; the worker's own rows.
+Why     One call for everything, a few times a minute: the cost follows the queues that are used,
+        however many there are. A queue that was deleted in between is left out.
+*/
+create function skep.record_metrics(
+  p_worker_id integer, p_at timestamptz, p_sample jsonb, p_queues jsonb, p_parked jsonb)
+returns timestamptz
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  update skep.metric_worker w set seen_at = skep.now() where w.id = p_worker_id;
+  if not found then
+    return null;
+  end if;
+
+  insert into skep.worker_minute (worker_id, at, sample)
+  values (p_worker_id, p_at, p_sample)
+  on conflict (worker_id, at) do update set sample = excluded.sample;
+
+  insert into skep.parked_minute as m (queue_id, at, worker_id, parked)
+  select q.id, p_at, p_worker_id, p.value::integer
+  from jsonb_each_text(p_parked) p join skep.queue q on q.name = p.key
+  on conflict (queue_id, at, worker_id) do update set parked = greatest(m.parked, excluded.parked);
+
+  insert into skep.queue_minute as m
+  select q.id, p_at, u.push_requests, u.push_messages, u.push_bytes, u.push_duplicates,
+         u.pop_requests, u.pop_messages, u.pop_bytes, u.pop_empty, u.redelivered, u.ack_requests,
+         u.ack_success, u.ack_failed, u.dead_letters, u.transactions, u.partitions_created,
+         u.lag_ms_sum, u.lag_ms_max, u.lag_counts
+  from jsonb_populate_recordset(null::skep.queue_minute, p_queues) with ordinality u
+  join jsonb_array_elements(p_queues) with ordinality n(used, place) on n.place = u.ordinality
+  join skep.queue q on q.name = n.used ->> 'queue'
+  order by q.id
+  on conflict (queue_id, at) do update
+  set push_requests = m.push_requests + excluded.push_requests,
+      push_messages = m.push_messages + excluded.push_messages,
+      push_bytes = m.push_bytes + excluded.push_bytes,
+      push_duplicates = m.push_duplicates + excluded.push_duplicates,
+      pop_requests = m.pop_requests + excluded.pop_requests,
+      pop_messages = m.pop_messages + excluded.pop_messages,
+      pop_bytes = m.pop_bytes + excluded.pop_bytes,
+      pop_empty = m.pop_empty + excluded.pop_empty,
+      redelivered = m.redelivered + excluded.redelivered,
+      ack_requests = m.ack_requests + excluded.ack_requests,
+      ack_success = m.ack_success + excluded.ack_success,
+      ack_failed = m.ack_failed + excluded.ack_failed,
+      dead_letters = m.dead_letters + excluded.dead_letters,
+      transactions = m.transactions + excluded.transactions,
+      partitions_created = m.partitions_created + excluded.partitions_created,
+      lag_ms_sum = m.lag_ms_sum + excluded.lag_ms_sum,
+      lag_ms_max = greatest(m.lag_ms_max, excluded.lag_ms_max),
+      lag_counts = skep.add_counts(m.lag_counts, excluded.lag_counts);
+
+  insert into skep.metric_total as t (name, value)
+  select c.name, sum(c.value::bigint)
+  from jsonb_array_elements(p_queues) u(used)
+  cross join lateral jsonb_each_text(u.used) c(name, value)
+  where c.name not in ('queue', 'lag_counts', 'lag_ms_max')
+  group by c.name
+  order by c.name
+  on conflict (name) do update set value = t.value + excluded.value;
+  return skep.now();
+end $$;

@@ -1,0 +1,265 @@
+"""What one process counts while it works: requests, calls, messages by queue.
+
+Plain integers that hot paths add to, never an object per message. Nothing here knows who reads
+them: `snapshots` brings them into the form that processes share, the broker adds what is new to
+the rollups in the database.
+
+Queues are many and most are idle. The first `exposed_max` that are used keep their counts for the
+life of the process and are shown by name; another one is forgotten when it falls idle, and what it
+counted goes on among those of all others.
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
+from typing import Final, NamedTuple
+
+from skep.telemetry.histograms import (
+    COUNT_BOUNDS,
+    DURATION_BOUNDS_S,
+    LAG_BOUNDS_MS,
+    Histogram,
+)
+
+QUEUES_EXPOSED: Final = 100
+OTHER_QUEUES: Final = ""
+"""Under this name stands what queues counted that are not shown by their own."""
+
+
+class RouteMeter:
+    """Requests to one route that were answered."""
+
+    __slots__ = ("durations", "statuses")
+
+    def __init__(self) -> None:
+        self.statuses: Counter[int] = Counter()
+        self.durations: Final = Histogram(DURATION_BOUNDS_S)
+
+    def note(self, status: int, began: float) -> None:
+        """Count an answer to a request that began at this reading of `perf_counter`."""
+        self.statuses[status] += 1
+        self.durations.observe(perf_counter() - began)
+
+
+class CallMeter:
+    """Executions of one SQL function."""
+
+    __slots__ = ("durations", "failures")
+
+    def __init__(self) -> None:
+        self.durations: Final = Histogram(DURATION_BOUNDS_S)
+        self.failures = 0
+
+
+class OperationMeter:
+    """What the engine fused for one operation."""
+
+    __slots__ = ("failures", "in_flight", "lots", "messages")
+
+    def __init__(self) -> None:
+        self.lots: Final = Histogram(COUNT_BOUNDS)
+        self.messages: Final = Histogram(COUNT_BOUNDS)
+        self.in_flight = 0
+        self.failures = 0
+
+
+COUNTERS: Final = (
+    "push_requests",
+    "push_messages",
+    "push_bytes",
+    "push_duplicates",
+    "pop_requests",
+    "pop_messages",
+    "pop_bytes",
+    "pop_empty",
+    "redelivered",
+    "ack_requests",
+    "ack_success",
+    "ack_failed",
+    "dead_letters",
+    "transactions",
+    "partitions_created",
+    "lag_ms_sum",
+)
+"""What is counted of a queue, in the order of the columns of the rollups."""
+
+
+class QueueDelta(NamedTuple):
+    """What happened in a queue since it was last asked."""
+
+    queue: str
+    counts: tuple[int, ...]
+    """By `COUNTERS`."""
+    lag_counts: tuple[int, ...]
+    lag_ms_max: int
+
+
+class QueueMeter:
+    """What happened in one queue since this process first used it."""
+
+    __slots__ = (
+        "_told",
+        "ack_failed",
+        "ack_requests",
+        "ack_success",
+        "dead_letters",
+        "lag",
+        "lag_ms_max",
+        "lag_ms_sum",
+        "partitions_created",
+        "pop_bytes",
+        "pop_empty",
+        "pop_messages",
+        "pop_requests",
+        "push_bytes",
+        "push_duplicates",
+        "push_messages",
+        "push_requests",
+        "redelivered",
+        "transactions",
+    )
+
+    def __init__(self) -> None:
+        self.push_requests = 0
+        self.push_messages = 0
+        self.push_bytes = 0
+        self.push_duplicates = 0
+        self.pop_requests = 0
+        self.pop_messages = 0
+        self.pop_bytes = 0
+        self.pop_empty = 0
+        self.redelivered = 0
+        self.ack_requests = 0
+        self.ack_success = 0
+        self.ack_failed = 0
+        self.dead_letters = 0
+        self.transactions = 0
+        self.partitions_created = 0
+        self.lag_ms_sum = 0
+        self.lag_ms_max = 0
+        """The greatest since it was last told."""
+        self.lag: Final = [0] * (len(LAG_BOUNDS_MS) + 1)
+        self._told = [0] * (len(COUNTERS) + len(self.lag))
+
+    def values(self) -> list[int]:
+        """Return the counters in their order, then the histogram of the lag."""
+        return [*(getattr(self, name) for name in COUNTERS), *self.lag]
+
+    def tell(self, queue: str) -> QueueDelta | None:
+        """Return what is new, and count it as told; None when there is nothing."""
+        values = self.values()
+        new = tuple(value - told for value, told in zip(values, self._told, strict=True))
+        if not any(new):
+            return None
+        self._told = values
+        greatest, self.lag_ms_max = self.lag_ms_max, 0
+        return QueueDelta(queue, new[: len(COUNTERS)], new[len(COUNTERS) :], greatest)
+
+    def take_back(self, delta: QueueDelta) -> None:
+        """Count as untold what was told to nobody."""
+        new = (*delta.counts, *delta.lag_counts)
+        self._told = [told - back for told, back in zip(self._told, new, strict=True)]
+        self.lag_ms_max = max(self.lag_ms_max, delta.lag_ms_max)
+
+    def absorb(self, other: "QueueMeter") -> None:
+        """Go on counting for another, all of which was told."""
+        for name in COUNTERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for index, count in enumerate(other.lag):
+            self.lag[index] += count
+        self._told = self.values()
+
+
+class QueueMeters:
+    """The queues this process works for."""
+
+    def __init__(self, *, exposed_max: int = QUEUES_EXPOSED) -> None:
+        self._exposed_max: Final = exposed_max
+        self._by_name: dict[str, QueueMeter] = {}
+        self._exposed: dict[str, QueueMeter] = {}
+        self._other: Final = QueueMeter()
+        self.lag: Final = Histogram([bound / 1000 for bound in LAG_BOUNDS_MS])
+        """Seconds from push to delivery, over all queues."""
+
+    def of(self, queue: str) -> QueueMeter:
+        """Return the meter of a queue. Ask anew each time: it may be forgotten in between."""
+        meter = self._by_name.get(queue)
+        if meter is None:
+            meter = self._by_name[queue] = QueueMeter()
+            if len(self._exposed) < self._exposed_max:
+                self._exposed[queue] = meter
+        return meter
+
+    def note_delivery(
+        self, meter: QueueMeter, messages: int, lag_s: float, *, is_redelivery: bool
+    ) -> None:
+        """Count messages that were pushed together and are delivered together."""
+        if lag_s < 0:
+            lag_s = 0.0  # clocks differ
+        lag_ms = int(lag_s * 1000)
+        index = bisect_left(LAG_BOUNDS_MS, lag_s * 1000)
+        self.lag.counts[index] += messages
+        self.lag.sum += lag_s * messages
+        meter.lag[index] += messages
+        meter.lag_ms_sum += lag_ms * messages
+        meter.lag_ms_max = max(meter.lag_ms_max, lag_ms)
+        if is_redelivery:
+            meter.redelivered += messages
+
+    def tell(self) -> list[QueueDelta]:
+        """Return what is new of each queue, and forget those where nothing is."""
+        news: list[QueueDelta] = []
+        for queue, meter in list(self._by_name.items()):
+            delta = meter.tell(queue)
+            if delta is not None:
+                news.append(delta)
+            elif queue not in self._exposed:
+                self._other.absorb(meter)
+                del self._by_name[queue]
+        return news
+
+    def take_back(self, deltas: Iterable[QueueDelta]) -> None:
+        """Keep for the next time what could not be passed on."""
+        for delta in deltas:
+            self.of(delta.queue).take_back(delta)
+
+    def totals(self) -> dict[str, list[int]]:
+        """Return the counters of the queues that are shown, and of all others together."""
+        shown = {queue: meter.values() for queue, meter in self._exposed.items()}
+        hidden = [self._other.values()]
+        hidden += [m.values() for queue, m in self._by_name.items() if queue not in self._exposed]
+        shown[OTHER_QUEUES] = [sum(column) for column in zip(*hidden, strict=True)]
+        return {queue: values[: len(COUNTERS)] for queue, values in shown.items()}
+
+
+class Meters:
+    """Everything one process counts."""
+
+    def __init__(self, *, queues_exposed: int = QUEUES_EXPOSED) -> None:
+        self.routes: Final[defaultdict[str, RouteMeter]] = defaultdict(RouteMeter)
+        self.calls: Final[defaultdict[str, CallMeter]] = defaultdict(CallMeter)
+        """By SQL function."""
+        self.operations: Final[defaultdict[str, OperationMeter]] = defaultdict(OperationMeter)
+        self.queues: Final = QueueMeters(exposed_max=queues_exposed)
+        self.loop_lag: Final = Histogram(DURATION_BOUNDS_S)
+        self.gauges: Final[dict[str, Callable[[], dict[tuple[str, ...], float]]]] = {}
+        """By family: asks for the values of the moment, by the values of the labels."""
+        self.counts: Final[dict[str, Callable[[], dict[tuple[str, ...], float]]]] = {}
+        """By family: asks for counts that somebody else keeps."""
+
+    def watch(self, family: str, read: Callable[[], float]) -> None:
+        """Show a value of the moment."""
+        self.gauges[family] = lambda: {(): read()}
+
+    @property
+    def requests_total(self) -> int:
+        """Requests that were answered."""
+        return sum(route.durations.count for route in self.routes.values())
+
+    @property
+    def messages_total(self) -> int:
+        """Messages pushed and delivered."""
+        columns = (COUNTERS.index("push_messages"), COUNTERS.index("pop_messages"))
+        totals: Iterable[Sequence[int]] = self.queues.totals().values()
+        return sum(values[column] for values in totals for column in columns)
