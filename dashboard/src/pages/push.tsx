@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { Dialog } from "../parts/dialog";
 import { attempt } from "../state/toasts";
+import { Field } from "../parts/field";
 
 export function PushDialog(props: { queue: string; onClose: () => void; onPushed: () => void }) {
   const [partition, setPartition] = useState("Default");
@@ -26,13 +27,9 @@ export function PushDialog(props: { queue: string; onClose: () => void; onPushed
   return (
     <Dialog title={`Push a message to ${props.queue}`} onClose={props.onClose}>
       <form class="form" onSubmit={push}>
-        <label class="field"><span>Partition</span><input value={partition} required onInput={(event) => setPartition(event.currentTarget.value)} /></label>
-        <label class="field"><span>Transaction id (optional)</span><input value={id} onInput={(event) => setId(event.currentTarget.value)} /></label>
-        <label class="field">
-          <span>Payload (JSON)</span>
-          <textarea value={text} spellcheck={false} aria-invalid={problem !== null} onInput={(event) => setText(event.currentTarget.value)} />
-          <span class="field-hint" role="status">{problem ?? "Valid JSON."}</span>
-        </label>
+        <Field label="Partition"><input value={partition} required onInput={(event) => setPartition(event.currentTarget.value)} /></Field>
+        <Field label="Transaction id (optional)"><input value={id} onInput={(event) => setId(event.currentTarget.value)} /></Field>
+        <Field label="Payload (JSON)" hint={problem ?? "Valid JSON."}><textarea value={text} spellcheck={false} aria-invalid={problem !== null} onInput={(event) => setText(event.currentTarget.value)} /></Field>
         <div class="row end"><button type="button" onClick={props.onClose}>Cancel</button><button class="primary" disabled={problem !== null || !partition}>Push</button></div>
       </form>
     </Dialog>

@@ -8,6 +8,7 @@ import { useLoad } from "../state/loading";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
 import { optionGroups, type OptionField } from "./queue-options";
+import { Field } from "../parts/field";
 
 type Options = Schemas["QueueOptions"];
 type Value = Options[keyof Options];
@@ -63,15 +64,11 @@ export function QueueConfiguration({ name }: { name: string }) {
 function Option(props: { field: OptionField; value: Value | undefined; isFixed: boolean; onChange: (value: Value) => void }) {
   const { field, value, isFixed } = props;
   return (
-    <label class="field">
-      <span>{field.title}</span>
-      <OptionInput field={field} value={value} isFixed={isFixed} onChange={props.onChange} />
-      <span class="field-hint">{field.hint}</span>
-    </label>
+    <Field label={field.title} hint={field.hint}>{inputFor(field, value, isFixed, props.onChange)}</Field>
   );
 }
 
-function OptionInput({ field, value, isFixed, onChange }: { field: OptionField; value: Value | undefined; isFixed: boolean; onChange: (value: Value) => void }) {
+function inputFor(field: OptionField, value: Value | undefined, isFixed: boolean, onChange: (value: Value) => void) {
   if (field.kind === "switch") {
     return <input type="checkbox" checked={value === true} disabled={isFixed} onChange={(event) => onChange(event.currentTarget.checked)} />;
   }
@@ -86,7 +83,9 @@ function OptionInput({ field, value, isFixed, onChange }: { field: OptionField; 
   return <input type="number" value={String(value ?? 0)} disabled={isFixed} required onInput={(event) => Number.isFinite(event.currentTarget.valueAsNumber) && onChange(event.currentTarget.valueAsNumber)} />;
 }
 
-function JsonInput({ value, isFixed, onChange }: { value: Value | undefined; isFixed: boolean; onChange: (value: Value) => void }) {
+type JsonInputProps = { value: Value | undefined; isFixed: boolean; onChange: (value: Value) => void; id?: string; "aria-describedby"?: string };
+
+function JsonInput({ value, isFixed, onChange, ...naming }: JsonInputProps) {
   const [text, setText] = useState(value ? JSON.stringify(value, null, 2) : "");
   const [isBad, setBad] = useState(false);
   const take = (typed: string) => {
@@ -98,5 +97,5 @@ function JsonInput({ value, isFixed, onChange }: { value: Value | undefined; isF
       setBad(true);
     }
   };
-  return <textarea value={text} disabled={isFixed} spellcheck={false} aria-invalid={isBad} onInput={(event) => take(event.currentTarget.value)} />;
+  return <textarea {...naming} value={text} disabled={isFixed} spellcheck={false} aria-invalid={isBad} onInput={(event) => take(event.currentTarget.value)} />;
 }

@@ -12,6 +12,7 @@ import { may } from "../state/session";
 import { attempt } from "../state/toasts";
 import { count } from "../words";
 import { QueuePage } from "./queue";
+import { Field } from "../parts/field";
 
 const LIMIT = 100;
 type Order = "newest" | "oldest" | "name";
@@ -87,8 +88,8 @@ function CreateQueue({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Create a queue" onClose={onClose}>
       <form class="form" onSubmit={create}>
-        <label class="field"><span>Name</span><input value={name} required onInput={(event) => setName(event.currentTarget.value)} /></label>
-        <label class="field"><span>Namespace (optional)</span><input value={namespace} onInput={(event) => setNamespace(event.currentTarget.value)} /></label>
+        <Field label="Name"><input value={name} required onInput={(event) => setName(event.currentTarget.value)} /></Field>
+        <Field label="Namespace (optional)"><input value={namespace} onInput={(event) => setNamespace(event.currentTarget.value)} /></Field>
         <p class="muted small">It gets the default options, which can be changed on its page.</p>
         <div class="row end"><button type="button" onClick={onClose}>Cancel</button><button class="primary" disabled={!name}>Create</button></div>
       </form>

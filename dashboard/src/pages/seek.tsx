@@ -7,6 +7,7 @@ import { Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { attempt } from "../state/toasts";
 import { count } from "../words";
+import { Field } from "../parts/field";
 
 type Target = "end" | "start" | "time";
 
@@ -36,15 +37,12 @@ export function SeekDialog(props: { names: { group: string; queue: string }; onC
   return (
     <Dialog title={`Move ${props.names.group}`} onClose={props.onClose}>
       <form class="form" onSubmit={seek}>
-        <label class="field">
-          <span>To</span>
-          <select value={target} onChange={(event) => setTarget(event.currentTarget.value as Target)}>
+        <Field label="To"><select value={target} onChange={(event) => setTarget(event.currentTarget.value as Target)}>
             <option value="end">The end: skip what is unread</option>
             <option value="start">The start: replay everything</option>
             <option value="time">A time</option>
-          </select>
-        </label>
-        {target === "time" && <label class="field"><span>Messages pushed from</span><input type="datetime-local" step="1" value={time} required onInput={(event) => setTime(event.currentTarget.value)} /></label>}
+          </select></Field>
+        {target === "time" && <Field label="Messages pushed from"><input type="datetime-local" step="1" value={time} required onInput={(event) => setTime(event.currentTarget.value)} /></Field>}
         <Failure error={preview.error} />
         <div class="note" role="status">
           {preview.data && isComplete

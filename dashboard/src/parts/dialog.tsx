@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { attempt } from "../state/toasts";
+import { Field } from "./field";
 
 export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -38,10 +39,7 @@ export function Confirm(props: {
       <form class="form" onSubmit={run}>
         <div>{props.children}</div>
         {props.typed !== undefined && (
-          <label class="field">
-            <span>Type <strong class="mono wrap">{props.typed}</strong> to go on</span>
-            <input value={text} onInput={(event) => setText(event.currentTarget.value)} autocomplete="off" />
-          </label>
+          <Field label={<>Type <strong class="mono wrap">{props.typed}</strong> to go on</>}><input value={text} onInput={(event) => setText(event.currentTarget.value)} autocomplete="off" /></Field>
         )}
         <div class="row end">
           <button type="button" onClick={props.onClose}>Cancel</button>

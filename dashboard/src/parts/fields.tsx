@@ -1,6 +1,7 @@
 // Fields whose value is in the address.
 import { useEffect, useState } from "preact/hooks";
 import { place, setQuery } from "../state/place";
+import { Field } from "./field";
 
 const SETTLE_MS = 300;
 
@@ -14,21 +15,15 @@ export function TextFilter(props: { label: string; name: string; placeholder?: s
     return () => clearTimeout(timer);
   }, [text]);
   return (
-    <label class="field">
-      <span>{props.label}</span>
-      <input type="search" value={text} placeholder={props.placeholder} onInput={(event) => setText(event.currentTarget.value)} />
-    </label>
+    <Field label={props.label}><input type="search" value={text} placeholder={props.placeholder} onInput={(event) => setText(event.currentTarget.value)} /></Field>
   );
 }
 
 export function ChoiceFilter(props: { label: string; name: string; choices: [string, string][] }) {
   return (
-    <label class="field">
-      <span>{props.label}</span>
-      <select value={place.value.query.get(props.name) ?? ""} onChange={(event) => setQuery({ [props.name]: event.currentTarget.value || null, page: null })}>
+    <Field label={props.label}><select value={place.value.query.get(props.name) ?? ""} onChange={(event) => setQuery({ [props.name]: event.currentTarget.value || null, page: null })}>
         {props.choices.map(([value, title]) => <option key={value} value={value}>{title}</option>)}
-      </select>
-    </label>
+      </select></Field>
   );
 }
 

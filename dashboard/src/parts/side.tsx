@@ -4,6 +4,7 @@ import { pages } from "../pages";
 import { connection } from "../state/pulse";
 import { session, signOut } from "../state/session";
 import { chooseTheme, theme, type Theme } from "../state/theme";
+import { Field } from "./field";
 
 const WORDS = {
   connecting: "Connecting",
@@ -55,13 +56,10 @@ function Account() {
 
 function ThemeChoice() {
   return (
-    <label class="field">
-      <span>Colours</span>
-      <select value={theme.value} onChange={(event) => chooseTheme(event.currentTarget.value as Theme)}>
+    <Field label="Colours"><select value={theme.value} onChange={(event) => chooseTheme(event.currentTarget.value as Theme)}>
         <option value="auto">As the system</option>
         <option value="light">Light</option>
         <option value="dark">Dark</option>
-      </select>
-    </label>
+      </select></Field>
   );
 }

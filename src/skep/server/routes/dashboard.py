@@ -11,12 +11,13 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import MediaType, Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
+from litestar.params import PathParameter
 from litestar.response import Stream
 
 from skep.broker.live import Live
@@ -50,6 +51,9 @@ _NOT_BUILT: Final = b"""\
 """
 
 
+AssetName = Annotated[str, PathParameter(description="A file that the page asks for.")]
+
+
 class ServedParts(msgspec.Struct, frozen=True):
     """The parts of the API that this broker has."""
 
@@ -81,7 +85,7 @@ def _site_routes(site: Site) -> list[HTTPRouteHandler]:
         return _answer(site.page, request)
 
     @get("/assets/{name:str}", include_in_schema=False, opt={ACCESS: PUBLIC})
-    async def send_asset(request: Request[Any, Any, Any], name: str) -> Response[bytes]:
+    async def send_asset(request: Request[Any, Any, Any], name: AssetName) -> Response[bytes]:
         file = site.assets.get(name)
         if file is None:
             raise NotFound("no such file")
