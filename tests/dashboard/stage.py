@@ -55,7 +55,7 @@ class Stage:
         """Wait until the page shows a text, or an element of a role with it as its name."""
         page = self.page
         found = page.get_by_role(role, name=text) if role else page.get_by_text(text)
-        await expect(found.first).to_be_visible(timeout=WAIT_MS)
+        await expect(found.filter(visible=True).first).to_be_visible(timeout=WAIT_MS)
 
     async def lacks(self, text, *, role):
         await expect(self.page.get_by_role(role, name=text)).to_have_count(0, timeout=WAIT_MS)

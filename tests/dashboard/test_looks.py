@@ -69,33 +69,45 @@ async def serious_issues(stage):
     ]
 
 
+async def visit_pages(stage, message_address):
+    """Open one page after the other, each until it shows what it is for."""
+    for name, (path, text) in PAGES.items():
+        await stage.go(path or message_address)
+        await stage.sees(text)
+        yield name
+
+
 @pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-async def test_a_page_is_sound_in_both_colours(name, colours, open_page, shown_broker, filled):
-    path, text = PAGES[name]
+async def test_pages_keep_nobody_out_and_show_no_error(colours, open_page, shown_broker, filled):
     install_packages()
-    stage = await open_page(shown_broker, path or filled, colours=colours)
-    await stage.sees(text)
+    stage = await open_page(shown_broker, "/", colours=colours)
+    found = {}
+    async for name in visit_pages(stage, filled):
+        alerts = await stage.page.get_by_role("alert").all_inner_texts()
+        if troubles := [*await serious_issues(stage), *alerts]:
+            found[name] = troubles
+        if os.environ.get("SKEP_WRITE_SCREENSHOTS"):
+            await take_picture(stage, PICTURES / f"{name}-{colours}.jpg")
 
-    assert await serious_issues(stage) == []
-    assert await stage.page.get_by_role("alert").all_inner_texts() == []
-    if os.environ.get("SKEP_WRITE_SCREENSHOTS"):
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        await stage.page.wait_for_timeout(700)
-        picture = PICTURES / f"{name}-{colours}.jpg"
-        await stage.page.screenshot(path=picture, type="jpeg", quality=72)
+    assert found == {}
 
 
-@pytest.mark.parametrize("name", PAGES)
-async def test_a_page_fits_on_a_phone(name, open_page, shown_broker, filled):
-    path, text = PAGES[name]
-    stage = await open_page(shown_broker, path or filled, size="phone")
-    await stage.sees(text)
+async def take_picture(stage, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    await stage.page.wait_for_load_state("load")
+    await stage.page.wait_for_timeout(700)
+    await stage.page.screenshot(path=path, type="jpeg", quality=72)
 
-    wide = await stage.page.evaluate(
-        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    )
-    assert wide <= 0
+
+async def test_pages_fit_on_a_phone(open_page, shown_broker, filled):
+    stage = await open_page(shown_broker, "/", size="phone")
+    beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+    too_wide = [
+        name async for name in visit_pages(stage, filled) if await stage.page.evaluate(beyond) > 0
+    ]
+
+    assert too_wide == []
 
 
 async def test_the_first_content_is_there_within_a_second(open_page, shown_broker, filled):
