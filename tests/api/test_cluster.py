@@ -214,6 +214,23 @@ async def test_changes_are_read_again_at_the_other_instance(pair, queue):
     assert payloads(messages) == ["a new queue without a schema"]
 
 
+async def test_maintenance_begins_and_ends_at_the_other_instance(pair):
+    here, there = pair
+    path = "/api/v1/system/maintenance/pop"
+    async with here.connect() as admin, there.connect() as other:
+
+        async def is_on_there():
+            return json.loads((await other.call("GET", path)).body)["popMaintenanceMode"]
+
+        async def is_off_there():
+            return not await is_on_there()
+
+        await admin.post(path, {"enabled": True})
+        await eventually(is_on_there)
+        await admin.post(path, {"enabled": False})
+        await eventually(is_off_there)
+
+
 # Whoever asks
 
 

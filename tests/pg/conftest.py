@@ -10,6 +10,7 @@ import pytest
 from tests.pg.chains import Chains
 from tests.pg.log import Log
 from tests.pg.rollups import Rollups
+from tests.pg.staging import Staging
 from tests.pg.trace_log import TraceLog
 
 
@@ -54,6 +55,14 @@ def traces(arun, log):
     traces = TraceLog(log)
     arun(traces.clear())
     return traces
+
+
+@pytest.fixture
+def staging(arun, log):
+    """The staging of a write to the fixture `log`, empty."""
+    staging = Staging(log)
+    arun(staging.clear())
+    return staging
 
 
 @pytest.fixture

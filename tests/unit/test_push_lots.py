@@ -62,7 +62,9 @@ def make_push(engine, directory):
         return datetime.now(UTC)
 
     # Nobody asks the database for its modes here, and it is never away.
-    diversion = Diversion(directory, KeyRing(()), Outage(after_s=1), Maintenance(None), now=now)
+    diversion = Diversion(
+        directory, KeyRing(()), Outage(after_s=1), Maintenance(None, None), now=now
+    )
     return Push(engine, directory, Schedule(engine), diversion=diversion, hash_seed=7, now=now)
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.schemas import InvalidSchema, SchemaCache, compile_schema
 from skep.model.limits import JSON_SCHEMA_BYTES_MAX
+from skep.model.schemas import InvalidSchema, SchemaCache, compile_schema
 
 ORDER = {
     "type": "object",

@@ -29,7 +29,7 @@ class Setting:
     def __init__(self, path, *keys, bytes_max=1 << 20):
         self.directory = Directory()
         self.outage = Outage(after_s=1)
-        self.maintenance = Maintenance(None)
+        self.maintenance = Maintenance(None, None)
         self.spill = SpillLog(path, bytes_max=bytes_max)
         self.diversion = Diversion(
             self.directory, KeyRing(keys), self.outage, self.maintenance, now=lambda: NOW

@@ -18,7 +18,7 @@ from skep.app.instruments import UsageProbe, show_parts
 from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.admission import AdmissionGate
-from skep.broker.changes import QUEUE, RULES, Changes
+from skep.broker.changes import MAINTENANCE, QUEUE, RULES, Changes
 from skep.broker.cluster import Cluster
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
@@ -72,6 +72,7 @@ from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
 from skep.broker.spill_drain import SpillDrain
+from skep.broker.staging_sweep import StagingSweep
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
 from skep.broker.tail import Tails
@@ -278,7 +279,7 @@ class Broker:
         self._settings: Final = settings
         self.worker_index: Final = assignment.index
         self._outage: Final = Outage(after_s=settings.spill_after_s)
-        self.maintenance: Final = Maintenance(self.query_slots)
+        self.maintenance: Final = Maintenance(self.query_slots, self.changes)
         self.diversion: Final = Diversion(
             self._directory, self.key_ring, self._outage, self.maintenance, now=utc_now
         )
@@ -488,6 +489,10 @@ class Broker:
         async def forget_queue(queue_id: int) -> None:
             self._directory.forget_queue(queue_id)
 
+        async def read_maintenance(_: int) -> None:
+            await self.maintenance.read()
+
+        self.changes.listen(MAINTENANCE, read_maintenance)
         self.changes.listen(RULES, read_rules)
         self.changes.listen(QUEUE, forget_queue)
 
@@ -652,6 +657,7 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
         ),
         RemovedQueueSweep(caller),
         RemovedGroupSweep(caller),
+        StagingSweep(caller),
         RollUpDuty(caller, term),
         LagSampleDuty(caller, term),
         MetricsPurge(caller, term, keep=timedelta(days=settings.history_retention_days)),

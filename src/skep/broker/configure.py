@@ -13,12 +13,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from skep.broker.changes import RULES, ChangeAnnouncer
-from skep.broker.schemas import compile_schema
 from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.model.ids import partition_uuid, queue_uuid
 from skep.model.names import check_name
 from skep.model.queue_options import AckMode, Overflow, QueueOptions
+from skep.model.schemas import compile_schema
 
 CONFIGURE_CALL: Final = "select * from skep.configure_queue($1, $2, $3, $4)"
 SHOW_CALL: Final = "select * from skep.show_queue($1)"

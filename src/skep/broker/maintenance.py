@@ -1,7 +1,7 @@
 """Maintenance: pushes go to disk, or polls get nothing, until somebody says that work goes on.
 
 The database is the truth, because every instance can see it. Each process reads it once a second
-and whenever it changes it itself; a request costs a look at an attribute. While the database is
+and when it hears of a change; a request costs a look at an attribute. While the database is
 away the last known state stands.
 """
 
@@ -10,6 +10,7 @@ import logging
 from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
+from skep.broker.changes import MAINTENANCE, ChangeAnnouncer
 from skep.db.slots import Caller
 from skep.model.errors import SkepError
 
@@ -25,12 +26,13 @@ Mode: TypeAlias = Literal["push", "pop"]
 class Maintenance:
     """The modes of the whole installation, as this process knows them."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, announcer: ChangeAnnouncer) -> None:
         self.is_push_on = False
         """Pushes are kept on disk."""
         self.is_pop_on = False
         """Polls get nothing."""
         self._caller: Final = caller
+        self._announcer: Final = announcer
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -50,12 +52,13 @@ class Maintenance:
                 await self._reading
 
     async def set_mode(self, mode: Mode, *, enabled: bool) -> None:
-        """Switch a mode for all instances; the others notice within a second.
+        """Switch a mode for all instances; those that do not hear of it notice within a second.
 
         Raises:
             SkepError: The database did not take it.
         """
         await self._caller.call(SET_CALL, mode, enabled)
+        self._announcer.announce(MAINTENANCE)
         await self.read()
 
     async def read(self) -> None:

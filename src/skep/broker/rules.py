@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from skep.broker.admission import SizeLimit
-from skep.broker.schemas import PayloadValidator, SchemaCache
 from skep.db.slots import Caller
 from skep.model.envelopes import cut_envelope
+from skep.model.schemas import PayloadValidator, SchemaCache
 
 READ_CALL: Final = "select * from skep.read_rules($1)"
 

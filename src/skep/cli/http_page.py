@@ -26,10 +26,10 @@ _CONTRACT_HEAD: Final = """
 ## The wire contract
 
 Every route of Queen 0.15, of what its clients call beyond that, and of the replay that came with
-1.6; by section of the wire reference.
+1.6, all of them served; by section of the wire reference.
 
-| section | route | state |
-|---|---|---|
+| section | route |
+|---|---|
 """
 _METHODS: Final = ("get", "post", "put", "delete")
 
@@ -67,5 +67,4 @@ def _table(tag: str, rows: list[str]) -> str:
 
 
 def _contract_row(route: ContractRoute) -> str:
-    state = "done" if route.is_done else f"with {route.awaits}"
-    return f"| {route.section} | `{route.method} {route.path}` | {state} |\n"
+    return f"| {route.section} | `{route.method} {route.path}` |\n"

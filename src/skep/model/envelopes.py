@@ -23,6 +23,14 @@ from skep.model.limits import HEADERS_BYTES_MAX, HEADERS_MAX, TTL_SECONDS_MAX
 DATA_MARK: Final = b',"data":'
 """Where the head of an envelope ends and its payload begins."""
 
+# For who spells many messages at once, those with neither trace nor producer: id mark, id, untraced
+# mark, headers mark and headers if there are any, data mark, payload, closing brace.
+ID_MARK: Final = b'{"transactionId":'
+UNTRACED_MARK: Final = b',"traceId":null,"producerSub":null'
+HEADERS_MARK: Final = b',"headers":'
+HEADER_SEPARATOR: Final = b", "
+"""The space keeps a header named "data" from looking like the beginning of the payload."""
+
 Header: TypeAlias = str | int | float | bool | None
 
 _encode = msgspec.json.encode
@@ -120,9 +128,8 @@ def end_of_life(ttl_seconds: float | None, birth: datetime) -> datetime | None:
 
 
 def _spell_headers(headers: Mapping[str, Header]) -> bytes:
-    # The space keeps a header named "data" from looking like the beginning of the payload.
     members = [b"%b:%b" % (_encode(name), _encode(value)) for name, value in headers.items()]
-    return b"{%b}" % b", ".join(members)
+    return b"{%b}" % HEADER_SEPARATOR.join(members)
 
 
 def _utc_text(moment: datetime) -> str:

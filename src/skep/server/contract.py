@@ -1,8 +1,7 @@
 """The wire contract: every route that clients, command line or dashboard of Queen MQ may call.
 
 Data, and the question which of the document's operations it names. Sections are those of the wire
-reference. A route that has an issue instead of being done is listed, so that nobody has to find out
-by calling it.
+reference.
 """
 
 import re
@@ -15,13 +14,6 @@ class ContractRoute(NamedTuple):
     method: str
     path: str
     section: str
-    awaits: str = ""
-    """The issue that brings it; empty when it is done."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it is served."""
-        return not self.awaits
 
     @property
     def shape(self) -> tuple[str, str]:

@@ -6,7 +6,7 @@ in silence. Names of Spark's Kafka source are accepted where they mean the same.
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, Literal, TypeVar
@@ -120,18 +120,18 @@ class Shape:
 class Given:
     """The options as they were given, taken by name."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], names: Sequence[str] = READ_OPTIONS) -> None:
         """Check the names.
 
         Raises:
             InvalidOption: One is unknown, or given under two names.
         """
-        known = {name.lower(): name for name in READ_OPTIONS}
-        known |= {alias.lower(): name for alias, name in ALIASES.items()}
+        known = {name.lower(): name for name in names}
+        known |= {alias.lower(): name for alias, name in ALIASES.items() if name in names}
         self._values: Final[dict[str, str]] = {}
         for name, value in options.items():
             if name.lower() not in known:
-                raise InvalidOption(f"unknown option {name!r}{_nearest(name)}")
+                raise InvalidOption(f"unknown option {name!r}{_nearest(name, names)}")
             chosen = known[name.lower()]
             if self._values.setdefault(chosen, value) != value:
                 raise InvalidOption(f"the option {chosen} is given twice, as two names for it")
@@ -189,7 +189,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     if keep_s > KEEP_S_MAX:
         raise InvalidOption(f"the option holdSeconds is {keep_s}; at most {KEEP_S_MAX}")
     return ReadOptions(
-        url=_url(given),
+        url=database_url(given),
         subscription=_subscription(given),
         start=_start(given),
         since_us=given.take("startingTimestamp", None, _microseconds, _A_TIME),
@@ -198,7 +198,9 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         messages_per_trigger=messages_per_trigger,
         bytes_per_trigger=given.take("maxBytesPerTrigger", None, _bytes, "a size such as 64m"),
         messages_to_wait_for=messages_to_wait_for,
-        trigger_delay_s=given.take("maxTriggerDelay", 900.0, _seconds, "a time such as 30s or 15m"),
+        trigger_delay_s=given.take(
+            "maxTriggerDelay", 900.0, seconds_of, "a time such as 30s or 15m"
+        ),
         min_partitions=given.count("minPartitions"),
         messages_per_partition=given.count("maxRecordsPerPartition") or MESSAGES_PER_PARTITION,
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
@@ -208,7 +210,9 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         keep_s=keep_s,
         encryption_keys=given.text("encryptionKeys"),
         encryption_key_file=given.text("encryptionKeyFile"),
-        statement_timeout_s=given.take("statementTimeout", 300.0, _seconds, "a time such as 300s"),
+        statement_timeout_s=given.take(
+            "statementTimeout", 300.0, seconds_of, "a time such as 300s"
+        ),
         tier=given.choice("tier", "live", "archive", "all"),
         storage=given.text("storage"),
     )
@@ -241,7 +245,12 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-def _url(given: Given) -> str:
+def database_url(given: Given) -> str:
+    """Return the database: the option `url`, else the setting.
+
+    Raises:
+        InvalidOption: There is none, or it is no URL of PostgreSQL.
+    """
     url = given.text("url")
     if url is None:
         try:
@@ -250,7 +259,7 @@ def _url(given: Given) -> str:
             raise InvalidOption(f"there is no option url, and {error.message}") from None
     if url is None:
         raise InvalidOption(
-            "there is no database to read from: give the option url, "
+            "there is no database: give the option url, "
             "postgresql://user:password@host:port/database, or set SKEP_DATABASE_URL"
         )
     if not url.startswith(("postgresql://", "postgres://")):
@@ -337,7 +346,13 @@ def _microseconds(text: str) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
+    """Read a length of time such as 500ms, 30s or 15m.
+
+    Raises:
+        ValueError: It is none, or not a sensible one.
+        KeyError: There is no such unit.
+    """
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     seconds = float(digits) * _UNITS[text[len(digits) :].strip() or "s"]
     if not 0 < seconds < 1e9:
@@ -363,7 +378,7 @@ def _as_type(payload: str) -> str:
     return f"struct<{payload}>" if has_columns else payload
 
 
-def _nearest(name: str) -> str:
-    close = difflib.get_close_matches(name.lower(), [each.lower() for each in READ_OPTIONS], 1)
-    spelled = {each.lower(): each for each in READ_OPTIONS}
+def _nearest(name: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name.lower(), [each.lower() for each in names], 1)
+    spelled = {each.lower(): each for each in names}
     return f"; did you mean {spelled[close[0]]}?" if close else ""

@@ -31,12 +31,21 @@ _UNDEFINED: Final = ("3F000", "42883", "42P01", "42703")
 _CANCELLED: Final = "57014"
 _DENIED: Final = "42501"
 _LOST: Final = ("08", "57P")
+_INGEST: Final = {
+    "adbc.ingest.target_db_schema": "skep",
+    "adbc.ingest.mode": "adbc.ingest.mode.append",
+}
 
 
 class CannotRead(Refused):
     """PostgreSQL refused a statement of the data source."""
 
     code: ClassVar[str] = "cannot_read"
+
+    def __init__(self, message: str | None = None, *, state: str = "") -> None:
+        super().__init__(message)
+        self.state: Final = state
+        """The SQLSTATE, if the server told one."""
 
 
 class Database:
@@ -95,6 +104,21 @@ class Database:
                 # A result that was not read to its end leaves the connection in the middle.
                 forget_connections()
 
+    def ingest(self, table: str, batch: Any) -> None:
+        """Add the rows of a record batch to a table of Skep's, by COPY.
+
+        Raises:
+            SkepError: It failed, and nothing was added; see `_cause`.
+        """
+        with self._explained():
+            statement: Any = adbc_driver_manager.AdbcStatement(self._connection)
+            try:
+                statement.set_options(**_INGEST, **{"adbc.ingest.target_table": table})
+                statement.bind(*_exported(batch))
+                statement.execute_update()
+            finally:
+                statement.close()
+
     def close(self) -> None:
         """Disconnect."""
         self._connection.close()
@@ -133,22 +157,26 @@ class Database:
         if state in _UNDEFINED:
             return CannotRead(
                 f"{self._place} has no schema of Skep's, or an older one: run `skep migrate "
-                f"--database-url ...` on it first ({line})"
+                f"--database-url ...` on it first ({line})",
+                state=state,
             )
         if state == _CANCELLED or "statement timeout" in line:
             return CannotRead(
                 f"PostgreSQL cancelled a statement ({line}). Raise the option statementTimeout, "
-                "or read less at a time: maxRecordsPerPartition, maxMessagesPerTrigger"
+                "or read less at a time: maxRecordsPerPartition, maxMessagesPerTrigger",
+                state=state,
             )
         if state == _DENIED:
             return CannotRead(
-                f"the role in the option url may not read the log ({line}): grant it usage on "
-                "schema skep, select on its tables and execute on its functions"
+                f"the role in the option url may not do that to the log ({line}): grant it usage "
+                "on schema skep, select on its tables (to write, also insert, update and delete) "
+                "and execute on its functions",
+                state=state,
             )
         # A result that breaks off on its way tells no state, only what the server said.
         if state.startswith(_LOST) or (not state and "ERROR:" not in str(error)):
             return Unavailable(f"the connection to {self._place} was lost: {line}")
-        return CannotRead(f"PostgreSQL refused a statement: {line}")
+        return CannotRead(f"PostgreSQL refused a statement: {line}", state=state)
 
 
 _open: dict[tuple[str, float], Database] = {}

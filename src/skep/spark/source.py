@@ -1,4 +1,4 @@
-"""The data source `skep`: what Spark asks for, answered by the readers.
+"""The data source `skep`: what Spark asks for, answered by the readers and writers.
 
 Light on purpose: Spark imports this module in every process that looks for a format.
 """
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
     from skep.spark.batch_reader import SkepReader
     from skep.spark.stream_reader import SkepStreamReader
+    from skep.spark.writer import SkepStreamWriter, SkepWriter
 
 
 class SkepDataSource(DataSource):
-    """Reads the log of a Skep database."""
+    """Reads and writes the log of a Skep database."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,3 +46,15 @@ class SkepDataSource(DataSource):
         from skep.spark.stream_reader import SkepStreamReader  # noqa: PLC0415 (see the module)
 
         return SkepStreamReader(self.options, schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "SkepWriter":
+        """Return what writes a DataFrame."""
+        from skep.spark.writer import SkepWriter  # noqa: PLC0415 (see the module)
+
+        return SkepWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "SkepStreamWriter":  # noqa: N802 (Spark's)
+        """Return what writes a stream."""
+        from skep.spark.writer import SkepStreamWriter  # noqa: PLC0415 (see the module)
+
+        return SkepStreamWriter(self.options, schema, overwrite=overwrite)

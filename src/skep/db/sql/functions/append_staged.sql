@@ -1,0 +1,68 @@
+/*
+append_staged: allocate offsets for staged segments and give them their addresses in the log.
+
+Takes   p_write_id, p_epoch, p_attempt: whose staging. p_lane_id: its partitions, ascending. p_now:
+        the moment of the push.
+Returns how many messages were stored.
+Locks   the partitions are locked by the caller; idle skep.cursor rows in (partition_id, group_id)
+        order.
+Why     As append_segments, for any number of segments per partition: in the order of the tasks, and
+        inside of a task in the order in which it made them. The segments are in the table already,
+        and an update does not touch what is stored out of line: a hundred megabytes get their
+        addresses in milliseconds. Places and counts travel through the update's returning list, and
+        everything is looked up row by row through an index: to join by other means one would read
+        the whole log.
+*/
+create function skep.append_staged(
+  p_write_id text, p_epoch bigint, p_attempt bigint[], p_lane_id bigint[], p_now timestamptz)
+returns bigint
+language plpgsql
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_count bigint;
+begin
+  with staged as materialized (
+    select p.id, array_agg(b.place order by s.task, s.number) as places,
+           array_agg(s.messages order by s.task, s.number) as counts,
+           sum(s.messages)::bigint as messages
+    from skep.staged_segment s
+    cross join lateral (select q.id from skep.queue q where q.name = s.queue offset 0) q
+    cross join lateral (
+      select p.id from skep.partition p
+      where p.queue_id = q.id and p.name = s.partition offset 0
+    ) p
+    cross join lateral (
+      select b.ctid as place from skep.segment b
+      where b.partition_id = -s.attempt and b.first = s.number offset 0
+    ) b
+    where s.write_id = p_write_id and s.epoch = p_epoch and s.attempt = any(p_attempt)
+    group by p.id
+  ),
+  allocated as (
+    update skep.partition p
+    set head = p.head + t.messages, pushed_at = greatest(p.pushed_at, p_now)
+    from staged t
+    where p.id = any(array[t.id])
+    returning p.id, p.queue_id, p.head - t.messages as base, p.pushed_at, t.places, t.counts
+  ),
+  placed as materialized (
+    select a.id, a.queue_id, a.pushed_at, u.place, u.count,
+           a.base + sum(u.count) over (partition by a.id order by u.turn) as last
+    from allocated a
+    cross join lateral unnest(a.places, a.counts) with ordinality u(place, count, turn)
+  ),
+  stored as (
+    update skep.segment b
+    set partition_id = l.id, first = l.last - l.count + 1, last = l.last, queue_id = l.queue_id,
+        created_at = l.pushed_at, xid = pg_current_xact_id()
+    from placed l
+    where b.ctid = l.place
+    returning l.count
+  )
+  select coalesce(sum(s.count), 0) into v_count from stored s;
+  perform skep.wake_idle(p_lane_id, p_now);
+  return v_count;
+end $$;

@@ -1,0 +1,75 @@
+/*
+commit_sink: move what the successful attempts of an epoch staged into the log, once.
+
+Takes   p_write_id, p_epoch: what is committed. p_is_passing: nobody will ask for it again. p_attempt:
+        the attempts that succeeded, one per task. p_staged: how many rows they staged in all.
+Returns one row: is_repeated, when the epoch had been committed before and nothing was done now; else
+        how many messages were stored, scheduled, found to be duplicates, and rejected.
+Raises  SK404 when some of what was staged is gone. SK409, SK429 as check_staged_rules.
+Locks   the skep.sink row of the write, and what it staged; then as staged_lanes; then idle
+        skep.cursor rows in (partition_id, group_id) order.
+Why     One transaction holds the messages and the record that they were written, so it does not
+        matter who dies when: a driver that comes back repeats its last epoch, and here it is
+        recognised. What other attempts staged is thrown away with it.
+*/
+create function skep.commit_sink(
+  p_write_id text, p_epoch bigint, p_is_passing boolean, p_attempt bigint[], p_staged bigint)
+returns table (
+  is_repeated boolean, messages bigint, scheduled bigint, duplicates bigint, rejected bigint)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_found bigint;
+  v_lane_id bigint[];
+  v_queue text[];
+  v_partition text[];
+  v_window_s integer[];
+  v_is_repeated boolean;
+  v_messages bigint;
+  v_scheduled bigint;
+  v_duplicates bigint;
+  v_rejected bigint;
+begin
+  insert into skep.sink (write_id, epoch, is_passing, committed_at)
+  values (p_write_id, p_epoch - 1, p_is_passing, skep.now())
+  on conflict (write_id) do nothing;
+  select k.epoch >= p_epoch into v_is_repeated
+  from skep.sink k where k.write_id = p_write_id for no key update;
+  if v_is_repeated then
+    perform skep.discard_staging(p_write_id, p_epoch);
+    return query select true, 0::bigint, 0::bigint, 0::bigint, 0::bigint;
+    return;
+  end if;
+
+  v_found := skep.hold_staging(p_write_id, p_epoch, p_attempt);
+  if v_found <> p_staged then
+    raise exception using errcode = 'SK404',
+      message = format('%s of %s staged rows are gone', p_staged - v_found, p_staged);
+  end if;
+
+  select array_agg(l.partition_id order by l.partition_id),
+         array_agg(l.queue order by l.partition_id),
+         array_agg(l.partition order by l.partition_id),
+         array_agg(l.window_s order by l.partition_id)
+  into v_lane_id, v_queue, v_partition, v_window_s
+  from skep.staged_lanes(p_write_id, p_epoch, p_attempt) l;
+  perform skep.check_staged_rules(p_write_id, p_epoch, p_attempt);
+  v_now := skep.now();  -- the locks may have been waited for
+
+  v_duplicates := skep.drop_staged_duplicates(
+    p_write_id, p_epoch, p_attempt, v_lane_id, v_queue, v_partition, v_window_s, v_now);
+  v_messages := skep.append_staged(p_write_id, p_epoch, p_attempt, v_lane_id, v_now);
+  select w.scheduled, w.duplicates + v_duplicates into v_scheduled, v_duplicates
+  from skep.schedule_staged(p_write_id, p_epoch, p_attempt, v_now) w;
+  v_rejected := skep.bury_staged(
+    p_write_id, p_epoch, p_attempt, v_lane_id, v_queue, v_partition, v_now);
+
+  update skep.sink k
+  set epoch = p_epoch, committed_at = v_now, messages = k.messages + v_messages,
+      scheduled = k.scheduled + v_scheduled, duplicates = k.duplicates + v_duplicates,
+      rejected = k.rejected + v_rejected
+  where k.write_id = p_write_id;
+  perform skep.discard_staging(p_write_id, p_epoch);
+  return query select false, v_messages, v_scheduled, v_duplicates, v_rejected;
+end $$;

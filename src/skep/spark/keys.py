@@ -1,0 +1,30 @@
+"""The encryption keys of a reader or writer on Spark: from its options, else from the settings."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from skep.settings import load_settings
+from skep.settings.keys import encryption_keys
+
+if TYPE_CHECKING:
+    from skep.model.encryption import KeyRing
+
+
+def key_ring(keys: str | None, key_file: str | None) -> "KeyRing":
+    """Return the keys that the options name; those of the settings when they name none.
+
+    Raises:
+        InvalidSettings: A key is malformed, or the file is unreadable.
+    """
+    from skep.model.encryption import KeyRing  # noqa: PLC0415 (needs a package of an extra)
+
+    settings = load_settings().settings
+    if keys or key_file:
+        settings = msgspec.structs.replace(
+            settings,
+            encryption_keys=keys,
+            encryption_key_file=None if key_file is None else Path(key_file),
+        )
+    return KeyRing(encryption_keys(settings))
