@@ -95,8 +95,9 @@ async def test_pages_keep_nobody_out_and_show_no_error(colours, open_page, shown
 async def take_picture(stage, path):
     path.parent.mkdir(parents=True, exist_ok=True)
     await stage.page.wait_for_load_state("load")
+    await stage.page.set_viewport_size({"width": 1120, "height": 760})
     await stage.page.wait_for_timeout(700)
-    await stage.page.screenshot(path=path, type="jpeg", quality=72)
+    await stage.page.screenshot(path=path, type="jpeg", quality=60)
 
 
 async def test_pages_fit_on_a_phone(open_page, shown_broker, filled):

@@ -103,7 +103,7 @@ function Trend({ queue }: { queue: string | null }) {
   const points = [...(data?.throughput ?? [])].reverse();
   return (
     <Card title="Trend" note="last day">
-      <Plot label="Dead letters over the last day" times={points.map((point) => Date.parse(point.timestamp) / 1000)} spell={count} lines={[{ label: "Dead letters", colour: 4, values: points.map((point) => point.dlqCount) }]} />
+      <Plot label="Dead letters over the last day" times={points.map((point) => Date.parse(point.timestamp) / 1000)} spanS={86_400} spell={count} lines={[{ label: "Dead letters", colour: 4, values: points.map((point) => point.dlqCount) }]} />
     </Card>
   );
 }

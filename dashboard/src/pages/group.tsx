@@ -90,8 +90,8 @@ function History({ group, queue }: { group: string; queue: string }) {
       <TimeRangeChoice />
       <Failure error={error} />
       <div class="grid">
-        <Card title="Messages behind"><Plot label="Messages behind" times={times} spell={count} lines={[{ label: "Messages", colour: 1, values: points.map((point) => point.offsetLag) }]} /></Card>
-        <Card title="Time behind"><Plot label="Time behind" times={times} spell={seconds} lines={[{ label: "Oldest unread", colour: 2, values: points.map((point) => point.timeLagSeconds) }]} /></Card>
+        <Card title="Messages behind"><Plot label="Messages behind" times={times} spanS={range} spell={count} lines={[{ label: "Messages", colour: 1, values: points.map((point) => point.offsetLag) }]} /></Card>
+        <Card title="Time behind"><Plot label="Time behind" times={times} spanS={range} spell={seconds} lines={[{ label: "Oldest unread", colour: 2, values: points.map((point) => point.timeLagSeconds) }]} /></Card>
       </div>
     </>
   );

@@ -109,14 +109,14 @@ function Charts({ status, before, rangeS }: { status: Status | undefined; before
   return (
     <div class="grid">
       <Card title="Messages per second">
-        <Plot label="Messages per second" times={times} spell={rate} lines={[...line("In", 1, (point) => point.ingestedPerSecond), ...line("Out", 2, (point) => point.popPerSecond), ...line("Completed", 3, (point) => point.processedPerSecond)]} />
+        <Plot label="Messages per second" times={times} spanS={rangeS} spell={rate} lines={[...line("In", 1, (point) => point.ingestedPerSecond), ...line("Out", 2, (point) => point.popPerSecond), ...line("Completed", 3, (point) => point.processedPerSecond)]} />
       </Card>
       <Card title="From push to delivery">
-        <Plot label="From push to delivery" times={times} spell={millis} lines={[...line("Average", 1, (point) => point.avgLagMs), ...line("Worst", 2, (point) => point.maxLagMs)]} />
+        <Plot label="From push to delivery" times={times} spanS={rangeS} spell={millis} lines={[...line("Average", 1, (point) => point.avgLagMs), ...line("Worst", 2, (point) => point.maxLagMs)]} />
       </Card>
       <Percentiles rangeS={rangeS} />
       <Card title="What went wrong">
-        <Plot label="What went wrong" times={times} spell={count} lines={[...line("Failed acknowledgments", 2, (point) => point.ackFailed), ...line("Dead letters", 4, (point) => point.dlqCount), ...line("Database errors", 1, (point) => point.dbErrors)]} />
+        <Plot label="What went wrong" times={times} spanS={rangeS} spell={count} lines={[...line("Failed acknowledgments", 2, (point) => point.ackFailed), ...line("Dead letters", 4, (point) => point.dlqCount), ...line("Database errors", 1, (point) => point.dbErrors)]} />
       </Card>
     </div>
   );
@@ -148,7 +148,7 @@ function Percentiles({ rangeS }: { rangeS: number }) {
   const values = (pick: "p50" | "p95" | "p99") => times.map((time) => worst.get(time)?.[pick] ?? null);
   return (
     <Card title="Latency percentiles" note="push to delivery, of the slowest queue">
-      <Plot label="Latency percentiles" times={times} spell={millis} lines={[{ label: "p50", colour: 3, values: values("p50") }, { label: "p95", colour: 1, values: values("p95") }, { label: "p99", colour: 2, values: values("p99") }]} />
+      <Plot label="Latency percentiles" times={times} spanS={rangeS} spell={millis} lines={[{ label: "p50", colour: 3, values: values("p50") }, { label: "p95", colour: 1, values: values("p95") }, { label: "p99", colour: 2, values: values("p99") }]} />
     </Card>
   );
 }

@@ -112,16 +112,16 @@ function Activity({ name }: { name: string }) {
       <Failure error={error} />
       <div class="grid">
         <Card title="Messages per second">
-          <Plot label="Messages per second" times={times} spell={rate} lines={[{ label: "In", colour: 1, values: points.map((point) => point.pushPerSecond) }, { label: "Out", colour: 2, values: points.map((point) => point.popPerSecond) }, { label: "Acknowledged", colour: 3, values: points.map((point) => point.ackPerSecond) }]} />
+          <Plot label="Messages per second" times={times} spanS={range} spell={rate} lines={[{ label: "In", colour: 1, values: points.map((point) => point.pushPerSecond) }, { label: "Out", colour: 2, values: points.map((point) => point.popPerSecond) }, { label: "Acknowledged", colour: 3, values: points.map((point) => point.ackPerSecond) }]} />
         </Card>
         <Card title="From push to delivery">
-          <Plot label="From push to delivery" times={times} spell={millis} lines={[{ label: "p50", colour: 3, values: points.map((point) => point.p50LagMs) }, { label: "p95", colour: 1, values: points.map((point) => point.p95LagMs) }, { label: "p99", colour: 2, values: points.map((point) => point.p99LagMs) }]} />
+          <Plot label="From push to delivery" times={times} spanS={range} spell={millis} lines={[{ label: "p50", colour: 3, values: points.map((point) => point.p50LagMs) }, { label: "p95", colour: 1, values: points.map((point) => point.p95LagMs) }, { label: "p99", colour: 2, values: points.map((point) => point.p99LagMs) }]} />
         </Card>
         <Card title="Waiting polls">
-          <Plot label="Waiting polls" times={times} spell={count} lines={[{ label: "Parked", colour: 1, values: points.map((point) => point.parkedCount) }]} />
+          <Plot label="Waiting polls" times={times} spanS={range} spell={count} lines={[{ label: "Parked", colour: 1, values: points.map((point) => point.parkedCount) }]} />
         </Card>
         <Card title="What went wrong">
-          <Plot label="What went wrong" times={times} spell={count} lines={[{ label: "Failed", colour: 2, values: points.map((point) => point.ackFailed) }, { label: "Dead letters", colour: 4, values: points.map((point) => point.deadLetters) }, { label: "Redelivered", colour: 1, values: points.map((point) => point.redelivered) }]} />
+          <Plot label="What went wrong" times={times} spanS={range} spell={count} lines={[{ label: "Failed", colour: 2, values: points.map((point) => point.ackFailed) }, { label: "Dead letters", colour: 4, values: points.map((point) => point.deadLetters) }, { label: "Redelivered", colour: 1, values: points.map((point) => point.redelivered) }]} />
         </Card>
       </div>
     </div>

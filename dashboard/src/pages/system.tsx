@@ -51,10 +51,10 @@ function Usage() {
     <>
       <Failure error={usage.error ?? workers.error} />
       <div class="grid">
-        <Card title="Processor" note="of one core, by worker"><Plot label="Processor" times={cpu.times} lines={cpu.lines} spell={percent} /></Card>
-        <Card title="Memory" note="resident, by worker"><Plot label="Memory" times={memory.times} lines={memory.lines} spell={bytes} /></Card>
-        <Card title="Event loops"><Plot label="Event loop lag" times={times} spell={millis} lines={[{ label: "Average", colour: 1, values: points.map((point) => point.avgEventLoopLagMs) }, { label: "Worst", colour: 2, values: points.map((point) => point.maxEventLoopLagMs) }]} /></Card>
-        <Card title="Connections to PostgreSQL"><Plot label="Connections" times={times} spell={count} lines={[{ label: "Connections", colour: 1, values: points.map((point) => point.dbConnections) }, { label: "Calls that wait", colour: 2, values: points.map((point) => point.maxJobQueueSize) }]} /></Card>
+        <Card title="Processor" note="of one core, by worker"><Plot label="Processor" times={cpu.times} spanS={range} lines={cpu.lines} spell={percent} /></Card>
+        <Card title="Memory" note="resident, by worker"><Plot label="Memory" times={memory.times} spanS={range} lines={memory.lines} spell={bytes} /></Card>
+        <Card title="Event loops"><Plot label="Event loop lag" times={times} spanS={range} spell={millis} lines={[{ label: "Average", colour: 1, values: points.map((point) => point.avgEventLoopLagMs) }, { label: "Worst", colour: 2, values: points.map((point) => point.maxEventLoopLagMs) }]} /></Card>
+        <Card title="Connections to PostgreSQL"><Plot label="Connections" times={times} spanS={range} spell={count} lines={[{ label: "Connections", colour: 1, values: points.map((point) => point.dbConnections) }, { label: "Calls that wait", colour: 2, values: points.map((point) => point.maxJobQueueSize) }]} /></Card>
       </div>
     </>
   );

@@ -3,7 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { paletteVersion } from "../state/theme";
-import { count } from "../words";
+import { count, moment } from "../words";
 
 export type Line = {
   label: string;
@@ -24,11 +24,22 @@ function colourOf(name: string): string {
   return colour;
 }
 
-export function Plot(props: { label: string; times: number[]; lines: Line[]; spell: (value: number) => string }) {
+const DAY_S = 86_400;
+const FEW_POINTS = 30;
+
+function spellTick(time: number, spanS: number): string {
+  const date = new Date(time * 1000);
+  return spanS > 2 * DAY_S ? date.toLocaleDateString("sv-SE").slice(5) : date.toLocaleTimeString("sv-SE").slice(0, 5);
+}
+
+/** `spanS` is how far the plot reaches back from now, whatever of it is known. */
+export function Plot(props: { label: string; times: number[]; lines: Line[]; spell: (value: number) => string; spanS: number }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const spell = useRef(props.spell);
   spell.current = props.spell;
+  const span = useRef(props.spanS);
+  span.current = props.spanS;
   const shape = props.lines.map((line) => `${line.label}/${line.colour}/${line.isBefore ?? false}`).join();
   const palette = paletteVersion.value;
   const data = [props.times, ...props.lines.map((line) => line.values)] as uPlot.AlignedData;
@@ -42,16 +53,16 @@ export function Plot(props: { label: string; times: number[]; lines: Line[]; spe
         width: holder.clientWidth,
         height: HEIGHT_PX,
         cursor: { drag: { x: false, y: false } },
-        scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
-        axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => (props.spell === count && tick % 1 ? "" : spell.current(tick))) }],
+        scales: { x: { range: () => [Date.now() / 1000 - span.current, Date.now() / 1000] }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
+        axes: [{ ...axis, values: (_, ticks) => ticks.map((tick) => spellTick(tick, span.current)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => (props.spell === count && tick % 1 ? "" : spell.current(tick))) }],
         series: [
-          {},
+          { label: "Time", value: (_: uPlot, time: number | null) => (time === null ? "–" : moment(new Date(time * 1000).toISOString())) },
           ...props.lines.map((line) => ({
             label: line.label,
             stroke: colourOf(`--plot-${line.colour}`),
             width: line.isBefore ? 1 : 2,
             ...(line.isBefore ? { dash: [4, 4] } : {}),
-            points: { show: false },
+            points: { show: (drawn: uPlot) => drawn.data[0].length <= FEW_POINTS, size: 5 },
             value: (_: uPlot, value: number | null) => (value === null ? "–" : spell.current(value)),
           })),
         ],
