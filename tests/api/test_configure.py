@@ -28,6 +28,7 @@ DEFAULTS = {
     "jsonSchema": None,
     "archiveAfterSeconds": 0,
     "archiveBeforeDelete": False,
+    "deferral": "asked",
 }
 
 SCHEMA = {"type": "object", "required": ["bee"], "properties": {"bee": {"type": "string"}}}
@@ -101,7 +102,7 @@ async def test_every_option_can_be_set(client, queue):
         if isinstance(default, int)
     }
     chosen |= {"ackMode": "individual", "overflow": "drop_oldest", "jsonSchema": SCHEMA}
-    chosen["encryptionEnabled"] = False
+    chosen |= {"encryptionEnabled": False, "deferral": "never"}
 
     assert (await client.configure(queue, **chosen))["options"] == chosen
 

@@ -171,9 +171,9 @@ async def test_defect_28_requests_beyond_the_memory_for_them_are_refused(narrow_
             await until_blocked_by(sql)
         all_answers = await asyncio.gather(*answers)
 
-    assert {task.result().status for task in early} == {503}
+    assert {task.result().status for task in early} == {429}
     assert all(int(task.result().headers["retry-after"]) >= 1 for task in early)
-    assert {answer.status for answer in all_answers} == {201, 503}
+    assert {answer.status for answer in all_answers} == {201, 429}
 
 
 async def push_body(client, body):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from skep.model.errors import (
     BadRequest,
+    Congested,
     Defect,
     NotFound,
     Overloaded,
@@ -110,7 +111,8 @@ def test_a_name_that_ends_like_another_is_another():
         (PayloadTooLarge(), 413, "payload_too_large"),
         (NotFound(), 404, "not_found"),
         (Refused(), 409, "refused"),
-        (Overloaded(), 503, "overloaded"),
+        (Overloaded(), 429, "overloaded"),
+        (Congested(), 503, "congested"),
         (Unavailable(), 503, "unavailable"),
         (Defect("inside"), 500, "defect"),
         (SkepError("inside"), 500, "defect"),

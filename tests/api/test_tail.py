@@ -245,7 +245,7 @@ def narrow_broker(start_broker):
         yield narrow_broker
 
 
-async def test_one_stream_too_many_is_a_503(narrow_broker, http, queue, watch):
+async def test_one_stream_too_many_is_a_429(narrow_broker, http, queue, watch):
     async with narrow_broker.connect() as client:
         await client.push_payloads(queue, 1)
     source = await watch(queue, at=narrow_broker)
@@ -253,7 +253,7 @@ async def test_one_stream_too_many_is_a_503(narrow_broker, http, queue, watch):
 
     answer = await http.get(events_url(narrow_broker, queue))
 
-    assert answer.status_code == 503
+    assert answer.status_code == 429
     assert answer.json()["error"] == "more than 1 live connections"
 
 

@@ -176,6 +176,8 @@ class Log:
     async def clear(self) -> None:
         """Delete everything; ten times as quick as truncating while there is little."""
         tables = (
+            "operation",
+            "operation_total",
             "deleted_message",
             "scheduled",
             "redriven_letter",
@@ -324,6 +326,25 @@ class Log:
             resolve,
         )
         return [Pushed(*row) for row in found]
+
+    async def push_of_broker(
+        self, partition_id: int, *transaction_ids: str, resolve: bool = False
+    ) -> Pushed:
+        """Push one segment by the rules in force, as a broker does: behind waiting operations."""
+        versions = await self.versions([partition_id])
+        [row] = await self.rows(
+            "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            [partition_id],
+            [len(transaction_ids)],
+            [NOTHING.to],
+            [NOTHING.since],
+            [keys_of(transaction_ids)],
+            [body_of(map(envelope, transaction_ids))],
+            resolve,
+            list(versions),
+            list(versions.values()),
+        )
+        return Pushed(*row)
 
     async def push_vouched(
         self,

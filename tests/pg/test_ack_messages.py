@@ -1,6 +1,7 @@
 from uuid import uuid4
 
 from tests.pg.log import Ack, Acked, Poll
+from tests.pg.operating import ACK, defer
 
 
 async def test_the_answer_names_the_lane_and_tells_what_became_of_it(log):
@@ -130,3 +131,18 @@ async def test_many_plain_acks_beside_one_that_is_not_are_all_answered(log):
     )
 
     assert outcomes == ["retried", *["acked"] * 199]
+
+
+async def test_an_ack_waits_behind_operations_and_its_neighbours_do_not(log):
+    a, group = await log.lane()
+    [b] = await log.provision("hive", "b")
+    await log.push_lots({a: "x", b: "y"})
+    lease = uuid4()
+    await log.pop(group, Poll(lanes=2, lease_id=lease))
+    await defer(log, a, type_=ACK)
+
+    answers = await log.ack(Ack(a, 1, lease), Ack(b, 1, lease))
+
+    assert [answer.outcome for answer in answers] == ["deferred", "acked"]
+    assert answers[0].partition_name == "a"
+    assert await log.value("select acked from skep.cursor where partition_id = $1", a) == 0

@@ -7,6 +7,7 @@ import pytest
 
 from tests.fixtures.broker import until_blocked_by
 from tests.pg.log import NOON, Vouch
+from tests.pg.operating import carry_out, defer
 from tests.pg.settling import names
 from tests.pg.spilling import File
 
@@ -142,3 +143,19 @@ async def test_two_who_drain_the_same_part_store_it_once(log, open_log, file):
 
     assert await second == (2, [])
     assert await names(log, a) == ["x", "y"]
+
+
+async def test_messages_wait_behind_operations_that_were_accepted_before_they_were_spilled(
+    log, file
+):
+    [a] = await log.provision("hive", "a")
+    await defer(log, a, "first")
+
+    with pytest.raises(asyncpg.PostgresError) as refusal:
+        await file.drain(0, 1, {a: "x"})
+    assert refusal.value.sqlstate == "55P03"
+    assert await file.position() is None
+
+    await carry_out(log)
+    await file.drain(0, 1, {a: "x"})
+    assert await names(log, a) == ["first", "x"]

@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pg.log import ALWAYS, MICROSECOND, NOON, NOTHING, Poll, Vouch, keys_of
+from tests.pg.log import (
+    ALWAYS,
+    MICROSECOND,
+    NOON,
+    NOTHING,
+    Poll,
+    Vouch,
+    body_of,
+    envelope,
+    keys_of,
+)
+from tests.pg.operating import defer
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -303,3 +314,52 @@ async def push_and_compare(log, lanes, step):
         else:
             stored = lane.append(names, log.now)
             assert (row.first, row.created_at) == (stored.first, stored.created_at)
+
+
+async def test_a_push_of_a_broker_waits_behind_operations(log):
+    a, b = await log.provision("hive", "a", "b")
+    await defer(log, a)
+
+    refused = await log.push_of_broker(a, "x")
+    stored = await log.push_of_broker(b, "y")
+
+    assert (refused.first, refused.duplicates) == (None, {})
+    assert stored.first == 1
+    assert await log.value("select head from skep.partition where id = $1", a) == 0
+
+
+async def test_neighbours_of_a_lane_with_operations_are_stored(log):
+    a, b = await log.provision("hive", "a", "b")
+    await defer(log, a)
+    versions = await log.versions([a])
+
+    rows = await log.rows(
+        "select * from skep.push_segments($1, $2, $3, $4, $5, $6, false, $7, $8)",
+        [a, b],
+        [1, 1],
+        [0, 0],
+        [NOTHING.since] * 2,
+        [keys_of("x"), keys_of("y")],
+        [body_of([envelope("x")]), body_of([envelope("y")])],
+        list(versions),
+        list(versions.values()),
+    )
+
+    assert {row["partition_id"]: row["first"] for row in rows} == {a: None, b: 1}
+
+
+async def test_a_repeated_push_does_not_wait_behind_operations(log):
+    [a] = await log.provision("hive", "a")
+    await log.push_of_broker(a, "x")
+    await defer(log, a)
+
+    again = await log.push_of_broker(a, "x", resolve=True)
+
+    assert again.duplicates == {0: 1}
+
+
+async def test_what_the_database_pushes_itself_does_not_wait_behind_operations(log):
+    [a] = await log.provision("hive", "a")
+    await defer(log, a)
+
+    assert (await log.push(a, "x")).first == 1

@@ -4,6 +4,7 @@ import asyncpg
 import pytest
 
 from tests.pg.log import ALWAYS, NOON, Poll
+from tests.pg.operating import defer
 
 HOUR = timedelta(hours=1)
 
@@ -93,3 +94,12 @@ async def test_created_at_never_decreases_although_the_clock_does(log):
     stored = await log.push_vouched({partition: "b"}, {partition: 1}, since=ALWAYS)
 
     assert stored == {partition: (2, NOON)}
+
+
+async def test_a_lane_with_operations_is_left_to_the_other_way(log):
+    a, b = await log.provision("hive", "a", "b")
+    await defer(log, a)
+
+    stored = await log.push_vouched({a: "x", b: "y"}, {a: 0, b: 0})
+
+    assert list(stored) == [b]

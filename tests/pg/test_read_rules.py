@@ -6,6 +6,7 @@ async def test_the_rules_of_the_queues_named_are_returned(log):
         max_size=7,
         overflow="drop_oldest",
         json_schema={"type": "object"},
+        deferral="always",
     )
     await log.configure("wax")
 
@@ -19,4 +20,5 @@ async def test_the_rules_of_the_queues_named_are_returned(log):
         7,
         "drop_oldest",
         '{"type": "object"}',
+        "always",
     )

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from skep.broker.housekeeping import (
     BACKOFF_S_MAX,
     BACKOFF_S_MIN,
+    GIVE_WAY_MAX,
+    GIVE_WAY_S,
     JITTER,
     REST_PER_WORK,
     REST_S_MIN,
@@ -64,6 +66,15 @@ class TestPace:
 
         assert pace.after_failure() <= BACKOFF_S_MIN * (1 + JITTER)
 
+    def test_a_step_gives_way_so_often_and_then_does_not(self):
+        pace = Pace(HOUR_S, random.Random(1))
+
+        rests = [pace.give_way() for _ in range(GIVE_WAY_MAX + 1)]
+
+        assert rests == [GIVE_WAY_S] * GIVE_WAY_MAX + [None]
+        pace.after_success(0, has_more=False)
+        assert pace.give_way() == GIVE_WAY_S
+
 
 class Office:
     """Grants the lease to whoever asks, or to nobody."""
@@ -97,12 +108,15 @@ class Chore:
         return outcome
 
 
-def keep_house(*duties, office=None, seconds):
+def keep_house(*duties, office=None, seconds, gives_way=lambda: False):
     """Run a housekeeper for so long."""
 
     async def scene():
         housekeeper = Housekeeper(
-            Leadership(office or Office(), "work"), duties, chance=random.Random(1)
+            Leadership(office or Office(), "work"),
+            duties,
+            chance=random.Random(1),
+            gives_way=gives_way,
         )
         housekeeper.start()
         await asyncio.sleep(seconds)
@@ -216,3 +230,12 @@ def test_a_stop_does_not_wait_for_ever():
 
     run_virtually(scene())
     assert chore.ended == 0
+
+
+def test_duties_give_way_to_messages_but_not_for_ever():
+    chore = Chore(interval_s=10.0)
+
+    keep_house(chore, seconds=3 * GIVE_WAY_MAX * GIVE_WAY_S, gives_way=lambda: True)
+
+    assert len(chore.began_at) == 2
+    assert chore.began_at[0] >= GIVE_WAY_MAX * GIVE_WAY_S

@@ -69,7 +69,7 @@ class Database:
 
     async def call(self, statement, *columns):
         if statement == READ_CALL:
-            return [(queue_id, 1, 0, False, 0, "reject", None) for queue_id in columns[0]]
+            return [(queue_id, 1, 0, False, 0, "reject", None, "asked") for queue_id in columns[0]]
         assert statement == SCHEDULE_CALL
         names = columns[3]
         self.calls.append((names, columns[8]))

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 from skep import __version__
 from skep.app.assignment import WorkerAssignment
 from skep.app.failover import open_spill
-from skep.app.instruments import UsageProbe, show_parts
+from skep.app.instruments import UsageProbe, show_failover, show_load, show_parts, show_peers
 from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
+from skep.broker.ack_attempt import AckIntake
 from skep.broker.admission import AdmissionGate
 from skep.broker.changes import MAINTENANCE, QUEUE, RULES, Changes
 from skep.broker.cluster import Cluster
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
+from skep.broker.deferral import DeferralExecutor, DepthLimits, OperationPart
 from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
 from skep.broker.discovery import Discovery
 from skep.broker.diversion import Diversion
@@ -30,14 +32,19 @@ from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.groups import Groups
 from skep.broker.housekeeping import Duty, Housekeeper
 from skep.broker.instances import Instances, OwnInstance
+from skep.broker.intake import Intake
 from skep.broker.leadership import Leadership, Term
 from skep.broker.leases import LeaseMemory
 from skep.broker.letter_moves import Mover
+from skep.broker.line import LaneKey, LaneWatch, Line
 from skep.broker.live import Live
+from skep.broker.load import engine_shares, is_shed
 from skep.broker.lounge import Lounge
 from skep.broker.maintenance import Maintenance
 from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages
+from skep.broker.operation_processor import OperationProcessor, ProcessorLimits
+from skep.broker.operations import OperationDesk, OperationPurge
 from skep.broker.outage import CutShort, Outage
 from skep.broker.parking import SweepPolicy
 from skep.broker.peer_notices import Notice
@@ -53,9 +60,11 @@ from skep.broker.pop import (
 from skep.broker.pulse import Pulse
 from skep.broker.pulse_sample import PulseFigures
 from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
+from skep.broker.push_attempt import PushIntake
 from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.queue_lifecycle import RemovedQueueSweep
 from skep.broker.redrive import Redrives
+from skep.broker.relief import Relief
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.retention import (
     CleanupDuty,
@@ -87,6 +96,8 @@ from skep.engine.fusion import FusionCore
 from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
 from skep.engine.policy import BatchPolicy
 from skep.model.encryption import KeyRing
+from skep.model.errors import Overloaded
+from skep.model.priorities import Priority
 from skep.settings import InvalidSettings, Settings
 from skep.settings.in_force import SettingsInForce
 from skep.settings.keys import encryption_keys
@@ -107,6 +118,9 @@ _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
 SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
+
+LINE_SHARE: Final = 0.25
+"""What requests may weigh that are held back, as a share of the engine's capacity."""
 
 DRAIN_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that were drained from the spill; about 300,000."""
@@ -165,6 +179,8 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
         "transaction": alone,
         "cycle": alone,
         "schedule": rare,
+        # One at a time: operations of a lane are accepted in the order they came.
+        "defer": dataclasses.replace(rare, weight_max=4 * _MIB, concurrency_max=1),
     }
 
 
@@ -218,6 +234,13 @@ class Broker:
         self.door: Final = self.security.door
         self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S, meters=self.meters)
         self._directory: Final = Directory()
+        self._line: Final = Line(
+            self.engine,
+            wait_s=settings.overload_wait_s,
+            weight_max=int(settings.engine_weight_mib * _MIB * LINE_SHARE),
+            is_congestion=settings.overload_status == 503,
+        )
+        self._watch: Final = LaneWatch(self.query_slots, self._line.free)
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
         self.key_ring: Final = KeyRing(encryption_keys(settings))
         self.envelopes: Final = EnvelopeReader(self.key_ring.open_envelope)
@@ -265,7 +288,9 @@ class Broker:
         )
         leadership = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
-            leadership, _duties(settings, self.housekeeping_slots, leadership.term)
+            leadership,
+            _duties(settings, self.housekeeping_slots, leadership.term),
+            gives_way=lambda: is_shed(Priority.BACKGROUND, self.engine.load),
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
         self.discovery: Final = Discovery(self.query_slots, self.pop, now=loop.time)
@@ -306,6 +331,11 @@ class Broker:
         )
         self._scheduled_max: Final = settings.scheduled_max
         self._instrument(assignment)
+        self.operations: Final = OperationDesk(
+            self.query_slots, when_waiting=self._hear_of_operations
+        )
+        self.intake: Intake
+        self._processor: OperationProcessor
         self.push: Push
         self.ack: Ack
         self.transaction: Transaction
@@ -319,6 +349,15 @@ class Broker:
     def announcer(self) -> Announcer:
         """Whoever tells parked polls of all processes that there may be something for them."""
         return self._wakeups
+
+    def check_analytics(self) -> None:
+        """Make sure that there is time for analytics.
+
+        Raises:
+            Overloaded: Messages come first.
+        """
+        if is_shed(Priority.ANALYTICS, self.engine.load):
+            raise Overloaded("messages come first now; ask again shortly")
 
     async def start(self) -> None:
         """Connect, and become able to serve.
@@ -339,6 +378,7 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        self._processor.start()
         self._loop_watch.start()
         self.publisher.start()
         self._reporter.start()
@@ -384,6 +424,7 @@ class Broker:
         )
         self.transaction = Transaction(self.engine, self._directory, stager)
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
+        self.intake = self._take_in()
         self._serve_operations()
         self._serve_dead_letters(hash_seed)
 
@@ -398,6 +439,9 @@ class Broker:
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()
+        await self._processor.stop()
+        self._line.stop()
+        await self._watch.stop()
         await self.maintenance.stop()
         if self._drain is not None:
             await self._drain.stop()
@@ -446,6 +490,8 @@ class Broker:
                 "housekeeping": self.housekeeping_slots,
             },
         )
+        show_failover(self.meters, self.diversion, self.maintenance)
+        show_peers(self.meters, self.peers)
         self._export = _otel_export(assignment)
         self.tracing = _tracing(settings, self._export)
         self._loop_watch = LoopWatch(self.meters.loop_lag)
@@ -473,6 +519,24 @@ class Broker:
     def _wake(self, queue_id: int, lane_count: int) -> None:
         self.lounge.wake(queue_id, lane_count)
         self.tails.wake(queue_id)
+
+    def _take_in(self) -> Intake:
+        relief = Relief(self.engine, self._line, self._watch, deferral=self._settings.deferral)
+        return Intake(
+            relief,
+            push=PushIntake(self.push, self._directory, relief),
+            ack=AckIntake(self.ack, relief),
+            pop=self.pop,
+            transaction=self.transaction,
+        )
+
+    def _hear_of_operations(self) -> None:
+        self._processor.hear_of_operations()
+
+    def _note_deferred(self, parts: Sequence[OperationPart]) -> None:
+        for part in parts:
+            self._watch.note(LaneKey(part.type, part.partition_id))
+        self._hear_of_operations()
 
     def _hear_peer(self, notice: Notice) -> None:
         """Pass on inside this instance what another one told."""
@@ -548,6 +612,7 @@ class Broker:
             announcer=self._wakeups,
             meters=self.meters,
         )
+        self._serve_deferral(lanes, rule_book, settler)
         engine.serve("transaction", TransactionExecutor(slots, settler))
         engine.serve("cycle", CycleExecutor(settler, self._wakeups))
         schedules = ScheduleExecutor(
@@ -579,6 +644,35 @@ class Broker:
         return (
             self.hot_slots.is_whole and not self._outage.is_on and not self.maintenance.is_push_on
         )
+
+    def _serve_deferral(
+        self, lanes: LaneProvisioner, rule_book: RuleBook, settler: Settler
+    ) -> None:
+        settings = self._settings
+        deferral = DeferralExecutor(
+            self.hot_slots,
+            push=self.push,
+            directory=self._directory,
+            provisioner=lanes,
+            rule_book=rule_book,
+            gate=self._gate,
+            limits=DepthLimits(
+                operations=settings.operation_depth_max,
+                per_lane=settings.operation_depth_max_per_partition,
+                bytes=settings.operation_mib_max * _MIB,
+            ),
+            when_accepted=self._note_deferred,
+        )
+        self.engine.serve("defer", deferral)
+        self._processor = OperationProcessor(
+            self.hot_slots,
+            settler,
+            leases=self._leases,
+            announcer=self._wakeups,
+            open_envelope=self.key_ring.open_envelope,
+            limits=ProcessorLimits(settings.operation_timeout_s, settings.operation_retries_max),
+        )
+        show_load(self.meters, line=self._line, deferral=deferral, processor=self._processor)
 
     def _serve_dead_letters(self, hash_seed: int) -> None:
         slots = self.query_slots
@@ -612,8 +706,16 @@ def utc_now() -> datetime:
 
 
 def _core(settings: Settings) -> FusionCore:
+    shares = engine_shares(
+        push=settings.push_load_max / 100,
+        pop=settings.pop_load_max / 100,
+        ack=settings.ack_load_max / 100,
+    )
     operations: dict[str, tuple[BatchPolicy, ConcurrencyLimiter]] = {
-        name: (policy, _limiter(settings, policy.concurrency_max))
+        name: (
+            dataclasses.replace(policy, own_share=shares[name].own, ceiling=shares[name].ceiling),
+            _limiter(settings, policy.concurrency_max),
+        )
         for name, policy in policies(
             settings.connections, push_hold_s=settings.push_hold_ms / 1000
         ).items()
@@ -657,6 +759,11 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
         ),
         RemovedQueueSweep(caller),
         RemovedGroupSweep(caller),
+        OperationPurge(
+            caller,
+            keep_s=settings.operation_retention_s,
+            keep_failed_s=settings.operation_failed_retention_s,
+        ),
         StagingSweep(caller),
         RollUpDuty(caller, term),
         LagSampleDuty(caller, term),

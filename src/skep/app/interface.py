@@ -27,12 +27,10 @@ from skep.settings import Settings
 def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
     """Return the table of the routes that are answered from the parser."""
     handlers = HotHandlers(
-        push=broker.push,
+        intake=broker.intake,
         pop=broker.pop,
         discovery=broker.discovery,
-        ack=broker.ack,
         renew=broker.renew,
-        transaction=broker.transaction,
         door=broker.door,
         defaults=PollDefaults(
             wait_ms=settings.default_wait_ms,
@@ -57,6 +55,7 @@ def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -
         body_bytes_max=settings.body_bytes_max,
         version=__version__,
         further_routes=api_routes(broker),
+        check_analytics=broker.check_analytics,
     )
 
 

@@ -29,6 +29,7 @@ from skep.server.routes.maintenance import maintenance_routes
 from skep.server.routes.messages import message_routes
 from skep.server.routes.metrics import metrics_routes
 from skep.server.routes.migration import migration_routes
+from skep.server.routes.operations import operation_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
 from skep.server.routes.resources import resource_routes
@@ -74,6 +75,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),
         *scheduled_routes(broker.scheduled),
+        *operation_routes(broker.operations),
         *streams_routes(broker.streams),
         *retention_routes(
             broker.retention, Removals(broker.query_slots), Holds(broker.query_slots)

@@ -71,7 +71,7 @@ class AckRow(msgspec.Struct, gc=False):
 class AckRequest(Cargo):
     """One client's acknowledgments, and their results so far."""
 
-    __slots__ = ("_answer", "_items", "error", "results", "rows")
+    __slots__ = ("_answer", "_items", "deferred", "error", "results", "rows")
 
     def __init__(self, items: Sequence[AckItem], answer: Answer) -> None:
         super().__init__()
@@ -79,6 +79,8 @@ class AckRequest(Cargo):
         self._answer = answer
         self.results: list[bytes] = [b""] * len(items)
         self.rows: list[AckRow] = []
+        self.deferred: dict[int, list[int]] = {}
+        """Items that were not recorded because operations wait in their lane, by partition."""
         self.error: SkepError | None = None
 
     def finish(self) -> None:
@@ -139,16 +141,25 @@ class Ack:
             BadRequest: The request as a whole is refused.
             Overloaded: The engine is full.
         """
+        request = self.prepare(items, group, answer)
+        if not request.rows:
+            request.finish()
+            return
+        self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+
+    def prepare(self, items: Sequence[AckItem], group: str | None, answer: Answer) -> AckRequest:
+        """Make a request of the items; those that can never succeed have their results.
+
+        Raises:
+            BadRequest: There are too many.
+        """
         if len(items) > ACK_ITEMS_MAX:
             raise BadRequest(f"more than {ACK_ITEMS_MAX} acknowledgments in one request")
         request = AckRequest(items, answer)
         for position, item in enumerate(items):
             self._add_row(request, position, item, group or item.consumer_group or QUEUE_MODE)
-        if not request.rows:
-            request.finish()
-            return
         request.rows = _merge_completed(request.rows)
-        self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+        return request
 
     def pass_over(
         self,
@@ -287,6 +298,8 @@ class AckExecutor:
                 partition=partition,
                 lease_released=lease_released,
             )
+        if outcome == "deferred":
+            request.deferred.setdefault(row.partition_id, []).extend(row.positions)
         if lease_released and row.lease_text:
             self._leases.forget(row.lease_text, row.partition_id)
         if has_more:

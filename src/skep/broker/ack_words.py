@@ -26,6 +26,7 @@ REFUSAL_BY_OUTCOME: Final = {
     "not_found": "Message not found",
     "already_done": "already committed: the message was completed before",
     "no_group": "consumer not found",
+    "deferred": "acknowledgments of the partition that came before wait: try again",
 }
 """What the client is told of an ack with such an outcome; all other outcomes are successes."""
 

@@ -17,7 +17,7 @@ from skep.db.slots import Caller
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.model.ids import partition_uuid, queue_uuid
 from skep.model.names import check_name
-from skep.model.queue_options import AckMode, Overflow, QueueOptions
+from skep.model.queue_options import AckMode, Deferral, Overflow, QueueOptions
 from skep.model.schemas import compile_schema
 
 CONFIGURE_CALL: Final = "select * from skep.configure_queue($1, $2, $3, $4)"
@@ -47,6 +47,7 @@ COLUMNS: Final = {
     "jsonSchema": "json_schema",
     "archiveAfterSeconds": "archive_after_s",
     "archiveBeforeDelete": "archive_before_delete",
+    "deferral": "deferral",
 }
 """Options of the wire, and the column each is stored in."""
 
@@ -54,6 +55,7 @@ _DEFAULTS: Final[dict[str, Any]] = msgspec.to_builtins(QueueOptions())
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "ackMode": get_args(AckMode),
     "overflow": get_args(Overflow),
+    "deferral": get_args(Deferral),
 }
 _INTEGER_MAX: Final = 2**31 - 1
 

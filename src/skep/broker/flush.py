@@ -8,7 +8,7 @@ from typing import Final
 
 from skep.broker.directory import Lane
 from skep.broker.push_lots import Entry, PushLot, fail_entry
-from skep.model.errors import SkepError
+from skep.model.errors import LaneDeferred, SkepError
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
 
 NULL: Final = b"null"
@@ -161,6 +161,14 @@ def answer_stored(flush: Flush, first: int) -> None:
         stored_at = enumerate(flush.entries, start=first)
         flush.offset_by_key.update({entry[2]: offset for offset, entry in stored_at})
     flush.settle()
+
+
+def refuse_deferred(flush: Flush) -> None:
+    """Answer that nothing of a flush is stored: operations wait for its partition."""
+    error = LaneDeferred(partition_id=flush.lane.partition_id)
+    for entry in flush.entries:
+        flush.refuse(entry, error)
+    flush.keep([])
 
 
 def answer_duplicates(

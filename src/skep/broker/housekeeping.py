@@ -12,7 +12,7 @@ connections they are given.
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from skep.broker.leadership import Leadership
@@ -31,6 +31,10 @@ FIRST_SHARE: Final = 0.1
 FIRST_S_MAX: Final = 5.0
 BACKOFF_S_MIN: Final = 1.0
 BACKOFF_S_MAX: Final = 60.0
+GIVE_WAY_S: Final = 1.0
+"""How long a duty rests when it gives way to messages."""
+GIVE_WAY_MAX: Final = 60
+"""How often in a row: an overload that lasts must not keep anything from being cleaned up."""
 STOP_S: Final = 2.0
 """How long a step under way may take to end when the process stops."""
 
@@ -60,6 +64,12 @@ class Pace:
         self._interval_s: Final = interval_s
         self._chance: Final = chance
         self._failures = 0
+        self._times_given_way = 0
+
+    def give_way(self) -> float | None:
+        """How long to rest before a step that should give way; None when it did so for long."""
+        self._times_given_way += 1
+        return GIVE_WAY_S if self._times_given_way <= GIVE_WAY_MAX else None
 
     def at_first(self) -> float:
         """How long to wait before the first run."""
@@ -68,6 +78,7 @@ class Pace:
     def after_success(self, spent_s: float, *, has_more: bool) -> float:
         """How long to rest after a step that took so long."""
         self._failures = 0
+        self._times_given_way = 0
         if has_more:
             return max(REST_S_MIN, spent_s * REST_PER_WORK)
         return self._interval_s * self._chance.uniform(1 - JITTER, 1 + JITTER)
@@ -77,6 +88,7 @@ class Pace:
         longest_s = max(BACKOFF_S_MIN, min(self._interval_s, BACKOFF_S_MAX))
         wait_s = min(BACKOFF_S_MIN * 2.0 ** min(self._failures, 30), longest_s)
         self._failures += 1
+        self._times_given_way = 0
         return wait_s * self._chance.uniform(1 - JITTER, 1 + JITTER)
 
 
@@ -89,7 +101,9 @@ class Housekeeper:
         duties: Sequence[Duty] = (),
         *,
         chance: random.Random | None = None,
+        gives_way: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._gives_way: Final = gives_way
         self._leadership: Final = leadership
         self._duties: Final = list(duties)
         self._chance: Final = chance or random.Random()  # noqa: S311 (spreads load, keeps no secret)
@@ -126,7 +140,8 @@ class Housekeeper:
         pace = Pace(duty.interval_s, self._chance)
         while not self._is_stopping:
             if self._leadership.is_leader:
-                rest_s = await self._run(duty, pace)
+                rest_s = pace.give_way() if self._gives_way() else None
+                rest_s = rest_s or await self._run(duty, pace)
             else:
                 await self._leadership.wait_until_leader()
                 rest_s = pace.at_first()

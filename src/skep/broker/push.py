@@ -31,6 +31,7 @@ from skep.broker.flush import (
     answer_stored,
     body_of,
     by_partition,
+    refuse_deferred,
 )
 from skep.broker.push_lots import (
     Answer,
@@ -202,6 +203,25 @@ class Push:
         wish = LaneWish(list(missing), proceed)
         self._engine.submit("provision", None, _ENTRY_WEIGHT * len(missing), wish)
         self._awaited.update(missing)
+
+    @property
+    def is_diverting(self) -> bool:
+        """Whether some lanes, or all, go to disk now."""
+        return self._diversion.is_needed
+
+    def prepare(self, items: Sequence[PushItem], producer: str | None) -> dict[Lane, list[Entry]]:
+        """Check the items and sort them by lane, for somebody else to store.
+
+        All lanes must be known, and none of the items be for later.
+
+        Raises:
+            BadRequest: The request as a whole is refused.
+        """
+        request = PushRequest(len(items), lambda _: None)
+        in_order = self._sort(request, items, range(len(items)), producer, ())
+        assert not in_order.missing, "the lanes were to be provisioned"
+        assert not in_order.later, "messages for later do not wait in a lane"
+        return in_order.entries_by_lane
 
     def close(self, lot: PushLot) -> None:
         """Let nobody join a lot any more: it is on its way."""
@@ -556,6 +576,9 @@ class PushExecutor:
                 cache.adopt(partition_id, gap_first, gap_keys, gap_at)
             if first is not None:
                 stored.append((flush, first, created_at))
+                continue
+            if not positions:
+                refuse_deferred(flush)
                 continue
             known_to = (cache.vouch(partition_id) or _NO_WORD)[0]
             if not is_repeated:

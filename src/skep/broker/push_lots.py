@@ -28,13 +28,15 @@ Answer: TypeAlias = Callable[["PushRequest"], None]
 class PushRequest:
     """One client's push, and the results of its items so far."""
 
-    __slots__ = ("_answer", "error", "failed", "pending", "results")
+    __slots__ = ("_answer", "error", "errors", "failed", "pending", "results")
 
     def __init__(self, item_count: int, answer: Answer) -> None:
         self.results: list[bytes] = [b""] * item_count
         self.pending = item_count
         self.failed = 0
         self.error: SkepError | None = None
+        self.errors: dict[int, SkepError] | None = None
+        """Why items are not stored, by position; None while all of them are."""
         self._answer = answer
 
     @property
@@ -48,6 +50,9 @@ class PushRequest:
         if error is not None:
             self.error = error
             self.failed += 1
+            if self.errors is None:
+                self.errors = {}
+            self.errors[position] = error
         self.pending -= 1
         if not self.pending:
             self.finish()
@@ -59,6 +64,7 @@ class PushRequest:
     def fail(self, error: SkepError) -> None:
         """Answer that nothing was stored."""
         self.error = error
+        self.errors = dict.fromkeys(range(len(self.results)), error)
         self.failed = len(self.results)
         self._answer(self)
 

@@ -7,7 +7,7 @@ read the rules before each use instead.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,9 @@ from skep.broker.admission import SizeLimit
 from skep.db.slots import Caller
 from skep.model.envelopes import cut_envelope
 from skep.model.schemas import PayloadValidator, SchemaCache
+
+if TYPE_CHECKING:
+    from skep.model.queue_options import Deferral
 
 READ_CALL: Final = "select * from skep.read_rules($1)"
 
@@ -27,6 +30,7 @@ class QueueRules:
 
     __slots__ = (
         "dedup_window_s",
+        "deferral",
         "is_encrypted",
         "is_plain",
         "queue_id",
@@ -42,6 +46,7 @@ class QueueRules:
         self.validator: PayloadValidator | None = None
         self.size_limit: SizeLimit | None = None
         self.is_encrypted = False
+        self.deferral: Deferral = "asked"
         self.is_plain = True
         """Nothing to do for a message but to store it."""
 
@@ -77,7 +82,7 @@ class RuleBook:
             self._learn(self.of(row[0]), row)
         for queue_id in wanted:
             # Gone. Its rules must not speak for a queue that takes its name.
-            self._learn(self.of(queue_id), (queue_id, 0, 0, False, None, None, None))
+            self._learn(self.of(queue_id), (queue_id, 0, 0, False, None, None, None, "asked"))
 
     async def read_new(self, queue_ids: Iterable[int]) -> None:
         """Read the rules of those of these queues that were never read."""
@@ -99,10 +104,11 @@ class RuleBook:
         return self._seal(envelope) if rules.is_encrypted else envelope
 
     def _learn(self, rules: QueueRules, row: Any) -> None:
-        _, version, dedup_window_s, is_encrypted, max_size, overflow, schema = row
+        _, version, dedup_window_s, is_encrypted, max_size, overflow, schema, deferral = row
         rules.version = version
         rules.dedup_window_s = dedup_window_s
         rules.is_encrypted = is_encrypted
+        rules.deferral = deferral
         rules.size_limit = SizeLimit(max_size, overflow) if max_size else None
         rules.validator = None
         if schema is not None:

@@ -40,7 +40,7 @@ from skep.model.envelopes import (
     checked_trace_id,
     end_of_life,
 )
-from skep.model.errors import BadRequest, InvalidPayload, Refused
+from skep.model.errors import BadRequest, InvalidPayload, LaneDeferred, Refused
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_name, refuse_transaction_id
@@ -274,6 +274,7 @@ class Settler:
         operations: Operations,
         *,
         is_repeated: bool,
+        with_places: bool = False,
     ) -> Settled:
         """Call a function that settles the operations.
 
@@ -284,8 +285,11 @@ class Settler:
             operations: What to settle.
             is_repeated: An earlier call may have settled them. So the queues took what is pushed,
                 and must not refuse it now, perhaps for being full of it.
+            with_places: Tell the function, after the leading arguments, which of the messages sent
+                each push is: those with the same key are sent once.
 
         Raises:
+            LaneDeferred: Operations wait in a lane.
             Refused: A queue is being deleted faster than it can be created.
             BadRequest: A queue does not take a payload.
             QueueFull: A queue has no room.
@@ -294,7 +298,11 @@ class Settler:
         for _ in range(LANE_TRIES_MAX):
             pushed = _Pushed(operations, await self._find_lanes(operations))
             await self._enforce(pushed, is_repeated=is_repeated)
-            row = await self._call(statement, leading, operations, pushed)
+            places = [pushed.places] if with_places else []
+            row = await self._call(statement, [*leading, *places], operations, pushed)
+            if row[0] == "deferred":
+                partition_id = _deferred_lane(row[1], pushed.lanes, operations)
+                raise LaneDeferred(partition_id=partition_id)
             if row[0] != "lane_gone":
                 return self._conclude(row, operations, pushed)
             number: int = row[1]
@@ -416,6 +424,13 @@ class Settler:
                 meter.push_bytes += len(staged.envelope)
 
 
+def _deferred_lane(number: int, lanes: Sequence[Lane], operations: Operations) -> int:
+    """Return the partition that is waited for, by its number among those pushed and acked."""
+    if number <= len(lanes):
+        return lanes[number - 1].partition_id
+    return operations.acks[number - len(lanes) - 1].partition_id
+
+
 class _Pushed:
     """The pushes of one call by lane, each key once."""
 
@@ -423,7 +438,7 @@ class _Pushed:
         self.lanes: list[Lane] = sorted(lane_by_key.values(), key=lambda lane: lane.partition_id)
         self.sent: list[tuple[int, StagedPush]] = []
         """(number of the lane from 1, push); later pushes of the same key are left out."""
-        self._places: list[int] = []
+        self.places: list[int] = []
         """Of every push: where in `sent` it is, or the one of the same key before it."""
         number_by_key = {lane.key: number for number, lane in enumerate(self.lanes, start=1)}
         place_by_key: dict[tuple[int, bytes], int] = {}
@@ -432,7 +447,7 @@ class _Pushed:
             place = place_by_key.setdefault((number, push.key), len(self.sent))
             if place == len(self.sent):
                 self.sent.append((number, push))
-            self._places.append(place)
+            self.places.append(place)
 
     def vouch(self, cache: DedupCache) -> list[tuple[int, datetime]]:
         """Give the cache's word for each lane; none for a lane in which it suspects a duplicate."""
@@ -448,7 +463,7 @@ class _Pushed:
         """Say of every push where it is, also of those left out."""
         settled: list[PushSettled] = []
         seen: set[int] = set()
-        for place in self._places:
+        for place in self.places:
             lane = self.lanes[self.sent[place][0] - 1]
             settled.append(PushSettled(lane, offsets[place], duplicates[place] or place in seen))
             seen.add(place)

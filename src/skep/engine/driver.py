@@ -14,7 +14,7 @@ Repeating ends at `patience_s` after the call left; what is still undone then fa
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Protocol
 
 from skep.db.errors import NotExecuted, OutcomeUnknown
@@ -76,6 +76,20 @@ class Engine:
         self._calls: set[asyncio.Task[None]] = set()
         self._is_pump_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
+        self._relieved: Callable[[], None] | None = None
+
+    @property
+    def load(self) -> float:
+        """How full the engine is, from 0 to 1; above that only by a single heavy lot."""
+        return self._core.load
+
+    def is_under_way(self, operation: str, lane: Hashable) -> bool:
+        """Tell whether lots of a lane wait or are in flight."""
+        return self._core.is_under_way(operation, lane)
+
+    def when_relieved(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever a call came back and left room."""
+        self._relieved = callback
 
     @property
     def weight(self) -> int:
@@ -153,6 +167,8 @@ class Engine:
             meter.in_flight -= 1
             meter.failures += not succeeded
             self._core.settle(call, self._loop.time(), succeeded=succeeded)
+            if self._relieved is not None:
+                self._relieved()
             self._pump()
 
     async def _execute(

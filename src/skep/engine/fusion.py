@@ -19,10 +19,12 @@ Promises the broker builds on:
   in flight carry the same lane. Lots without a lane (None) leave in order but exclude nobody.
 * Fairness: free lanes stand in line for calls, a lane that could not be emptied goes to the end
   of it, and operations take turns for slots. Nothing starves while calls come back.
-* Bounds: slots and weight are limited, and a lane exists only while something of it waits or
-  flies. No step looks at more than the lots it moves and the lanes it frees.
+* Bounds: slots and weight are limited. An operation may fill its share of the capacity, and none
+  of it above its ceiling: what matters less is turned away first. A lane exists only while
+  something of it waits or flies. No step looks at more than the lots it moves and the lanes it
+  frees.
 
-Not here on purpose: retries, priorities and timeouts. What a call brought back is the driver's
+Not here on purpose: retries and timeouts. What a call brought back is the driver's
 business; this module only hears that it came back.
 """
 
@@ -206,14 +208,22 @@ class _Backlog:
         "_operation",
         "_policy",
         "_ready",
+        "own_max",
         "ready_weight",
+        "total_max",
+        "weight",
         "weight_max",
     )
 
-    def __init__(self, operation: str, policy: BatchPolicy, limiter: ConcurrencyLimiter) -> None:
+    def __init__(
+        self, operation: str, policy: BatchPolicy, limiter: ConcurrencyLimiter, capacity: int
+    ) -> None:
         self._operation: Final = operation
         self._policy: Final = policy
         self.weight_max: Final = policy.weight_max
+        self.weight = 0
+        self.own_max: Final = capacity * policy.own_share
+        self.total_max: Final = capacity * policy.ceiling
         self._limiter: Final = limiter
         self._in_flight = 0
         # Clients that were answered come again: until then, or until so much waits.
@@ -229,6 +239,7 @@ class _Backlog:
         if lane is None:
             calls_max = maxsize if key is None else self._policy.calls_per_lane
             lane = self._lanes[key] = Lane(key, self, calls_max)
+        self.weight += weight
         lot = Lot(key, weight, cargo, now, lane)
         lane.append(lot)
         if lane.is_ready:
@@ -240,6 +251,7 @@ class _Backlog:
     def remove(self, lot: Lot[Any], lane: Lane) -> None:
         was_first = lane.first is lot
         lane.remove(lot)
+        self.weight -= lot.weight
         first = lane.first
         if lane.is_ready:
             self.ready_weight -= lot.weight
@@ -251,6 +263,10 @@ class _Backlog:
             self._arrivals.tidy(len(self._ready))
         if first is None and lane.calls == 0:
             del self._lanes[lane.key]
+
+    def has(self, key: Hashable) -> bool:
+        """Tell whether something of a lane waits or flies."""
+        return key in self._lanes
 
     def due_at(self) -> float | None:
         """Return when a call may leave: the past if at once, None if another must return first."""
@@ -289,6 +305,7 @@ class _Backlog:
             weight=call.weight,
         )
         self._in_flight -= 1
+        self.weight -= call.weight
         for lane in call.lanes:
             lane.calls -= 1
             first = lane.first
@@ -346,7 +363,8 @@ class FusionCore:
         if slots < 1:
             raise ValueError(f"slots must be at least 1, not {slots}")
         self._backlogs: Final = {
-            name: _Backlog(name, policy, limiter) for name, (policy, limiter) in operations.items()
+            name: _Backlog(name, policy, limiter, weight_capacity)
+            for name, (policy, limiter) in operations.items()
         }
         self._turns: Final = deque(self._backlogs.values())
         self._slots_free = slots
@@ -358,34 +376,43 @@ class FusionCore:
         """What waits and flies; zero when there is nothing to do or to wait for."""
         return self._weight
 
+    @property
+    def load(self) -> float:
+        """What waits and flies, as a share of the capacity."""
+        return self._weight / self._weight_capacity
+
     def offer(
         self, operation: str, lane: Hashable | None, weight: int, cargo: C, now: float
     ) -> Lot[C]:
         """Let a lot wait for a call.
 
         Raises:
-            Overloaded: What waits and flies would pass the capacity. A lot heavier than that is
-                let in when there is nothing else, or it could never be.
+            Overloaded: What waits and flies would pass the operation's ceiling, or its own lots
+                their share. A lot heavier than that is let in when there is nothing else, or it
+                could never be.
         """
         assert weight > 0, "a lot without weight would escape every bound"
+        backlog = self._backlogs[operation]
         weight_after = self._weight + weight
-        if weight_after > self._weight_capacity and self._weight:
+        if (weight_after > backlog.total_max and self._weight) or (
+            backlog.weight + weight > backlog.own_max and backlog.weight
+        ):
             raise Overloaded
         self._weight = weight_after
-        return self._backlogs[operation].add(lane, weight, cargo, now)
+        return backlog.add(lane, weight, cargo, now)
 
     def enlarge(self, lot: Lot[Any], weight: int) -> bool:
         """Add weight to a lot that waits; False if it left with a call or would fill one.
 
         Raises:
-            Overloaded: What waits and flies would pass the capacity.
+            Overloaded: What waits and flies would pass a bound, as in `offer`.
         """
         lane = lot.waiting_in
         if lane is None:
             return False
-        if self._weight + weight > self._weight_capacity:
-            raise Overloaded
         backlog = lane.backlog
+        if self._weight + weight > backlog.total_max or backlog.weight + weight > backlog.own_max:
+            raise Overloaded
         if lot.weight + weight > backlog.weight_max:
             return False
         # Done here and not in the backlog: a wide push does it for every message.
@@ -393,8 +420,13 @@ class FusionCore:
         lane.weight += weight
         if lane.is_ready:
             backlog.ready_weight += weight
+        backlog.weight += weight
         self._weight += weight
         return True
+
+    def is_under_way(self, operation: str, lane: Hashable) -> bool:
+        """Tell whether lots of a lane wait or fly."""
+        return self._backlogs[operation].has(lane)
 
     def withdraw(self, lot: Lot[Any]) -> bool:
         """Take back a lot whose client is gone; False if it already left with a call."""

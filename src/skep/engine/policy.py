@@ -42,6 +42,13 @@ class BatchPolicy:
     lanes_per_call: int | None = None
     """Lanes one call may carry; None is any number."""
 
+    own_share: float = 1.0
+    """Of the capacity, how much lots of this operation may fill by themselves."""
+
+    ceiling: float = 1.0
+    """Up to which share of the capacity lots of this operation are let in, whatever fills it.
+    The lower it is, the sooner the operation makes room for the others."""
+
     lots_max: int = LOTS_PER_CALL_MAX
     """Lots one call may carry, however light."""
 
@@ -49,7 +56,7 @@ class BatchPolicy:
         """Refuse numbers with which nothing would ever leave.
 
         Raises:
-            ValueError: A bound is below one, the hold is negative, or the share no share.
+            ValueError: A bound is below one, the hold is negative, or a share no share.
         """
         bounds = {
             "preferred_weight": self.preferred_weight,
@@ -66,3 +73,6 @@ class BatchPolicy:
             raise ValueError(f"hold_s_max must not be negative, not {self.hold_s_max}")
         if not 0 <= self.gather_share <= 1:
             raise ValueError(f"gather_share must be between 0 and 1, not {self.gather_share}")
+        for name, share in {"own_share": self.own_share, "ceiling": self.ceiling}.items():
+            if not 0 < share <= 1:
+                raise ValueError(f"{name} must be above 0 and at most 1, not {share}")

@@ -9,7 +9,9 @@
     │   └── InvalidToken  ... or one that cannot be believed
     ├── Forbidden         who is asking is known, and may not
     ├── Overloaded        try again after `retry_after_s`: the engine is full
-    │   └── QueueFull     ... or the queue is, and its consumers have to make room
+    │   ├── QueueFull     ... or the queue is, and its consumers have to make room
+    │   ├── LaneDeferred  ... or operations accepted earlier wait for the same partition
+    │   └── Congested     ... the same, said as 503 to clients that give up at any 4xx
     ├── Unavailable       try again: PostgreSQL is away, or this instance is shutting down
     └── Defect            a bug: a broken invariant; logged with its stack, answered 500
 
@@ -105,6 +107,22 @@ class QueueFull(Overloaded):
     """The queue holds as many messages as it may; its consumers have to make room."""
 
     code = "queue_full"
+
+
+class LaneDeferred(Overloaded):
+    """Operations accepted earlier wait for the partition; try again when they are done."""
+
+    code = "partition_deferred"
+
+    def __init__(self, message: str | None = None, *, partition_id: int = 0) -> None:
+        super().__init__(message)
+        self.partition_id = partition_id
+
+
+class Congested(Overloaded):
+    """The broker is at its limit; try again shortly."""
+
+    code = "congested"
 
 
 class Unavailable(SkepError):

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 AckMode: TypeAlias = Literal["cumulative", "individual"]
 Overflow: TypeAlias = Literal["reject", "drop_oldest"]
+Deferral: TypeAlias = Literal["asked", "always", "never"]
 
 LeaseTime = Annotated[
     int, Meta(description="Seconds that a consumer holds what it popped, unless the poll says.")
@@ -94,6 +95,14 @@ OverflowOption = Annotated[
         "`drop_oldest` makes room by deleting the oldest messages, read or not."
     ),
 ]
+DeferralOption = Annotated[
+    Deferral,
+    Meta(
+        description="Who gets a 202 when the broker has no room for a push or a batch of acks, "
+        "which is then done as soon as there is: `asked` those who send `Prefer: respond-async`, "
+        "`always` everybody, `never` nobody. The others are held back, and answered 429 in the end."
+    ),
+]
 JsonSchema = Annotated[
     dict[str, Any] | None,
     Meta(
@@ -141,6 +150,7 @@ class QueueOptions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     json_schema: JsonSchema = None
     archive_after_seconds: ArchiveAfterSeconds = 0
     archive_before_delete: ArchiveBeforeDelete = False
+    deferral: DeferralOption = "asked"
 
 
 class OptionChanges(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -169,3 +179,4 @@ class OptionChanges(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     json_schema: JsonSchema | UnsetType = UNSET
     archive_after_seconds: ArchiveAfterSeconds | UnsetType | None = UNSET
     archive_before_delete: ArchiveBeforeDelete | UnsetType | None = UNSET
+    deferral: DeferralOption | UnsetType | None = UNSET

@@ -10,9 +10,9 @@ its path parameters are decoded after the match.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException, NotFoundException, ValidationException
@@ -31,6 +31,8 @@ from skep.server.routes.health import Probe, health_routes
 
 log = logging.getLogger(__name__)
 
+_ANALYTICS: Final = "/api/v1/analytics/"
+
 _CODE_BY_STATUS = {
     400: "bad_request",
     405: "method_not_allowed",
@@ -47,12 +49,19 @@ def build_cold_app(
     body_bytes_max: int,
     version: str,
     further_routes: Sequence[ControllerRouterHandler] = (),
+    check_analytics: Callable[[], None] = lambda: None,
 ) -> Litestar:
     """Build the application of every route that is not hot.
 
     Fill `routes` first: the API document describes what is in the table at this moment.
+    `check_analytics` is asked before every route of analytics, and raises when there is no time.
     """
     config, document_route = openapi_config(routes, version=version)
+
+    async def before_request(request: Request[Any, Any, Any]) -> None:
+        if request.url.path.startswith(_ANALYTICS):
+            check_analytics()
+
     return Litestar(
         [
             *health_routes(probe),
@@ -66,6 +75,7 @@ def build_cold_app(
         middleware=[_decode_path_parameters, partial(admit_visitors, door=door)],
         request_max_body_size=body_bytes_max,
         logging_config=None,
+        before_request=before_request,
     )
 
 

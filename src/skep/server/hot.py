@@ -8,17 +8,15 @@ Which carrier brought the request, the parser fast path or ASGI, makes no differ
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 
-from skep.broker.ack import Ack, AckRequest
 from skep.broker.discovery import Discovery, Permitted, Search
+from skep.broker.intake import Intake
 from skep.broker.pop import Deliver, Poll, PollOptions, Pop, wire_time
-from skep.broker.push import Push, PushRequest
 from skep.broker.renew import Renew, Renewal
-from skep.broker.transaction import Transaction
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
@@ -47,7 +45,7 @@ from skep.server.exchange import (
 from skep.server.identity import Identity
 from skep.server.operations import level_of
 from skep.server.subscribing import read_subscription
-from skep.telemetry.tracing import CONTEXT_HEADERS, Carrier, Propagation, Settled
+from skep.telemetry.tracing import CONTEXT_HEADERS, Carrier, Ended, Propagation, Settled
 
 _PUSH: Final = msgspec.json.Decoder(PushBody)
 _ACK: Final = msgspec.json.Decoder(AckItem)
@@ -83,6 +81,8 @@ _TRANSACTION_WORDS: Final = {
     ".requiredLeases": "requiredLeases must be an array of lease ids",
 }
 
+_RESPOND_ASYNC: Final = b"respond-async"
+
 _POP_PREFIX: Final = b"/api/v1/pop/queue/"
 _PARTITION_MARK: Final = b"/partition/"
 _LEASE_PREFIX: Final = b"/api/v1/lease/"
@@ -103,29 +103,59 @@ class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
     subscription_mode: str = "all"
 
 
+Answered: TypeAlias = Callable[[int, bytes, SkepError | None], None]
+"""Hears how a request was answered: by a status and a body, or by an error."""
+
+
+class HotClient:
+    """The client of an exchange, as the intake sees it."""
+
+    __slots__ = ("_answered", "_exchange")
+
+    def __init__(self, exchange: Exchange, answered: Answered | None = None) -> None:
+        self._exchange = exchange
+        self._answered = answered
+
+    @property
+    def prefers_async(self) -> bool:
+        """Whether it sent `Prefer: respond-async`; other preferences may stand beside it."""
+        wishes = self._exchange.header(b"prefer") or b""
+        names = (wish.partition(b";")[0].strip().lower() for wish in wishes.split(b","))
+        return _RESPOND_ASYNC in names
+
+    def respond(self, status: int, body: bytes = b"", *, headers: bytes = b"") -> bool:
+        """Answer; see `Exchange.respond`."""
+        is_sent = self._exchange.respond(status, body, headers=headers)
+        if self._answered is not None:
+            self._answered(status, body, None)
+        return is_sent
+
+    def refuse(self, error: SkepError) -> None:
+        """Answer with an error."""
+        respond_error(self._exchange, error)
+        if self._answered is not None:
+            self._answered(0, b"", error)
+
+
 class HotHandlers:
     """Handlers of the hot routes."""
 
     def __init__(
         self,
         *,
-        push: Push,
+        intake: Intake,
         pop: Pop,
         discovery: Discovery,
-        ack: Ack,
         renew: Renew,
-        transaction: Transaction,
         door: Door,
         defaults: PollDefaults,
         now: Callable[[], float],
         tracing: Propagation | None = None,
     ) -> None:
-        self._push: Final = push
+        self._intake: Final = intake
         self._pop: Final = pop
         self._discovery: Final = discovery
-        self._ack: Final = ack
         self._renew: Final = renew
-        self._transaction: Final = transaction
         self._door: Final = door
         self._defaults: Final = defaults
         self._now: Final = now
@@ -159,17 +189,10 @@ class HotHandlers:
             return
         ended = self._tracing and self._tracing.sending(_carrier(exchange), items)
 
-        def answer(request: PushRequest) -> None:
-            if ended is not None:
-                ended(None if request.error is None else request.error.code)
-            if request.error is not None and not request.has_stored:
-                respond_error(exchange, request.error)
-            else:
-                exchange.respond(201, b"[%b]" % b",".join(request.results))
-
         def store() -> None:
             size, producer = len(exchange.body), identity.subject
-            self._push.push_messages(items, answer, size=size, producer=producer)
+            client = HotClient(exchange, ended and _passed_on(ended))
+            self._intake.push(items, client, size=size, producer=producer)
 
         if identity.grants is None:
             store()
@@ -192,7 +215,7 @@ class HotHandlers:
 
         def serve() -> None:
             exchange.when_aborted(lambda: self._pop.abort(poll))
-            self._pop.pop_messages(poll)
+            self._intake.pop(poll, waits=wait_ms > 0)
 
         if identity.grants is None:
             serve()
@@ -229,22 +252,32 @@ class HotHandlers:
     def ack(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/ack`."""
         item = decode_body(_ACK, exchange.body, _ACK_WORDS)
-        self._acknowledge(exchange, identity, [item], None)
+        self._acknowledge(exchange, identity, [item], None, is_batch=False)
 
     def ack_batch(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/ack/batch`."""
         body = decode_body(_ACK_BATCH, exchange.body, _ACK_BATCH_WORDS)
         # The group of the body stands over those of the items, and a body without one means
         # queue mode only for items that name none either.
-        self._acknowledge(exchange, identity, body.acknowledgments, body.consumer_group)
+        self._acknowledge(
+            exchange, identity, body.acknowledgments, body.consumer_group, is_batch=True
+        )
 
     def _acknowledge(
-        self, exchange: Exchange, identity: Identity, items: list[AckItem], group: str | None
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        items: list[AckItem],
+        group: str | None,
+        *,
+        is_batch: bool,
     ) -> None:
-        settled = self._settling(exchange, group or items[0].consumer_group, len(items))
+        own_group = items[0].consumer_group if items else None
+        settled = self._settling(exchange, group or own_group, len(items))
 
         def acknowledge() -> None:
-            self._ack.ack_messages(items, group, _ack_answer(exchange, settled))
+            client = HotClient(exchange, settled and _told(settled))
+            self._intake.ack(items, group, client, is_batch=is_batch)
 
         if identity.grants is None:
             acknowledge()
@@ -255,14 +288,8 @@ class HotHandlers:
         """`POST /api/v1/transaction`."""
         body = decode_body(_TRANSACTION, exchange.body, _TRANSACTION_WORDS)
 
-        def answer(result: bytes | SkepError) -> None:
-            if isinstance(result, SkepError):
-                respond_error(exchange, result)
-            else:
-                exchange.respond(200, result)
-
         def commit() -> None:
-            self._transaction.commit(body, answer, producer=identity.subject)
+            self._intake.commit(body, HotClient(exchange), producer=identity.subject)
 
         if identity.grants is None:
             commit()
@@ -379,19 +406,26 @@ def _pop_answer(exchange: Exchange) -> Deliver:
     return answer
 
 
-def _ack_answer(exchange: Exchange, settled: Settled | None) -> Callable[[AckRequest], None]:
-    def answer(request: AckRequest) -> None:
-        if request.error is not None:
-            respond_error(exchange, request.error)
-            if settled is not None:
-                settled(None, request.error.code)
-            return
-        results = b",".join(request.results)
-        exchange.respond(200, b"[%b]" % results)
-        if settled is not None:
-            settled(results, None)
+def _passed_on(ended: Ended) -> Answered:
+    """Tell a trace that a push was answered, and with which error if it failed."""
 
-    return answer
+    def answered(status: int, body: bytes, error: SkepError | None) -> None:
+        del status, body
+        ended(None if error is None else error.code)
+
+    return answered
+
+
+def _told(settled: Settled) -> Answered:
+    """Pass on to a trace what acknowledgments were answered; a 202 says nothing of them yet."""
+
+    def answered(status: int, body: bytes, error: SkepError | None) -> None:
+        if error is not None:
+            settled(None, error.code)
+        else:
+            settled(body[1:-1] if status == 200 else None, None)
+
+    return answered
 
 
 def _carrier(exchange: Exchange) -> Carrier:

@@ -26,6 +26,10 @@ from skep.server.exchange import HotRoutes
 from skep.server.operations import CONFIGURE_OPERATION, HOT_OPERATIONS, Json, Operation, Shape
 from skep.server.shapes import ErrorAnswer
 
+ACCEPTED: Final = (
+    "There is no room now, and the client or the queue wants no wait: accepted, to be done in the "
+    "order of the partition. `GET /api/v1/operations/{operationId}` tells what became of it."
+)
 _REF_TEMPLATE: Final = "#/components/schemas/{name}"
 _DESCRIPTION: Final = """\
 A partitioned message broker on PostgreSQL, with Queen MQ's HTTP API.
@@ -45,7 +49,7 @@ _SECURITY: Final[Json] = {
 }
 _FAILURES: Final = {
     500: "A bug in the broker; its log has the details.",
-    503: "Overloaded, or the database is away: repeat after the time in Retry-After.",
+    503: "The database is away: repeat after the time in Retry-After.",
 }
 
 
@@ -78,7 +82,12 @@ def merge_document(
     litestar: Json, operations: Sequence[Operation], accesses: Mapping[str, Access]
 ) -> Json:
     """Add our operations to the document that Litestar generates, and to all who may call them."""
-    types = [type_ for each in operations for type_ in (each.request, each.answer) if type_]
+    types = [
+        type_
+        for each in operations
+        for type_ in (each.request, each.answer, each.accepted_answer)
+        if type_
+    ]
     _, schemas = msgspec.json.schema_components([ErrorAnswer, *types], ref_template=_REF_TEMPLATE)
     paths: Json = {
         path: {
@@ -121,6 +130,8 @@ def _spell(operation: Operation) -> Json:
         refusals |= _TOO_LARGE
     answers = {operation.status: (operation.answer_text, operation.answer)}
     answers |= {status: (text, None) for status, text in operation.further_answers.items()}
+    if operation.accepted_answer is not None:
+        answers[202] = (ACCEPTED, operation.accepted_answer)
     answers |= {status: (text, ErrorAnswer) for status, text in refusals.items()}
     spelled: Json = {
         "operationId": operation.id,

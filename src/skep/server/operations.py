@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from skep.broker.configure import Configured
+from skep.broker.deferral import AcceptedAnswer
 from skep.model.wire import AckBatchBody, AckItem, ExtendBody
 from skep.server.access import NOTHING, READ_WRITE_BY_BODY, READ_WRITE_OF_QUEUE, Access, Level
 from skep.server.routes.configure import ConfigureRequest
@@ -29,18 +30,20 @@ Shape: TypeAlias = type[msgspec.Struct] | type[Sequence[msgspec.Struct]]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A part of the path or of the query."""
+    """A part of the path or of the query, or a header."""
 
     name: str
     text: str
     schema: Json = field(default_factory=lambda: {"type": "string"})
     is_in_path: bool = False
+    place: str = "query"
+    """Where it stands, if not in the path."""
 
     def spell(self) -> Json:
         """Spell it for the document."""
         return {
             "name": self.name,
-            "in": "path" if self.is_in_path else "query",
+            "in": "path" if self.is_in_path else self.place,
             "required": self.is_in_path,
             "description": self.text,
             "schema": self.schema,
@@ -67,6 +70,8 @@ class Operation:
     answer_text: str
     further_answers: dict[int, str] = field(default_factory=dict[int, str])
     """Without a body."""
+    accepted_answer: Shape | None = None
+    """Of a 202, where a request may be accepted to be done later."""
     refusals: dict[int, str] = field(default_factory=dict[int, str])
     """Errors beyond those of every route."""
 
@@ -103,7 +108,14 @@ _POP_PARAMETERS: Final = (
     Parameter("subscriptionMode", "`new` starts a new group at the end of the log."),
     Parameter("subscriptionFrom", "A time, or `now`: where a new group starts."),
 )
-_QUEUE_FULL: Final = "A queue holds as much as it may: repeat after the time in Retry-After."
+_QUEUE_FULL: Final = (
+    "A queue holds as much as it may, or the broker has no room: repeat after the time in "
+    "Retry-After."
+)
+_OVERLOADED: Final = {429: "The broker has no room: repeat after the time in Retry-After."}
+_PREFER: Final = Parameter(
+    "Prefer", "`respond-async`: rather a 202 than a wait, if there is no room.", place="header"
+)
 _POP_ANSWERS: Final = {204: "There is nothing to deliver, or the wait is over."}
 
 _ACK_EXAMPLE: Final[Json] = {
@@ -150,6 +162,8 @@ HOT_OPERATIONS: Final = (
                 }
             ]
         },
+        parameters=(_PREFER,),
+        accepted_answer=AcceptedAnswer,
         refusals={
             409: "Nothing was stored: the queue was deleted meanwhile, or cannot be encrypted for.",
             429: _QUEUE_FULL,
@@ -169,6 +183,7 @@ HOT_OPERATIONS: Final = (
         answer=PopAnswer,
         answer_text="Messages, in order within each partition.",
         further_answers=_POP_ANSWERS,
+        refusals=_OVERLOADED,
     ),
     Operation(
         method="get",
@@ -181,6 +196,7 @@ HOT_OPERATIONS: Final = (
         answer=PopAnswer,
         answer_text="Messages, in order.",
         further_answers=_POP_ANSWERS,
+        refusals=_OVERLOADED,
     ),
     Operation(
         method="get",
@@ -193,6 +209,7 @@ HOT_OPERATIONS: Final = (
         answer=PopAnswer,
         answer_text="Messages, in order within each partition.",
         further_answers=_POP_ANSWERS,
+        refusals=_OVERLOADED,
     ),
     Operation(
         method="post",
@@ -203,6 +220,7 @@ HOT_OPERATIONS: Final = (
         text="Completing a message completes those before it in its partition.",
         request=AckItem,
         request_example=_ACK_EXAMPLE,
+        refusals=_OVERLOADED,
         answer=list[AckResult],
         answer_text="An array with the one result.",
     ),
@@ -214,8 +232,11 @@ HOT_OPERATIONS: Final = (
         summary="Say what became of many messages",
         text="The lowest failed message of a partition holds its cursor back: later ones are "
         "delivered again.",
+        parameters=(_PREFER,),
         request=AckBatchBody,
         request_example={"acknowledgments": [_ACK_EXAMPLE], "consumerGroup": "billing"},
+        accepted_answer=AcceptedAnswer,
+        refusals=_OVERLOADED,
         answer=list[AckResult],
         answer_text="One result per acknowledgment, in their order.",
     ),
@@ -251,6 +272,7 @@ HOT_OPERATIONS: Final = (
         parameters=(Parameter("leaseId", "As delivered with the messages.", is_in_path=True),),
         request=ExtendBody,
         request_example={"seconds": 120},
+        refusals=_OVERLOADED,
         is_request_required=False,
         answer=LeaseAnswer,
         answer_text="When the lease ends now, or why it could not be extended.",

@@ -1,9 +1,9 @@
 """How an error becomes an HTTP answer.
 
 The one table from Skep's errors to status codes. Every error body is `{"error": text, "code":
-slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. Overload is
-503 and never 429, because Queen's clients repeat 5xx answers but give up on any 4xx. 429 says that
-a queue is full: repeating at once would not help, and `maxSize` is there for producers to notice.
+slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. Whatever is
+full answers 429 with Retry-After; 503 says that the database is away. Where older clients of Queen
+must be spared a 429, which they take as final, overload is `Congested`, a 503 (ADR 0017).
 
 A defect shows its stack in the log and nothing of itself to the client.
 """
@@ -14,13 +14,13 @@ import msgspec
 
 from skep.model.errors import (
     BadRequest,
+    Congested,
     Forbidden,
     ForgedNotice,
     InvalidToken,
     NotFound,
     Overloaded,
     PayloadTooLarge,
-    QueueFull,
     Refused,
     SkepError,
     Unauthenticated,
@@ -35,8 +35,8 @@ STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
     Refused: 409,
     NotFound: 404,
     ForgedNotice: 403,
-    Overloaded: 503,
-    QueueFull: 429,
+    Overloaded: 429,
+    Congested: 503,
     Unavailable: 503,
 }
 

@@ -178,6 +178,97 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "above it requests are refused as overloaded.",
         ),
     ] = 256
+    push_load_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100,
+            description="Percentage of `engine_weight_mib` that pushes may fill; transactions, "
+            "cycles and messages for later as much each. Beyond it pushes are held back.",
+        ),
+    ] = 50
+    pop_load_max: Annotated[
+        int,
+        Meta(ge=1, le=100, description="Percentage of `engine_weight_mib` that pops may fill."),
+    ] = 25
+    ack_load_max: Annotated[
+        int,
+        Meta(ge=1, le=100, description="Percentage of `engine_weight_mib` that acks may fill."),
+    ] = 50
+    overload_wait_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=60,
+            description="How long a request that finds no room is held back before it is refused. "
+            "A pop that waits for messages waits for room as long as for these.",
+        ),
+    ] = 5.0
+    overload_status: Annotated[
+        Literal[429, 503],
+        Meta(
+            description="Status of the refusal. Clients of Queen before 1.0 take a 429 as final "
+            "and repeat a 503."
+        ),
+    ] = 429
+    deferral: Annotated[
+        Literal["asked", "always", "never"],
+        Meta(
+            description="Who gets a 202 instead of waiting for room: `asked` those who send "
+            "`Prefer: respond-async` and queues with the option `deferral`, `always` everybody, "
+            "`never` nobody."
+        ),
+    ] = "asked"
+    operation_depth_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Operations that may wait after a 202, in the whole installation; beyond "
+            "it they are refused with 429.",
+        ),
+    ] = 10_000
+    operation_depth_max_per_partition: Annotated[
+        int,
+        Meta(ge=1, le=100_000, description="Operations that may wait for one partition."),
+    ] = 1_000
+    operation_mib_max: Annotated[
+        int,
+        Meta(ge=1, le=1_000_000, description="Payload of all operations that may wait."),
+    ] = 1_024
+    operation_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=86_400,
+            description="After so long another process carries out an operation that a process "
+            "took and did not finish.",
+        ),
+    ] = 60.0
+    operation_retries_max: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000,
+            description="Attempts that an operation gets after the first before it is given up.",
+        ),
+    ] = 5
+    operation_retention_s: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=31_536_000,
+            description="How long one can ask for an operation that is done or was cancelled.",
+        ),
+    ] = 3_600.0
+    operation_failed_retention_s: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=31_536_000,
+            description="How long an operation that was given up is kept, with its payload.",
+        ),
+    ] = 604_800.0
     dedup_memory_mib: Annotated[
         int,
         Meta(

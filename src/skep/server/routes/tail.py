@@ -60,7 +60,7 @@ def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
         responses={
             400: refusal("The beginning is malformed."),
             404: refusal("There is no such queue."),
-            503: refusal("Too many connections, or the database is away."),
+            429: refusal("Too many connections."),
         },
     )
     async def tail_queue(

@@ -4,13 +4,14 @@ ack_messages: record what consumers did with the messages they hold.
 Takes   per ack, in parallel arrays: p_partition_id, p_group (name), p_lease_id (null: unfenced, as
         the wire allows), p_offset (null: find it by p_key in the range under lease), p_key,
         p_status: completed | failed | retry | dlq, or expired for a message that the broker
-        passed over; p_error.
+        passed over; p_error. p_is_deferred: these acks are operations that have waited.
 Returns one row per ack: item (1-based), outcome, queue_id, queue_name, partition_name,
         lease_released, has_more (the lane was left ready or backing off). Outcomes: acked, noop
         (was done already), redelivered (completed, but above a message that failed in this call),
         retried, dead_lettered, dropped (given up in a queue that keeps no dead letters), expired,
         lease_lost, beyond_lease (the lease is held but does not cover the message), not_found,
-        already_done (a nack of what was done before). No row: no such partition or group.
+        already_done (a nack of what was done before), deferred (nothing was done: operations that
+        acknowledge in this lane wait, and this waits behind them). No row: no such partition or group.
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting; then skep.partition rows for
         share, skipping locked ones.
 Why     The cursor only moves forward. A completed ack completes everything before it, except that
@@ -18,11 +19,12 @@ Why     The cursor only moves forward. A completed ack completes everything befo
         queue of individual acks each speaks for its own message; see ack_lane.) A stale lease is
         an outcome, not an error: the other acks of the call belong to other clients. Nearly all
         acks complete a range under a valid lease, one per lane: those are done together in
-        complete_leases; whatever it leaves goes lane by lane. For the laterals see push_segments.
+        complete_leases; whatever it leaves goes lane by lane. Whether operations wait is looked up
+        without a lock: see refuse_deferred. For the laterals see push_segments.
 */
 create function skep.ack_messages(
   p_partition_id bigint[], p_group text[], p_lease_id uuid[], p_offset bigint[], p_key bytea[],
-  p_status text[], p_error text[])
+  p_status text[], p_error text[], p_is_deferred boolean default false)
 returns table (
   item integer, outcome text, queue_id integer, queue_name text, partition_name text,
   lease_released boolean, has_more boolean)
@@ -36,6 +38,7 @@ declare
   v_queue_id integer[];
   v_queue_name text[];
   v_partition_name text[];
+  v_deferred integer[];              -- acks that must wait
   v_done integer[];
   v_released boolean[];
   v_has_more boolean[];
@@ -43,15 +46,21 @@ declare
 begin
   select count(i.group_id), array_agg(i.group_id),
          array_agg(case when i.ack_mode = 'cumulative' then i.group_id end),
-         array_agg(i.queue_id), array_agg(i.queue_name), array_agg(i.partition_name)
-  into v_known, v_group_id, v_plain_group_id, v_queue_id, v_queue_name, v_partition_name
+         array_agg(i.queue_id), array_agg(i.queue_name), array_agg(i.partition_name),
+         array_agg(i.item::integer) filter (where i.is_deferred)
+  into v_known, v_group_id, v_plain_group_id, v_queue_id, v_queue_name, v_partition_name,
+       v_deferred
   from (
-    select g.id as group_id, p.queue_id, q.ack_mode, q.name as queue_name,
+    select u.item, d.is_deferred, case when not d.is_deferred then g.id end as group_id, p.queue_id, q.ack_mode, q.name as queue_name,
            p.name as partition_name
     from unnest(p_partition_id, p_group) with ordinality u(partition_id, group_name, item)
     left join lateral (
-      select p.name, p.queue_id from skep.partition p where p.id = u.partition_id offset 0
+      select p.name, p.queue_id, p.deferred_acks
+      from skep.partition p where p.id = u.partition_id offset 0
     ) p on true
+    cross join lateral (
+      select coalesce(p.deferred_acks > 0, false) and not p_is_deferred as is_deferred
+    ) d
     left join lateral (
       select q.name, q.ack_mode from skep.queue q where q.id = p.queue_id offset 0
     ) q on true
@@ -61,6 +70,12 @@ begin
     ) g on true
     order by u.item
   ) i;
+  if v_deferred is not null then
+    return query
+    select d.item, 'deferred', v_queue_id[d.item], v_queue_name[d.item], v_partition_name[d.item],
+           false, false
+    from unnest(v_deferred) d(item);
+  end if;
   if v_known = 0 then
     return;
   end if;

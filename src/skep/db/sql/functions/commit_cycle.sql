@@ -73,6 +73,7 @@ begin
     perform 1 from skep.stream_shard s
     where s.query_id = p_query_id and s.partition_id = p_partition_id for update;
 
+    perform skep.refuse_deferred(p_lane_id, p_ack_partition_id);
     select s.* into strict
       ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id, push_offset,
       push_is_duplicate, lane_first, lane_created_at, gap_first, gap_keys, gap_created_at

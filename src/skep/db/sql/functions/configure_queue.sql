@@ -53,6 +53,7 @@ begin
       json_schema = v_changed.json_schema,
       archive_after_s = v_changed.archive_after_s,
       archive_before_delete = v_changed.archive_before_delete,
+      deferral = v_changed.deferral,
       version = q.version + 1,
       updated_at = skep.now()
   where q.id = v_queue.id

@@ -9,7 +9,8 @@ Returns first a row with the position the file is drained up to. If that is not 
         call had been further or less far than the caller thought, and nothing was done. Then one
         row per lane that got something: lane, and as push_distinct stored_item, first, created_at,
         duplicate_item, gap_first, gap_keys, gap_created_at.
-Raises  SK409 when a queue was configured anew; P0002 when a lane or a queue is gone.
+Raises  SK409 when a queue was configured anew; P0002 when a lane or a queue is gone; 55P03 while
+        operations wait for a lane, which were accepted before the messages were spilled.
 Locks   the file's row; skep.partition and skep.cursor rows as push_segments, all partitions first.
 Why     Duplicates are sought inside the queue's window only, and a spilled message may be older
         than that when it comes here a second time, after a crash or a lost answer. So the progress
@@ -47,11 +48,15 @@ begin
   return next;
 
   perform skep.check_rules(p_queue_id, p_version);
-  perform 1
-  from unnest(p_lane_id) i(id)
-  cross join lateral (
-    select 1 from skep.partition p where p.id = i.id for no key update
-  ) p;
+  if (
+    select bool_or(p.deferred_pushes > 0)
+    from unnest(p_lane_id) i(id)
+    cross join lateral (
+      select p.deferred_pushes from skep.partition p where p.id = i.id for no key update
+    ) p
+  ) then
+    raise exception using errcode = '55P03', message = 'operations wait for a lane';
+  end if;
   return query
   select p_to, d.lane, d.stored_item, d.first, d.created_at, d.duplicate_item,
          d.gap_first, d.gap_keys, d.gap_created_at

@@ -6,7 +6,7 @@ Takes   p_partition_id: ascending, no id twice. p_count, p_keys, p_body as push_
         a queue without duplicate detection. p_queue_id, p_version: the queues of the call and the
         versions of their rules. p_vouched_since: the word holds for segments created at or after.
 Returns partition_id, first, created_at of each segment stored. No row for a partition where
-        somebody else pushed, or that does not exist, and none at all when the word does not reach
+        somebody else pushed or operations wait, or that does not exist, and none at all when the word does not reach
         back to the start of the duplicate window or a queue is gone: those go through push_segments.
 Raises  SK409 when a queue was configured anew.
 Locks   skep.partition rows for no key update, in id order, until commit; then idle skep.cursor
@@ -38,6 +38,7 @@ begin
     from unnest(p_partition_id, p_count, p_vouched_to, p_keys, p_body)
            i(id, count, vouched_to, keys, body)
     where p.id = any(array[i.id]) and (p.head = i.vouched_to or i.vouched_to is null)
+      and p.deferred_pushes = 0
     returning p.id, p.queue_id, p.head - i.count + 1 as first, p.head as last, p.pushed_at,
               i.keys, i.body
   ),

@@ -3,16 +3,16 @@ read_rules: what a broker must know of queues to push into them.
 
 Takes   p_queue_id.
 Returns one row per queue that exists: queue_id, version, dedup_window_s, encryption_enabled,
-        max_size, overflow, json_schema (as text).
+        max_size, overflow, json_schema (as text), deferral.
 Locks   none.
 Why     Read when a broker meets a queue, and again when check_rules refuses its version.
 */
 create function skep.read_rules(p_queue_id integer[])
 returns table (
   queue_id integer, version integer, dedup_window_s integer, encryption_enabled boolean,
-  max_size integer, overflow text, json_schema text)
+  max_size integer, overflow text, json_schema text, deferral text)
 language sql stable as $$
   select q.id, q.version, q.dedup_window_s, q.encryption_enabled, q.max_size, q.overflow,
-         q.json_schema::text
+         q.json_schema::text, q.deferral
   from skep.queue q where q.id = any(p_queue_id);
 $$;

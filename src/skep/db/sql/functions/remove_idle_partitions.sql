@@ -36,7 +36,7 @@ begin
   from (
     select p.id, p.queue_id,
            p.head < p.tail and greatest(p.pushed_at, p.created_at) < v_cutoff
-           and p.name <> 'Default' as is_idle
+           and p.deferred_pushes = 0 and p.name <> 'Default' as is_idle
     from skep.partition p where p.id > p_after order by p.id limit p_look
   ) l;
   reached := coalesce(reached, p_after);
@@ -51,6 +51,7 @@ begin
     cross join lateral (
       select p.id from skep.partition p
       where p.id = i.id and p.head < p.tail and greatest(p.pushed_at, p.created_at) < v_cutoff
+        and p.deferred_pushes = 0
         and not exists (select from skep.dead_letter d where d.partition_id = i.id)
       for update skip locked
     ) p

@@ -122,7 +122,7 @@ begin
        left join lateral (
          select p.head from skep.partition p where p.id = a.partition_id offset 0
        ) p on true),
-      p_ack_key, p_ack_status, p_ack_error) a;
+      p_ack_key, p_ack_status, p_ack_error, true) a;
     if v_refusal is null then
       select case when o.outcome = 'noop' then 'already_done' else o.outcome end, o.item
       into v_refusal, v_refused

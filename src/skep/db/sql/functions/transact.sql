@@ -3,8 +3,8 @@ transact: acknowledge and push, all or nothing, and know it when asked again.
 
 Takes   p_id: the broker's own name of this transaction. p_is_repeated: an earlier call of the same
         name may have been executed. The rest as settle_operations.
-Returns one row. refusal, refused_item: why nothing was done, as settle_operations raises it; both
-        null when it is done, now or by the earlier call. Then the columns of settle_operations;
+Returns one row. refusal, refused_item: why nothing was done, as settle_operations and
+        refuse_deferred raise it; both null when it is done, now or by the earlier call. Then the columns of settle_operations;
         those of lanes are null when it was the earlier call.
 Locks   as settle_operations.
 Why     A refusal is an answer and not an error: the caller gets it as a row, after everything was
@@ -44,6 +44,7 @@ begin
   end if;
 
   begin
+    perform skep.refuse_deferred(p_lane_id, p_ack_partition_id);
     select s.* into strict
       ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id, push_offset,
       push_is_duplicate, lane_first, lane_created_at, gap_first, gap_keys, gap_created_at

@@ -1,0 +1,40 @@
+/*
+hold_operations: make sure that a claim may still carry out its operations, and lock them.
+
+Takes   p_id: operations. p_claim_id: the claim.
+Returns whether it may: all of them wait, and the oldest of each lane belongs to the claim.
+Locks   the skep.partition rows of the operations for no key update, in id order; then the
+        skep.operation rows, in number order.
+Why     Between claim and effect another process may have taken the operation, or somebody may have
+        cancelled it. From here to commit neither can happen. Partitions come before operations
+        wherever both are locked.
+*/
+create function skep.hold_operations(p_id uuid[], p_claim_id uuid) returns boolean
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_is_ours boolean;
+begin
+  perform 1
+  from (
+    select distinct o.partition_id from unnest(p_id) u(id)
+    cross join lateral (
+      select o.partition_id from skep.operation o where o.id = u.id offset 0
+    ) o
+    order by o.partition_id
+  ) i
+  cross join lateral (
+    select 1 from skep.partition p where p.id = i.partition_id for no key update
+  ) p;
+
+  select count(*) = cardinality(p_id)
+         and count(distinct (l.partition_id, l.type)) = count(*) filter (where l.is_next)
+         and bool_and(not l.is_next or l.claim_id = p_claim_id)
+  into v_is_ours
+  from (
+    select o.partition_id, o.type, o.is_next, o.claim_id from skep.operation o
+    where o.id = any(p_id) and o.status in ('waiting', 'processing')
+    order by o.number for update
+  ) l;
+  return v_is_ours is true;
+end $$;

@@ -1,0 +1,56 @@
+/*
+leave_operations: let operations that wait end, and those behind them move up.
+
+Takes   p_id: operations that wait or are in work, locked, as are their partitions. p_status: what
+        they become. p_answer (json), p_error: by operation; null leaves them.
+Returns nothing.
+Locks   the next skep.operation row of each lane; then totals.
+Why     The one place where an operation stops waiting: counters of lanes, totals and whose turn it
+        is change together. A payload is kept only where it could be needed once more.
+*/
+create function skep.leave_operations(
+  p_id uuid[], p_status text, p_answer text[], p_error text[]) returns void
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+  v_partition_id bigint[];
+  v_type text[];
+  v_bytes bigint[];
+begin
+  with ended as (
+    update skep.operation o
+    set status = p_status, is_next = false, claim_id = null, finished_at = v_now,
+        answer = i.answer::json, error = coalesce(i.error, o.error),
+        payload = case when p_status = 'failed' then o.payload end
+    from unnest(p_id, p_answer, p_error) i(id, answer, error)
+    where o.id = any(array[i.id])
+    returning o.partition_id, o.type, o.bytes
+  )
+  select array_agg(e.partition_id), array_agg(e.type), array_agg(e.bytes::bigint)
+  into v_partition_id, v_type, v_bytes
+  from ended e;
+  if v_type is null then
+    return;
+  end if;
+
+  update skep.partition p
+  set deferred_pushes = p.deferred_pushes - n.pushes, deferred_acks = p.deferred_acks - n.acks
+  from (
+    select u.id, count(*) filter (where u.type = 'push') as pushes,
+           count(*) filter (where u.type <> 'push') as acks
+    from unnest(v_partition_id, v_type) u(id, type) group by u.id
+  ) n
+  where p.id = any(array[n.id]);
+  perform skep.advance_operations(array_agg(l.id), array_agg(l.type))
+  from (
+    select distinct u.id, u.type from unnest(v_partition_id, v_type) u(id, type) order by 1, 2
+  ) l;
+  perform skep.count_operations(
+    v_partition_id || v_partition_id, v_type || v_type,
+    array_fill('waiting'::text, array[cardinality(v_type)])
+      || array_fill(p_status, array[cardinality(v_type)]),
+    array_fill(-1::bigint, array[cardinality(v_type)])
+      || array_fill(1::bigint, array[cardinality(v_type)]),
+    (select array_agg(-b) from unnest(v_bytes) b) || v_bytes);
+end $$;

@@ -1,0 +1,39 @@
+/*
+operation_stats: how many operations there are, by type and status.
+
+Takes   nothing.
+Returns type, status, operations, bytes: one row per pair that ever was. Those in work are a status
+        of their own here. Beside each: pace_s, and oldest_at, when the oldest that waits was
+        accepted.
+Locks   none.
+Why     Reads totals, the operations in work (few: one per lane that a process holds) and the ends
+        of indexes; never what waits.
+*/
+create function skep.operation_stats()
+returns table (
+  type text, status text, operations bigint, bytes bigint, pace_s double precision,
+  oldest_at timestamptz)
+language sql stable as $$
+  with working as materialized (
+    select o.type, count(*) as operations, sum(o.bytes)::bigint as bytes
+    from skep.operation o where o.status = 'processing' group by o.type
+  ),
+  total as (
+    select t.type, t.status, sum(t.operations)::bigint as operations,
+           sum(t.bytes)::bigint as bytes
+    from skep.operation_total t group by t.type, t.status
+  )
+  select c.type, c.status, c.operations, c.bytes, skep.operation_pace(),
+         (select o.created_at from skep.operation o
+          where o.status = 'waiting' order by o.number limit 1)
+  from (
+    select t.type, t.status,
+           t.operations - case when t.status = 'waiting' then coalesce(w.operations, 0) else 0 end
+             as operations,
+           t.bytes - case when t.status = 'waiting' then coalesce(w.bytes, 0) else 0 end as bytes
+    from total t left join working w on w.type = t.type
+    union all
+    select w.type, 'processing', w.operations, w.bytes from working w
+  ) c
+  order by c.type, c.status;
+$$;
