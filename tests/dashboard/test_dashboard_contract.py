@@ -42,3 +42,11 @@ def test_an_action_needs_the_role_that_its_route_asks_for(document):
 
 def test_the_lock_file_names_no_registry():
     assert '"resolved"' not in (DASHBOARD / "package-lock.json").read_text()
+
+
+def test_the_lock_file_names_the_packages_of_every_platform():
+    """A mirror that lacks some must not take them out of the lock: `npm ci` would refuse it."""
+    packages = json.loads((DASHBOARD / "package-lock.json").read_text())["packages"]
+    wanted = {name for each in packages.values() for name in each.get("optionalDependencies", {})}
+
+    assert {name for name in wanted if f"node_modules/{name}" not in packages} == set()

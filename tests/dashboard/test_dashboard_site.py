@@ -4,8 +4,12 @@ import gzip
 import re
 
 import pytest
+from litestar import Litestar
+from litestar.testing import TestClient
 
+from skep.broker.pulse import Pulse
 from skep.dashboard.site import PAGES, read_site
+from skep.server.routes.dashboard import dashboard_routes
 from tests.dashboard.browser import DASHBOARD
 
 
@@ -91,3 +95,17 @@ def test_the_initial_javascript_is_under_150_kilobytes_compressed(built_site):
 
     assert scripts
     assert sum(len(gzip.compress(path.read_bytes())) for path in scripts) < 150_000
+
+
+def test_a_broker_without_a_built_dashboard_says_how_to_get_one():
+    app = Litestar(dashboard_routes(None, Pulse(take_nothing), live=None))
+    with TestClient(app) as client:
+        answer = client.get("/")
+
+    assert answer.status_code == 404
+    assert "make dashboard" in answer.text
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+async def take_nothing():
+    return b"{}"

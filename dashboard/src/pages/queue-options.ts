@@ -37,6 +37,7 @@ const wordings: Record<OptionName, Wording> = {
   archiveBeforeDelete: toggle("Archive before deleting", "Retention deletes only what is in the archive."),
   maxSize: number("Largest size", "Messages that may wait for the slowest group. 0: any number."),
   overflow: choice("When full", "Reject answers 429; drop_oldest deletes the oldest.", ["reject", "drop_oldest"]),
+  deferral: choice("Under overload", "Who gets a 202 and waits in the operation queue.", ["asked", "always", "never"]),
   dedupWindowSeconds: number("Duplicate window", "Seconds in which a transaction id is stored once. 0: no check."),
   encryptionEnabled: toggle("Encryption", "Payloads are encrypted at rest. Needs a key in the broker."),
   jsonSchema: { title: "JSON Schema", hint: "Every payload must fulfil it. Empty: any payload.", kind: "json" },
@@ -46,7 +47,7 @@ const topics: [string, OptionName[]][] = [
   ["Delivery", ["leaseTime", "ackMode", "priority", "delayedProcessing", "windowBuffer", "ttl"]],
   ["Failures", ["retryLimit", "retryDelay", "retryDelayMax", "maxDeliveries", "deadLetterQueue", "dlqAfterMaxRetries"]],
   ["Retention", ["retentionEnabled", "retentionSeconds", "completedRetentionSeconds", "maxWaitTimeSeconds", "archiveAfterSeconds", "archiveBeforeDelete"]],
-  ["What is accepted", ["maxSize", "overflow", "dedupWindowSeconds", "encryptionEnabled", "jsonSchema"]],
+  ["What is accepted", ["maxSize", "overflow", "deferral", "dedupWindowSeconds", "encryptionEnabled", "jsonSchema"]],
 ];
 
 const placed = new Set(topics.flatMap(([, names]) => names));

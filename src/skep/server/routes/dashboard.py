@@ -38,6 +38,7 @@ _PAGE_HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 
+_PUBLIC_PAGE: Final[dict[str, Any]] = {"include_in_schema": False, "opt": {ACCESS: PUBLIC}}
 _PART: Final = re.compile(r"/api/v1/([a-z-]+)")
 
 _NOT_BUILT: Final = b"""\
@@ -68,9 +69,11 @@ def dashboard_routes(site: Site | None, pulse: Pulse, live: Live) -> list[HTTPRo
 
 
 def _page_route() -> list[HTTPRouteHandler]:
-    @get("/", include_in_schema=False, media_type=MediaType.HTML, opt={ACCESS: PUBLIC})
+    @get("/", operation_id="showDashboard", **_PUBLIC_PAGE)
     async def show_absence() -> Response[bytes]:
-        return Response(_NOT_BUILT, status_code=404, headers=_PAGE_HEADERS)
+        return Response(
+            _NOT_BUILT, status_code=404, headers=_PAGE_HEADERS, media_type=MediaType.HTML
+        )
 
     return [show_absence]
 
@@ -80,11 +83,11 @@ def _site_routes(site: Site) -> list[HTTPRouteHandler]:
     # Names may hold anything, encoded slashes included, and are cut by the browser.
     paths += [f"/{page}/{{rest:path}}" for page in PAGES if page != "streams"]
 
-    @get(paths, include_in_schema=False, opt={ACCESS: PUBLIC})
+    @get(paths, operation_id="showDashboard", **_PUBLIC_PAGE)
     async def show_page(request: Request[Any, Any, Any]) -> Response[bytes]:
         return _answer(site.page, request)
 
-    @get("/assets/{name:str}", include_in_schema=False, opt={ACCESS: PUBLIC})
+    @get("/assets/{name:str}", operation_id="sendDashboardFile", **_PUBLIC_PAGE)
     async def send_asset(request: Request[Any, Any, Any], name: AssetName) -> Response[bytes]:
         file = site.assets.get(name)
         if file is None:
