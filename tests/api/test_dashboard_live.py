@@ -39,6 +39,19 @@ async def test_the_pulse_tells_what_there_is_and_what_happens(broker, client, qu
     assert second["parkedPolls"] >= 0
 
 
+async def test_a_broker_that_stops_ends_the_streams_of_those_who_watch(broker_to_stop):
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker_to_stop.port)
+    writer.write(b"GET /api/v1/dashboard/live HTTP/1.1\r\nhost: skep\r\n\r\n")
+    async with asyncio.timeout(20):
+        await reader.readuntil(b"data: ")
+        exit_code = await asyncio.to_thread(broker_to_stop.stop)
+        await reader.read()
+    writer.transport.abort()
+
+    assert exit_code == 0
+    assert "ERROR" not in broker_to_stop.log()
+
+
 async def test_the_parts_are_those_of_the_api(client):
     answer = await client.call("GET", "/api/v1/dashboard/parts")
 

@@ -25,7 +25,7 @@ def empty_broker(start_broker, built_site):
         yield broker
 
 
-async def test_an_empty_broker_says_what_to_do_next(open_page, empty_broker):
+async def test_an_empty_broker_says_what_to_do_next(empty_broker, open_page):
     stage = await open_page(empty_broker)
 
     await stage.sees("This broker is empty and ready")

@@ -23,6 +23,7 @@ class Pulse:
         self._take_sample: Final = take_sample
         self._watchers = 0
         self._sampling: _Sampling | None = None
+        self._is_stopped = False
 
     async def follow(self) -> AsyncGenerator[bytes, None]:
         """Yield samples until the pulse stops, at once the newest if there is one.
@@ -30,6 +31,8 @@ class Pulse:
         Raises:
             SkepError: A sample could not be taken. The next follower tries again.
         """
+        if self._is_stopped:
+            return
         sampling = self._enter()
         try:
             if sampling.latest is not None:
@@ -40,7 +43,8 @@ class Pulse:
             self._leave(sampling)
 
     def stop(self) -> None:
-        """Let every follower come to its end."""
+        """Let every follower come to its end, and those that come later, too."""
+        self._is_stopped = True
         if self._sampling is not None:
             self._sampling.end()
 
