@@ -17,7 +17,6 @@ import pytest
 from benchmarks.meter import read_processes, tree_of
 from benchmarks.spark_cluster import standalone_cluster
 
-
 ROOT = Path(__file__).parents[2]
 SUITE = (
     "tests/spark/test_batch_read.py",
