@@ -10,8 +10,8 @@ The broker's own errors come back as the classes of `skep.model.errors`: who cat
     │   └── PushFailed           items of a push were refused, one by one
     ├── AccessDenied             401 or 403
     ├── Unavailable
-    │   ├── Unreachable          no broker answered (`NotSent`: not even a connection)
-    │   └── OutcomeUnknown       the answer was lost, and asking again could not settle it
+    │   └── Unreachable          no broker answered (`NotSent`: not even a connection)
+    ├── OutcomeUnknown           the answer was lost, and asking again could not settle it
     ├── UnexpectedAnswer         a status that belongs to no error of the broker
     └── Stopped                  the caller asked for an end while this was waiting
 """
