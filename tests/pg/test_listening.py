@@ -10,9 +10,10 @@ from skep.db.listening import Listener
 from tests.pg.waiting import eventually
 
 CHANNEL = "skep_test"
+NAME = "skep-test-ear"
 SESSIONS = (
     "select pid from pg_stat_activity"
-    " where application_name = 'skep listener' and datname = current_database()"
+    f" where application_name = '{NAME}' and datname = current_database()"
 )
 
 
@@ -24,7 +25,10 @@ class Ear:
         self.begun = asyncio.Queue()
         self.is_wanted = True
         listener = Listener(
-            url, {CHANNEL: self.heard.put_nowait}, on_connect=lambda: self.begun.put_nowait(None)
+            url,
+            {CHANNEL: self.heard.put_nowait},
+            on_connect=lambda: self.begun.put_nowait(None),
+            application_name=NAME,
         )
         self.task = asyncio.ensure_future(listener.listen_while(lambda: self.is_wanted))
 
@@ -110,6 +114,7 @@ async def test_a_database_that_is_away_is_waited_for(open_ear, proxy):
 async def test_listening_ends_when_it_is_not_wanted_any_more(open_ear, connect, database_url):
     ear, sql = open_ear(database_url), await connect()
     await ear.began()
+    assert not await has_no_session(sql)
     ear.is_wanted = False
     async with asyncio.timeout(20):
         await ear.task

@@ -1,12 +1,12 @@
 """What tasks stage and the driver commits, against a real database and without Spark's help."""
 
 import json
-import time
 
 import pyarrow as pa
 import pytest
 
 from skep.model.errors import QueueFull, Refused, Unavailable
+from skep.spark import sink_commit
 from skep.spark import staging as staging_module
 from skep.spark.postgres import CannotRead, forget_connections
 from skep.spark.sink_commit import (
@@ -258,7 +258,7 @@ def test_a_queue_that_gets_room_in_time_takes_the_rows(
         pauses.append(seconds)
         writer.execute("update skep.queue set max_size = 2")
 
-    monkeypatch.setattr(time, "sleep", make_room)
+    monkeypatch.setattr(sink_commit, "sleep", make_room)
 
     found = commit(options(), [stage("1")], is_passing=True)
 

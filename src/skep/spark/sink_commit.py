@@ -6,8 +6,8 @@ connection is asked for again, and then tells what the first one did.
 """
 
 import logging
-import time
 from collections.abc import Sequence
+from time import monotonic, sleep
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -129,7 +129,7 @@ def _ask(options: WriteOptions, sql: str, *arguments: str) -> list[dict[str, Any
 
 def _ask_patiently(options: WriteOptions, sql: str, *arguments: str) -> list[dict[str, Any]]:
     """Repeat what may end otherwise: a lost connection, a deadlock, a queue that is full."""
-    giving_up_at = time.monotonic() + options.full_timeout_s
+    giving_up_at = monotonic() + options.full_timeout_s
     tries = 0
     while True:
         tries += 1
@@ -140,13 +140,13 @@ def _ask_patiently(options: WriteOptions, sql: str, *arguments: str) -> list[dic
                 raise
         except CannotRead as error:
             is_worth_it = (
-                time.monotonic() < giving_up_at
+                monotonic() < giving_up_at
                 if error.state == _FULL
                 else error.state in _REPEATABLE and tries < TRIES_MAX
             )
             if not is_worth_it:
                 raise _explained(error, options) from None
-        time.sleep(PAUSE_S)
+        sleep(PAUSE_S)
 
 
 def _explained(error: CannotRead, options: WriteOptions) -> SkepError:
