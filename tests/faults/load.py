@@ -37,6 +37,7 @@ class Load:
         lease_s: For how long a consumer takes messages.
         call_s: How long an answer may take before nobody believes in it any more.
         drain_s: How long consumers go on at the end.
+        partitions: Where producers send to.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Load:
         lease_s=LEASE_S,
         call_s=CALL_S,
         drain_s=DRAIN_S,
+        partitions=PARTITIONS,
     ):
         self.ledger = Ledger()
         self.statuses = Counter()
@@ -57,6 +59,7 @@ class Load:
         self._lease_s = lease_s
         self._call_s = call_s
         self._drain_s = drain_s
+        self._partitions = partitions
         self._broker = broker
         self._queue = queue
         self._seed = seed
@@ -127,11 +130,11 @@ class Load:
 
     async def _produce(self, number):
         random = Random(f"{self._seed} producer {number}")
-        sequences = dict.fromkeys(PARTITIONS, 0)
+        sequences = dict.fromkeys(self._partitions, 0)
         line = Line(self._broker, self._call_s, self.statuses)
         while self._is_producing:
             await self._until_wanted()
-            partition = random.choice(PARTITIONS)
+            partition = random.choice(self._partitions)
             items = []
             for _ in range(random.randint(1, 5)):
                 sequences[partition] += 1
