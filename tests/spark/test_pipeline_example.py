@@ -11,7 +11,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "spark_pipeline.py"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_example_computes_and_draws(database_url, tmp_path):
     plot = tmp_path / "revenue.png"
 
@@ -19,7 +19,7 @@ def test_the_example_computes_and_draws(database_url, tmp_path):
         [sys.executable, str(EXAMPLE), "--plot", str(plot), "--database-url", database_url],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=840,
         check=False,
         env={**os.environ, "MPLCONFIGDIR": str(tmp_path)},
     )

@@ -8,7 +8,7 @@ import pytest
 from skep.model.errors import NotFound
 from skep.spark.pipeline import InvalidPipeline
 from skep.spark.pipeline_registry import PipelineBusy, PipelineChanged, Registry
-from skep.spark.pipeline_run import CheckpointGone, PipelineFailed
+from skep.spark.pipeline_run import CheckpointGone, PipelineFailed, _are_over
 from skep.spark.postgres import forget_connections
 from tests.spark.pipelines import CLOSING_MS, COUNTS, Pipelines, messages_of
 
@@ -202,3 +202,23 @@ def test_what_fails_is_on_record_in_one_line(pipelines, writer, change, said):
     assert state == "failed"
     assert said.replace("\\", "") in error
     assert "\n" not in error
+
+
+def test_a_query_that_fails_while_it_is_looked_at_does_not_pass_for_done():
+    class Query:
+        """Fails as soon as anybody has looked at it."""
+
+        def __init__(self):
+            self.looks = 0
+
+        @property
+        def isActive(self):  # noqa: N802 (Spark's)
+            self.looks += 1
+            return self.looks == 1
+
+        def exception(self):
+            self.looks += 1
+            return ValueError("broken") if self.looks > 1 else None
+
+    with pytest.raises(ValueError, match="broken"):
+        _are_over([Query()])

@@ -281,11 +281,13 @@ def _are_over(queries: Sequence["StreamingQuery"]) -> bool:
     Raises:
         StreamingQueryException: One of them has failed.
     """
+    # In this order: a query that fails between the questions must not pass for one that is done.
+    are_over = not any(query.isActive for query in queries)
     for query in queries:
         failure: Any = query.exception()
         if failure is not None:
             raise failure
-    return not any(query.isActive for query in queries)
+    return are_over
 
 
 def _report(progress: Any) -> dict[str, Any]:
