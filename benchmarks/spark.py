@@ -208,7 +208,8 @@ def main(
         spark = spark_session("skep benchmark", master=master, config=_configuration(driver))
         until_the_end.callback(spark.stop)
         jdbc = None if driver is None else JdbcTable(spark, postgres.dsn)
-        bench = SparkBench(spark, postgres.dsn, SparkMeter(postgres.pid), jdbc)
+        meter = until_the_end.enter_context(SparkMeter(postgres.pid))
+        bench = SparkBench(spark, postgres.dsn, meter, jdbc)
         bench.compare(WARMUP_MESSAGES, "warm-up", Findings())
         for number in range(repeat):
             console.print(f"comparing, {number + 1} of {repeat}")
