@@ -87,10 +87,11 @@ def read_processes() -> list[ProcessStat]:
 
 def cpu_seconds(process: ProcessStat) -> float:
     """Return the CPU time of a process, all threads, with that of its ended children."""
-    return _own_cpu_seconds(process) + process.ended_children_ticks / _TICKS_PER_S
+    return own_cpu_seconds(process) + process.ended_children_ticks / _TICKS_PER_S
 
 
-def _own_cpu_seconds(process: ProcessStat) -> float:
+def own_cpu_seconds(process: ProcessStat) -> float:
+    """Return the CPU time of a process, all threads, without that of children."""
     # Linux gives each process a CPU clock whose number is made from its pid (see
     # clock_getcpuclockid). It counts nanoseconds, where stat has steps of 10 ms, too coarse to
     # see 2% of a core over a dozen idle backends.

@@ -197,6 +197,8 @@ def main(
         console.print("There is no JDBC driver (Debian: libpostgresql-jdbc-java): left out.")
     findings = Findings()
     with ExitStack() as until_the_end:
+        # Whatever fails later, what was measured is shown.
+        until_the_end.callback(lambda: _print(findings, console))
         home = Path(until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="skep-bench-")))
         home.chmod(0o755)  # as root the server runs under another account
         postgres = until_the_end.enter_context(
@@ -208,7 +210,8 @@ def main(
         spark = spark_session("skep benchmark", master=master, config=_configuration(driver))
         until_the_end.callback(spark.stop)
         jdbc = None if driver is None else JdbcTable(spark, postgres.dsn)
-        bench = SparkBench(spark, postgres.dsn, SparkMeter(postgres.pid), jdbc)
+        meter = until_the_end.enter_context(SparkMeter(postgres.pid))
+        bench = SparkBench(spark, postgres.dsn, meter, jdbc)
         bench.compare(WARMUP_MESSAGES, "warm-up", Findings())
         for number in range(repeat):
             console.print(f"comparing, {number + 1} of {repeat}")
@@ -218,7 +221,6 @@ def main(
         if archive:
             console.print("archiving and replaying")
             bench.archive(messages, QUEUE, findings)
-    _print(findings, console)
 
 
 def _configuration(driver: Path | None) -> dict[str, str]:

@@ -23,7 +23,7 @@ from skep.spark.session import LOOPBACK
 
 MASTER_CLASS: Final = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS: Final = "org.apache.spark.deploy.worker.Worker"
-_READY_S_MAX: Final = 90.0
+_READY_S_MAX: Final = 180.0
 _ADDRESS: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = "Successfully registered with master"
 _JAVA: Final = "java"

@@ -1,18 +1,21 @@
 """Who used the CPU while Spark worked: its JVMs, the Python processes, PostgreSQL.
 
-Everything is found below this process, which started all of them. What a JVM inherited from
-children that ended is Python's: nothing else is started by it.
+Everything is found below this process, which started all of it. Workers of Spark come and go, and
+some are orphaned on their way, so nobody can be asked at the end for what they used: they are
+looked at all the time, and the last look at each counts. What a process used after it is lost.
 """
 
 import os
+import threading
 import time
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final, Self
 
-from benchmarks.meter import ProcessStat, cpu_seconds, read_processes, tree_of
+from benchmarks.meter import ProcessStat, own_cpu_seconds, read_processes, tree_of
 
+LOOK_S: Final = 0.25
 _JAVA: Final = "java"
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +50,57 @@ class Cost:
 
 
 class SparkMeter:
-    """Reads what the processes below this one have used."""
+    """Watches the processes below this one, inside of a `with` block."""
 
     def __init__(self, postmaster_pid: int) -> None:
         self._postmaster_pid: Final = postmaster_pid
+        self._used_s: Final[dict[str, dict[int, float]]] = {"jvm": {}, "python": {}, "postgres": {}}
+        self._lock: Final = threading.Lock()
+        self._is_over: Final = threading.Event()
+        self._thread: Final = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
 
     def read(self) -> SparkReading:
         """Take a reading."""
-        processes = read_processes()
-        postgres = tree_of(self._postmaster_pid, processes)
-        servers = {process.pid for process in postgres}
-        others = [each for each in tree_of(os.getpid(), processes) if each.pid not in servers]
-        jvms = [each for each in others if each.name == _JAVA]
-        inherited_s = sum(each.ended_children_ticks for each in jvms) / _TICKS_PER_S
-        jvm_s = _total_s(jvms) - inherited_s
+        self._look()
+        with self._lock:
+            totals = {kind: sum(used.values()) for kind, used in self._used_s.items()}
         return SparkReading(
             at_s=time.monotonic(),
-            jvm_s=jvm_s,
-            python_s=_total_s(others) - jvm_s,
-            postgres_s=_total_s(postgres),
+            jvm_s=totals["jvm"],
+            python_s=totals["python"],
+            postgres_s=totals["postgres"],
         )
 
+    def _watch(self) -> None:
+        while not self._is_over.wait(LOOK_S):
+            self._look()
 
-def _total_s(processes: list[ProcessStat]) -> float:
-    return sum(cpu_seconds(process) for process in processes)
+    def _look(self) -> None:
+        processes = read_processes()
+        servers = {each.pid for each in tree_of(self._postmaster_pid, processes)}
+        below = {each.pid for each in tree_of(os.getpid(), processes)}
+        with self._lock:
+            known = {pid for used in self._used_s.values() for pid in used}
+            for each in processes:
+                if each.pid in below or each.pid in servers or each.pid in known:
+                    used_s = self._used_s[_kind(each, servers)]
+                    used_s[each.pid] = max(used_s.get(each.pid, 0.0), own_cpu_seconds(each))
+
+
+def _kind(process: ProcessStat, servers: set[int]) -> str:
+    if process.pid in servers:
+        return "postgres"
+    return "jvm" if process.name == _JAVA else "python"

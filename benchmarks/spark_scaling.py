@@ -69,9 +69,10 @@ def _measure(master: str, postgres: EmbeddedPostgres, count: int, messages: int)
     )
     findings = Findings()
     try:
-        bench = SparkBench(spark, postgres.dsn, SparkMeter(postgres.pid), None)
-        bench.compare(WARMUP_MESSAGES, f"warm-up-{count}", Findings())
-        bench.compare(messages, f"events-{count}", findings)
+        with SparkMeter(postgres.pid) as meter:
+            bench = SparkBench(spark, postgres.dsn, meter, None)
+            bench.compare(WARMUP_MESSAGES, f"warm-up-{count}", Findings())
+            bench.compare(messages, f"events-{count}", findings)
     finally:
         spark.stop()
     return findings
