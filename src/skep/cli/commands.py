@@ -5,6 +5,7 @@ import typer
 from skep import __version__
 from skep.cli.archive import archive_app
 from skep.cli.config import config
+from skep.cli.jobs import jobs_app
 from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
 from skep.cli.serve import serve
@@ -24,6 +25,7 @@ app.command()(migrate)
 app.command()(config)
 app.command()(openapi)
 app.add_typer(archive_app)
+app.add_typer(jobs_app)
 
 
 @app.command()
