@@ -7,13 +7,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARGS ?=
+# What the benchmark of Spark is told; it is as quick as the rest, and explains itself with it.
+SPARK_ARGS ?= $(if $(findstring --quick,$(ARGS)),--messages 200000) $(filter --help,$(ARGS))
 
 # The version of pyright is the one of its package; being told of a newer one helps nobody.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fmt bench docs constraints clean
+.PHONY: help setup run test lint fmt bench soak docs constraints clean
 
 help: ## List the recipes
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -38,6 +40,10 @@ fmt: $(INSTALLED) ## Format the code and mend what can be mended by itself
 
 bench: $(INSTALLED) ## Measure throughput, latency and cost per message (ARGS="--help")
 	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks.spark $(SPARK_ARGS)
+
+soak: $(INSTALLED) ## Break things for a long time and account for every message (ARGS="--help")
+	$(BIN)/python -m tests.faults.soak $(ARGS)
 
 docs: $(INSTALLED) ## Write the reference pages that come from the code
 	mkdir -p docs/reference

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.chaos.in_process import item, running
+from tests.faults.in_process import item, running
 from tests.fixtures.broker import elapsed, payloads, until_blocked_by
 
 PATIENCE_S = 1.0

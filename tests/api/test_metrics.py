@@ -100,6 +100,26 @@ async def test_transactions_count_for_the_queues_they_touch(client, queue):
     assert found[f'skep_pushed_messages_total{{queue="{queue}-sink"}}'] == 1
 
 
+async def test_what_is_kept_on_disk_during_maintenance_is_shown(client, queue):
+    path = "/api/v1/system/maintenance"
+    await client.post(path, {"enabled": True})
+    await client.push_payloads(queue, 1, 2)
+
+    def is_kept(found):
+        mode = found['skep_maintenance_mode{mode="push",worker="0"}']
+        return mode == 1 and found['skep_spill_pending_messages{worker="0"}'] == 2
+
+    def is_drained(found):
+        return found['skep_spill_pending_messages{worker="0"}'] == 0
+
+    kept = await scrape_until(client, is_kept)
+    await client.post(path, {"enabled": False})
+    await scrape_until(client, is_drained)
+
+    assert kept["skep_spilled_messages_total"] >= 2
+    assert kept["skep_spill_fsyncs_total"] >= 1
+
+
 async def test_expired_messages_are_counted(client, queue, broker):
     before = await scrape(client)
     await client.push({"queue": queue, "payload": 1, "ttlSeconds": 0.001})

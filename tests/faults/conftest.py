@@ -1,7 +1,42 @@
+import os
+import shutil
+import sys
+from random import SystemRandom
+
 import pytest
+
+from skep.db.migrate import migrate
+from tests.faults.mortal_postgres import MortalPostgres
+from tests.fixtures.postgres import make_reachable_directory
 
 
 @pytest.fixture
 def sql(arun, connect):
     """A connection to the test's database, around any proxy."""
     return arun(connect())
+
+
+@pytest.fixture
+def seed():
+    """What chance goes by; SKEP_FAULT_SEED repeats a run."""
+    seed = os.environ.get("SKEP_FAULT_SEED") or str(SystemRandom().randrange(1 << 32))
+    sys.stdout.write(f"SKEP_FAULT_SEED={seed}\n")
+    return seed
+
+
+@pytest.fixture(scope="session")
+def durable_server():
+    """A server that survives a crash, made once: initdb takes longer than most tests."""
+    directory = make_reachable_directory()
+    server = MortalPostgres(directory / "pg")
+    yield server
+    server.stop()
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def postgres(durable_server, arun):
+    """The durable server, running and with the schema; tests keep apart by their queues."""
+    durable_server.start()
+    arun(migrate(durable_server.dsn))
+    return durable_server

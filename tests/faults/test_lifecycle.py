@@ -4,15 +4,13 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 import time
-from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.fixtures.broker import Broker, elapsed
+from tests.faults import instances
+from tests.faults.instances import kill_instance, worker_pids
+from tests.fixtures.broker import elapsed
 from tests.pg.waiting import eventually
 
 WAITING = """
@@ -26,34 +24,9 @@ select holder from skep.leadership where service = 'housekeeping' and expires_at
 LEASE_S, ASKED_EVERY_S = 9, 3
 
 
-@contextmanager
 def instance(database_url, *flags, **settings):
-    """Run an instance in a process group of its own; how it ends is the test's business."""
-    command = [sys.executable, "-m", "skep", "serve", "--port", "0", "--workers", "1", *flags]
-    command += ["--database-url", database_url]
-    variables = {f"SKEP_{name.upper()}": str(value) for name, value in settings.items()}
-    with (
-        tempfile.TemporaryFile() as log,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**os.environ, **variables},
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            yield Broker(process, log, database_url)
-        finally:
-            kill_all(process)
-
-
-def kill_all(process):
-    """Kill every process of an instance at once, as a machine does that loses power."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Run an instance of one worker; how it ends is the test's business."""
+    return instances.instance(database_url, "--workers", "1", *flags, **settings)
 
 
 # SIGTERM
@@ -189,9 +162,9 @@ async def test_a_worker_that_is_restarted_has_the_settings_that_were_reloaded(
         settings_file.write_text(f'encryption_keys = "{"11" * 32}"')
         broker.process.send_signal(signal.SIGHUP)
         await eventually(lambda: "changed: encryption_keys" in broker.log())
-        (worker,) = worker_ids(broker)
+        (worker,) = worker_pids(broker)
         os.kill(worker, signal.SIGKILL)
-        await eventually(lambda: worker_ids(broker) not in ([], [worker]))
+        await eventually(lambda: worker_pids(broker) not in ([], [worker]))
 
         body = {"queue": queue, "options": {"encryptionEnabled": True}}
 
@@ -206,18 +179,6 @@ async def test_a_worker_that_is_restarted_has_the_settings_that_were_reloaded(
         assert broker.stop() == 0
 
 
-def worker_ids(broker):
-    """Return the processes that the supervisor started and that serve."""
-    listed = subprocess.run(
-        ["ps", "--ppid", str(broker.process.pid), "-o", "pid=,args="],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = [line.split(None, 1) for line in listed.stdout.splitlines()]
-    return [int(pid) for pid, arguments in lines if "spawn_main" in arguments]
-
-
 # Kill
 
 
@@ -227,7 +188,7 @@ async def test_when_the_leader_is_killed_another_instance_leads_within_seconds(d
         async with victim.sql() as sql:
             first = await eventually(lambda: sql.fetchval(LEADER))
             with instance(database_url) as survivor:
-                kill_all(victim.process)
+                kill_instance(victim.process)
                 began = time.monotonic()
 
                 async def has_another_leader():

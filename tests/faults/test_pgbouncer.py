@@ -82,7 +82,9 @@ async def is_serving(url):
 
 @pytest.mark.parametrize("mode", ["transaction", "statement", "session"])
 @pytest.mark.parametrize("ignored", [IGNORED, EVERYTHING], ids=["by default", "ignoring all"])
-async def test_a_broker_behind_a_pooler_is_refused_with_the_reason(pooled, mode, ignored):
+async def test_scenario_30_a_broker_behind_a_pooler_is_refused_with_the_reason(
+    pooled, mode, ignored
+):
     with pooled(mode=mode, ignored=ignored) as url:
         await eventually(lambda: is_serving(url))
         slots = Slots(url, size=2, server_settings=HOT_PATH, statement_timeout_s=5)
@@ -90,7 +92,7 @@ async def test_a_broker_behind_a_pooler_is_refused_with_the_reason(pooled, mode,
             await slots.open()
 
 
-async def test_skep_serve_behind_a_pooler_says_what_to_do_and_starts_nothing(pooled):
+async def test_scenario_30_skep_serve_behind_a_pooler_says_what_to_do_and_starts_nothing(pooled):
     with pooled(mode="transaction", ignored=EVERYTHING) as url:
         await eventually(lambda: is_serving(url))
         command = [sys.executable, "-m", "skep", "serve", "--port", "0", "--database-url", url]

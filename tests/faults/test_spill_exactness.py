@@ -8,7 +8,7 @@ import pytest
 from skep.app.failover import spill_directory
 from skep.settings import Settings
 from skep.spill.log import SpillLog
-from tests.chaos.in_process import item, running
+from tests.faults.in_process import item, running
 from tests.pg.waiting import eventually
 
 PUSH = "skep.push_"

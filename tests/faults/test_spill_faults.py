@@ -8,16 +8,12 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import sys
-import tempfile
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from contextlib import asynccontextmanager
 
 import pytest
 
-from skep.db.migrate import migrate
-from tests.fixtures.broker import Broker
+from tests.faults.instances import end_well, instance, kill_instance, worker_pids
 from tests.pg.waiting import eventually
 
 pytestmark = [
@@ -30,56 +26,11 @@ PARTITIONS = ["a", "b", "c"]
 MAINTENANCE = "/api/v1/system/maintenance"
 
 
-@pytest.fixture
-def postgres(durable_postgres, arun):
-    """A server that survives a crash, with the schema, running."""
-    server = durable_postgres()
-    server.start()
-    arun(migrate(server.dsn))
-    return server
-
-
-def kill(server):
-    """End a PostgreSQL as a power failure does, and clean up after it."""
-    os.kill(server.pid, signal.SIGKILL)
-    server.stop()
-
-
-@contextmanager
 def serving(database_url, spill_dir, *flags, **settings):
     """Run a broker that keeps pushes on disk soon after the database is gone."""
-    command = [sys.executable, "-m", "skep", "serve", "--port", "0", *flags]
-    command += ["--database-url", database_url]
-    variables = {"SPILL_DIR": spill_dir, "SPILL_AFTER_S": 0.1, **settings}
-    environment = {**os.environ, **{f"SKEP_{name}": str(each) for name, each in variables.items()}}
-    with (
-        tempfile.TemporaryFile() as log,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
-        ) as process,
-    ):
-        try:
-            yield Broker(process, log, database_url)
-        finally:
-            process.kill()
-
-
-def worker_pids(broker):
-    supervisor = broker.process.pid
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    return [int(pid) for pid in children if b"spawn_main" in _command_of(pid)]
-
-
-def _command_of(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
-        return b""
-
-
-def end_well(broker):
-    assert broker.stop() == 0, broker.log()
-    assert "Traceback" not in broker.log(), broker.log()
+    return instance(
+        database_url, *flags, **{"spill_dir": spill_dir, "spill_after_s": 0.1, **settings}
+    )
 
 
 class Producer:
@@ -173,7 +124,7 @@ async def test_postgres_killed_under_pushes_from_many_clients(postgres, tmp_path
         async with producing(broker, queue) as producers:
             await until_more(producers, "queued", 100)
             for _ in range(2):
-                await asyncio.to_thread(kill, postgres)
+                await asyncio.to_thread(postgres.end)
                 await until_more(producers, "buffered", 300)
                 await asyncio.to_thread(postgres.start)
                 await until_more(producers, "queued", 100)
@@ -187,7 +138,7 @@ async def test_workers_killed_while_there_are_messages_on_disk(postgres, tmp_pat
     with serving(postgres.dsn, tmp_path, "--workers", "2") as broker:
         async with producing(broker, queue) as producers:
             await until_more(producers, "queued", 50)
-            await asyncio.to_thread(kill, postgres)
+            await asyncio.to_thread(postgres.end)
             await until_more(producers, "buffered", 100)
             for pid in worker_pids(broker):
                 os.kill(pid, signal.SIGKILL)
@@ -200,15 +151,15 @@ async def test_workers_killed_while_there_are_messages_on_disk(postgres, tmp_pat
         end_well(broker)
 
 
-async def test_an_instance_killed_while_there_are_messages_on_disk(postgres, tmp_path, queue):
+async def test_scenario_10_what_was_buffered_is_delivered_after_the_instance_was_killed(
+    postgres, tmp_path, queue
+):
     with serving(postgres.dsn, tmp_path, "--workers", "1") as broker:
         async with producing(broker, queue) as producers:
             await until_more(producers, "queued", 50)
-            await asyncio.to_thread(kill, postgres)
+            await asyncio.to_thread(postgres.end)
             await until_more(producers, "buffered", 100)
-        for pid in worker_pids(broker):
-            os.kill(pid, signal.SIGKILL)
-        broker.process.kill()
+        kill_instance(broker.process)
     await asyncio.to_thread(postgres.start)
     with serving(postgres.dsn, tmp_path, "--workers", "2") as broker:
         await until_drained(broker)
@@ -220,7 +171,7 @@ async def test_an_instance_killed_while_there_are_messages_on_disk(postgres, tmp
 async def test_defect_34_an_instance_serves_pushes_before_there_is_a_database(
     postgres, tmp_path, queue
 ):
-    await asyncio.to_thread(kill, postgres)
+    await asyncio.to_thread(postgres.end)
     with serving(postgres.dsn, tmp_path, "--workers", "2") as broker:
         alive = await call(broker, "GET", "/livez")
         ready = await call(broker, "GET", "/readyz")
@@ -241,7 +192,7 @@ async def test_defect_34_an_instance_serves_pushes_before_there_is_a_database(
 async def test_an_instance_without_a_database_stops_well_and_keeps_what_it_has(
     postgres, tmp_path, queue
 ):
-    await asyncio.to_thread(kill, postgres)
+    await asyncio.to_thread(postgres.end)
     with serving(postgres.dsn, tmp_path, "--workers", "1") as broker:
         async with producing(broker, queue) as producers:
             await until_more(producers, "buffered", 50)
@@ -254,10 +205,12 @@ async def test_an_instance_without_a_database_stops_well_and_keeps_what_it_has(
         end_well(broker)
 
 
-async def test_a_full_disk_is_told_and_nothing_is_called_buffered(postgres, tmp_path, queue):
+async def test_scenario_11_a_full_spool_disk_is_told_and_nothing_is_called_buffered(
+    postgres, tmp_path, queue
+):
     with serving(postgres.dsn, tmp_path, "--workers", "1") as broker:
         (worker,) = worker_pids(broker)
-        await asyncio.to_thread(kill, postgres)
+        await asyncio.to_thread(postgres.end)
         unlimited = resource.prlimit(worker, resource.RLIMIT_FSIZE)
         resource.prlimit(worker, resource.RLIMIT_FSIZE, (1 << 20, unlimited[1]))
         answers = [await push_large(broker, queue, number) for number in range(6)]
@@ -284,8 +237,8 @@ async def push_large(broker, queue, number):
 
 
 async def test_beyond_its_bound_the_spill_refuses(postgres, tmp_path, queue):
-    with serving(postgres.dsn, tmp_path, "--workers", "1", SPILL_BYTES_MAX=700_000) as broker:
-        await asyncio.to_thread(kill, postgres)
+    with serving(postgres.dsn, tmp_path, "--workers", "1", spill_bytes_max=700_000) as broker:
+        await asyncio.to_thread(postgres.end)
 
         statuses = [(await push_large(broker, queue, number)).status for number in range(4)]
 

@@ -180,6 +180,8 @@ class Log:
             "operation_total",
             "deleted_message",
             "scheduled",
+            "staged",
+            "staged_transaction",
             "redriven_letter",
             "redrive",
             "dead_letter",

@@ -4,12 +4,16 @@ Starting a JVM takes seconds, and so does Spark's first look at a Python data so
 the session and keep apart by their databases.
 """
 
+import os
 import warnings
 
 import pytest
 
-from skep.spark.session import spark_session
+from skep.spark.session import LOOPBACK, spark_session
 from tests.spark.logs import Writer
+
+CLUSTER = "SKEP_TEST_SPARK_MASTER"
+"""The variable that makes these tests run on a cluster; test_cluster_spark.py sets it."""
 
 
 @pytest.fixture(scope="session")
@@ -19,8 +23,8 @@ def spark():
         warnings.simplefilter("ignore")
         session = spark_session(
             "skep tests",
-            master="local[2,2]",
-            config={"spark.log.level": "OFF", "spark.driver.memory": "1g"},
+            master=os.environ.get(CLUSTER, "local[2,2]"),
+            config={"spark.log.level": "OFF", "spark.driver.memory": "1g"} | _of_cluster(),
         )
         yield session
         session.stop()
@@ -47,3 +51,15 @@ def load(spark, database_url):
         return (reader.schema(schema) if schema else reader).load()
 
     return load
+
+
+def _of_cluster():
+    """Return what a session needs to reach executors of a cluster on this machine."""
+    if CLUSTER not in os.environ:
+        return {}
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "2",
+    }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skep import __version__
 from skep.app.assignment import WorkerAssignment
 from skep.app.failover import open_spill
-from skep.app.instruments import UsageProbe, show_parts
+from skep.app.instruments import UsageProbe, show_failover, show_load, show_parts, show_peers
 from skep.app.security import Security
 from skep.broker.ack import ACK_CALL, Ack, AckExecutor
 from skep.broker.ack_attempt import AckIntake
@@ -78,6 +78,8 @@ from skep.broker.seek import Seek
 from skep.broker.sequencing import ScheduledSequencer
 from skep.broker.settlement import Settler, Stager
 from skep.broker.spill_drain import SpillDrain
+from skep.broker.staged import StagedSequencer
+from skep.broker.staged_moving import StagedMover
 from skep.broker.staging_sweep import StagingSweep
 from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
 from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
@@ -117,6 +119,8 @@ LEASE_MEMORY_BYTES: Final = 64 * _MIB
 SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
 """Keys that transactions and stream cycles pushed; about 300,000 in 3,000 partitions."""
 
+STAGED_DEDUP_BYTES: Final = 8 * _MIB
+"""Keys that were staged; as many."""
 LINE_SHARE: Final = 0.25
 """What requests may weigh that are held back, as a share of the engine's capacity."""
 
@@ -283,10 +287,10 @@ class Broker:
             self._wakeups.pass_on,
             worker_id=assignment.index,
         )
-        leadership = Leadership(self.query_slots, HOUSEKEEPING)
+        self._leadership: Final = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
-            leadership,
-            _duties(settings, self.housekeeping_slots, leadership.term),
+            self._leadership,
+            _duties(settings, self.housekeeping_slots, self._leadership.term),
             gives_way=lambda: is_shed(Priority.BACKGROUND, self.engine.load),
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
@@ -328,6 +332,8 @@ class Broker:
         )
         self.job_desk: Final = JobDesk(self.query_slots, now=loop.time)
         self._scheduled_max: Final = settings.scheduled_max
+        self._dsn: Final = assignment.dsn
+        self._staged: StagedSequencer
         self._instrument(assignment)
         self.operations: Final = OperationDesk(
             self.query_slots, when_waiting=self._hear_of_operations
@@ -376,6 +382,7 @@ class Broker:
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
+        self._staged.start()
         self._processor.start()
         self._loop_watch.start()
         self.publisher.start()
@@ -437,6 +444,7 @@ class Broker:
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()
+        await self._staged.stop()
         await self._processor.stop()
         self._line.stop()
         await self._watch.stop()
@@ -488,6 +496,8 @@ class Broker:
                 "housekeeping": self.housekeeping_slots,
             },
         )
+        show_failover(self.meters, self.diversion, self.maintenance)
+        show_peers(self.meters, self.peers)
         self._export = _otel_export(assignment)
         self.tracing = _tracing(settings, self._export)
         self._loop_watch = LoopWatch(self.meters.loop_lag)
@@ -610,6 +620,24 @@ class Broker:
         )
         engine.serve("schedule", CutShort(schedules, self._outage))
         self._serve_spill(lanes, rule_book)
+        self._sequence_staged(rule_book, lanes)
+
+    def _sequence_staged(self, rule_book: RuleBook, lanes: LaneProvisioner) -> None:
+        staged_keys = DedupCache(memory_bytes_max=STAGED_DEDUP_BYTES)
+        mover = StagedMover(
+            self.hot_slots,
+            directory=self._directory,
+            provisioner=lanes,
+            listener=Vouching(self.hot_slots, staged_keys),
+            rule_book=rule_book,
+            gate=self._gate,
+            cache=staged_keys,
+            announcer=self._wakeups,
+            due_listener=self._sequencer,
+            hash_seed=self.hash_seed,
+            scheduled_max=self._scheduled_max,
+        )
+        self._staged = StagedSequencer(mover, self._wakeups, self._leadership, self._dsn)
 
     def _serve_spill(self, lanes: LaneProvisioner, rule_book: RuleBook) -> None:
         if self._spill is None:
@@ -639,23 +667,21 @@ class Broker:
         self, lanes: LaneProvisioner, rule_book: RuleBook, settler: Settler
     ) -> None:
         settings = self._settings
-        self.engine.serve(
-            "defer",
-            DeferralExecutor(
-                self.hot_slots,
-                push=self.push,
-                directory=self._directory,
-                provisioner=lanes,
-                rule_book=rule_book,
-                gate=self._gate,
-                limits=DepthLimits(
-                    operations=settings.operation_depth_max,
-                    per_lane=settings.operation_depth_max_per_partition,
-                    bytes=settings.operation_mib_max * _MIB,
-                ),
-                when_accepted=self._note_deferred,
+        deferral = DeferralExecutor(
+            self.hot_slots,
+            push=self.push,
+            directory=self._directory,
+            provisioner=lanes,
+            rule_book=rule_book,
+            gate=self._gate,
+            limits=DepthLimits(
+                operations=settings.operation_depth_max,
+                per_lane=settings.operation_depth_max_per_partition,
+                bytes=settings.operation_mib_max * _MIB,
             ),
+            when_accepted=self._note_deferred,
         )
+        self.engine.serve("defer", deferral)
         self._processor = OperationProcessor(
             self.hot_slots,
             settler,
@@ -664,6 +690,7 @@ class Broker:
             open_envelope=self.key_ring.open_envelope,
             limits=ProcessorLimits(settings.operation_timeout_s, settings.operation_retries_max),
         )
+        show_load(self.meters, line=self._line, deferral=deferral, processor=self._processor)
 
     def _serve_dead_letters(self, hash_seed: int) -> None:
         slots = self.query_slots

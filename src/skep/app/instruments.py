@@ -4,10 +4,16 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from skep.broker.deferral import DeferralExecutor
+from skep.broker.diversion import Diversion
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.leases import LeaseMemory
+from skep.broker.line import Line
 from skep.broker.live import Live
 from skep.broker.lounge import Lounge
+from skep.broker.maintenance import Maintenance
+from skep.broker.operation_processor import OperationProcessor
+from skep.broker.peers import Peers
 from skep.db.slots import Slots
 from skep.engine.driver import Engine
 from skep.telemetry.loop_watch import LoopWatch
@@ -41,6 +47,50 @@ def show_parts(
     }
     meters.gauges["skep_db_waiting_calls"] = lambda: {
         (name,): slots.waiting_count for name, slots in pools.items()
+    }
+
+
+def show_load(
+    meters: Meters, *, line: Line, deferral: DeferralExecutor, processor: OperationProcessor
+) -> None:
+    """Let the meters ask how requests fare when there is no room for them."""
+    meters.watch("skep_line_requests", lambda: len(line))
+    meters.counts["skep_line_held"] = lambda: {(): line.held_count}
+    meters.counts["skep_line_refused"] = lambda: {(): line.refused_count}
+    meters.counts["skep_operations_accepted"] = lambda: {(): deferral.accepted_count}
+    meters.counts["skep_operations_ended"] = lambda: {
+        ("completed",): processor.completed_count,
+        ("failed",): processor.failed_count,
+    }
+
+
+def show_failover(meters: Meters, diversion: Diversion, maintenance: Maintenance) -> None:
+    """Let the meters ask what is kept on disk, and why."""
+    meters.watch("skep_spill_pending_messages", lambda: diversion.stats().pending_messages)
+    meters.watch("skep_spill_pending_bytes", lambda: diversion.stats().pending_bytes)
+    meters.watch("skep_spill_rejected_files", lambda: diversion.stats().rejected_files)
+    meters.watch("skep_database_away", lambda: int(diversion.stats().is_database_away))
+    meters.gauges["skep_maintenance_mode"] = lambda: {
+        ("push",): int(maintenance.is_push_on),
+        ("pop",): int(maintenance.is_pop_on),
+    }
+    meters.counts["skep_spilled_messages"] = lambda: {(): diversion.stats().buffered_total}
+    meters.counts["skep_spill_refused_messages"] = lambda: {(): diversion.stats().refused_total}
+    meters.counts["skep_spill_fsyncs"] = lambda: {(): diversion.stats().fsync_total}
+
+
+def show_peers(meters: Meters, peers: Peers) -> None:
+    """Let the meters ask what is told to other instances, and heard of them."""
+    meters.counts["skep_peer_notices_heard"] = lambda: {
+        (verdict,): count for verdict, count in peers.stats().heard.items()
+    }
+    meters.counts["skep_peer_notices_sent"] = lambda: {
+        ("datagram",): peers.stats().datagrams_sent,
+        ("request",): sum(each.sent for each in peers.stats().request_peers),
+    }
+    meters.counts["skep_peer_notices_failed"] = lambda: {
+        ("datagram",): peers.stats().datagrams_failed,
+        ("request",): sum(each.failed for each in peers.stats().request_peers),
     }
 
 

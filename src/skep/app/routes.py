@@ -8,6 +8,7 @@ from litestar.types import ControllerRouterHandler
 from skep.app.broker import Broker
 from skep.broker.depth import Depths
 from skep.broker.holds import Holds
+from skep.broker.pipelines import Pipelines
 from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.queue_lifecycle import QueueLifecycle
 from skep.broker.removals import Removals
@@ -30,6 +31,7 @@ from skep.server.routes.messages import message_routes
 from skep.server.routes.metrics import metrics_routes
 from skep.server.routes.migration import migration_routes
 from skep.server.routes.operations import operation_routes
+from skep.server.routes.pipelines import pipeline_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
 from skep.server.routes.resources import resource_routes
@@ -86,6 +88,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *trace_routes(traces),
         *maintenance_routes(broker.maintenance, broker.diversion, worker=broker.worker_index),
         *migration_routes(),
+        *pipeline_routes(Pipelines(broker.query_slots)),
         live_route(live),
         tail_route(broker.tails, broker.live),
         *internal_routes(broker.cluster),

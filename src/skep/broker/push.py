@@ -343,8 +343,9 @@ class Push:
             except Overloaded as error:
                 if is_first:
                     raise
-                # What was accepted will be stored; say of the rest that it was not.
-                PushLot(lane, entries).fail(error)
+                # What was accepted will be stored; say of the rest that it was not. Without the
+                # frames, which hold the request: together they would wait for the collector.
+                PushLot(lane, entries).fail(error.with_traceback(None))
             is_first = False
 
     def _submit_later(self, later: Sequence[_Later]) -> None:

@@ -102,7 +102,8 @@ class Relief:
         try:
             self._engine.submit("defer", None, weight, lot)
         except Overloaded as error:
-            lot.fail(error)
+            # Its frames hold the request that will hold it, and cycles are collected rarely.
+            lot.fail(error.with_traceback(None))
 
 
 def is_passing(error: SkepError | None) -> bool:

@@ -8,7 +8,10 @@ from skep.cli.config import config
 from skep.cli.jobs import jobs_app
 from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
+from skep.cli.pipeline import pipeline_app
+from skep.cli.replay import replay
 from skep.cli.serve import serve
+from skep.cli.transfer import export_messages, import_rows
 from skep.cli.worker import worker
 
 app = typer.Typer(
@@ -24,8 +27,12 @@ app.command()(worker)
 app.command()(migrate)
 app.command()(config)
 app.command()(openapi)
+app.command()(replay)
+app.command("import")(import_rows)
+app.command("export")(export_messages)
 app.add_typer(archive_app)
 app.add_typer(jobs_app)
+app.add_typer(pipeline_app)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 asyncpg is the driver and has no annotations; this is the part of it that Skep uses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, cast
 
@@ -41,6 +41,14 @@ class Connection(Protocol):
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Open a transaction, or a savepoint inside one."""
+        ...
+
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None:
+        """Listen on a channel; the callback gets connection, process id, channel and payload."""
+        ...
+
+    def add_termination_listener(self, callback: Callable[..., None]) -> None:
+        """Call back when the session has ended."""
         ...
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- asyncpg's name

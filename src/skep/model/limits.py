@@ -62,3 +62,6 @@ SCHEDULE_SECONDS_MAX: Final = 86_400 * 366
 HEADERS_MAX: Final = 64
 HEADERS_BYTES_MAX: Final = 8 * 1024
 TTL_SECONDS_MAX: Final = 10 * 366 * 24 * 3600
+
+PIPELINE_SILENT_S: Final = 15.0
+"""A pipeline whose runner has not reported for so long is taken for dead."""

@@ -1,0 +1,85 @@
+"""The other side of the comparison: Spark's JDBC source, with a message per row.
+
+It gets what helps it: as many tasks as cores, large fetches, and inserts that the driver rewrites
+into one statement of many rows. The table has the columns of a message and a key to split it by.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import asyncpg
+import uvloop
+
+from skep.spark.session import cores_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEBIAN_DRIVER: Final = Path("/usr/share/java/postgresql.jar")
+"""Where the package libpostgresql-jdbc-java puts it."""
+TABLE: Final = "public.plain_message"
+FETCH_ROWS: Final = 10_000
+INSERT_ROWS: Final = 10_000
+_CREATE: Final = f"""
+  drop table if exists {TABLE};
+  create table {TABLE} (
+    "offset" bigint generated always as identity primary key,
+    partition text not null,
+    transaction_id text not null default gen_random_uuid()::text,
+    payload text not null,
+    created_at timestamptz not null default now()
+  )
+"""
+
+
+def find_driver(chosen: Path | None) -> Path | None:
+    """Return the jar of the driver; None if there is none."""
+    driver = chosen or DEBIAN_DRIVER
+    return driver if driver.is_file() else None
+
+
+class JdbcTable:
+    """A table of messages, written and read by Spark's JDBC source."""
+
+    def __init__(self, spark: "SparkSession", url: str) -> None:
+        self._spark: Final = spark
+        self._url: Final = url
+        parts = urlsplit(url)
+        self._options: Final = {
+            "url": f"jdbc:postgresql://{parts.hostname}:{parts.port}{parts.path}",
+            "user": parts.username or "",
+            "password": parts.password or "",
+            "driver": "org.postgresql.Driver",
+            "dbtable": TABLE,
+        }
+        self._tasks: Final = cores_of(str(spark.sparkContext.master))
+
+    def create(self) -> None:
+        """Begin with an empty table."""
+        uvloop.run(self._create())
+
+    def write(self, rows: "DataFrame") -> None:
+        """Append rows."""
+        rows.write.format("jdbc").mode("append").options(
+            **self._options, batchsize=INSERT_ROWS, reWriteBatchedInserts="true"
+        ).save()
+
+    def read(self, messages: int) -> None:
+        """Read all rows, and drop them."""
+        reader = self._spark.read.format("jdbc").options(
+            **self._options,
+            partitionColumn="offset",
+            lowerBound=0,
+            upperBound=messages,
+            numPartitions=self._tasks,
+            fetchsize=FETCH_ROWS,
+        )
+        reader.load().write.format("noop").mode("overwrite").save()
+
+    async def _create(self) -> None:
+        connection = await asyncpg.connect(self._url)
+        try:
+            await connection.execute(_CREATE)
+        finally:
+            await connection.close()

@@ -1,0 +1,229 @@
+"""`skep pipeline`: run computations between queues on Spark, show them, stop them."""
+
+import signal
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.model.errors import NotFound, Refused
+from skep.model.limits import PIPELINE_SILENT_S
+
+if TYPE_CHECKING:
+    from skep.spark.pipeline_registry import Progress, Registry
+
+pipeline_app: Final = typer.Typer(
+    name="pipeline", help="Compute between queues on Spark.", no_args_is_help=True
+)
+
+Name: TypeAlias = Annotated[str, typer.Argument(help="The name in the pipeline's definition.")]
+
+LOOK_S: Final = 0.2
+
+
+@pipeline_app.command()
+def run(
+    file: Annotated[
+        str,
+        typer.Argument(help="`pipeline.yaml`, `file.py`, `file.py:name` or `package.module:name`."),
+    ],
+    *,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    master: Annotated[
+        str | None,
+        typer.Option(help="Where Spark runs: `local[*,4]`, `spark://host:7077` and so on."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="Where progress is kept; by default `pipelines/NAME` in the data dir."),
+    ] = None,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Forget the checkpoint and begin anew.")
+    ] = False,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="End when everything there is has been read.")
+    ] = False,
+    config_file: ConfigFile = None,
+) -> None:
+    """Run a pipeline until it ends, is stopped, or gets SIGTERM or Ctrl-C."""
+    import msgspec
+
+    from skep.app.database import open_database
+    from skep.spark.pipeline_files import load_pipeline
+    from skep.spark.pipeline_run import PipelineRun, RunPlan, checkpoint_of
+    from skep.spark.session import DEFAULT_MASTER
+
+    pipeline, transform = load_pipeline(file)
+    if available_now:
+        pipeline = msgspec.structs.replace(pipeline, trigger="availableNow")
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    settings = effective_settings(config_file, **flags).settings
+    with open_database(settings) as database, _bar(pipeline.name) as show, _signals() as stop:
+        plan = RunPlan(
+            url=database.dsn,
+            checkpoint=checkpoint or checkpoint_of(pipeline, settings.data_dir),
+            master=master or DEFAULT_MASTER,
+            is_reset=reset,
+        )
+        done = PipelineRun(pipeline, transform, plan, on_progress=show).run(stop)
+    typer.echo(f"{pipeline.name}: read {done.messages:,} messages in {done.batches:,} batches")
+
+
+@pipeline_app.command(name="list")
+def list_pipelines(
+    *,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """List the pipelines that this database knows."""
+    from rich.console import Console
+    from rich.table import Table
+
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    table = Table("pipeline", "state", "messages", "per second", "behind", "error", box=None)
+    with _opened_registry(config_file, flags) as registry:
+        for row in registry.listed():
+            behind = "" if row["lag_messages"] is None else f"{row['lag_messages']:,}"
+            table.add_row(
+                row["name"],
+                _state(row),
+                f"{row['messages']:,}",
+                f"{row['rate']:,.0f}",
+                behind,
+                row["last_error"] or "",
+            )
+    Console().print(table)
+
+
+@pipeline_app.command()
+def status(
+    name: Name,
+    *,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Show all that is known of a pipeline."""
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    with _opened_registry(config_file, flags) as registry:
+        row = registry.find(name)
+    if row is None:
+        raise NotFound(f"there is no pipeline {name}; `skep pipeline list` shows them")
+    shown = {**row, "state": _state(row)}
+    for column in ("name", "silent_s", "total", "should_stop"):
+        del shown[column]
+    typer.echo(name)
+    for column, value in shown.items():
+        if value is not None:
+            typer.echo(f"  {column.replace('_', ' ')}: {value}")
+
+
+@pipeline_app.command()
+def stop(
+    name: Name,
+    *,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    wait: Annotated[
+        float, typer.Option(help="Seconds to wait until it has stopped; 0 only asks.", min=0)
+    ] = 30.0,
+    config_file: ConfigFile = None,
+) -> None:
+    """Stop a pipeline, wherever it runs."""
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    with _opened_registry(config_file, flags) as registry:
+        asked = registry.stop(name)
+        if asked["state"] not in ("starting", "running"):
+            typer.echo(f"{name} does not run: it is {asked['state']}")
+            return
+        if asked["silent_s"] > PIPELINE_SILENT_S:
+            raise Refused(
+                f"pipeline {name} has not reported for {asked['silent_s']:.0f} s: whoever ran it "
+                "is gone. Run it again to go on where it was"
+            )
+        if _has_stopped(registry, name, wait):
+            typer.echo(f"{name} has stopped")
+        elif wait:
+            raise Refused(f"pipeline {name} was asked to stop and has not done so in {wait:g} s")
+        else:
+            typer.echo(f"{name} was asked to stop")
+
+
+def _has_stopped(registry: "Registry", name: str, wait_s: float) -> bool:
+    giving_up_at = time.monotonic() + wait_s
+    while time.monotonic() < giving_up_at:
+        row = registry.find(name)
+        if row is None or row["state"] not in ("starting", "running"):
+            return True
+        time.sleep(LOOK_S)
+    return False
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """Return the state, with a word about those that nobody runs any more."""
+    is_gone = row["state"] in ("starting", "running") and row["silent_s"] > PIPELINE_SILENT_S
+    return f"{row['state']}, silent for {row['silent_s']:.0f} s" if is_gone else row["state"]
+
+
+@contextmanager
+def _opened_registry(
+    config_file: Path | None, flags: Mapping[str, object]
+) -> Generator["Registry"]:
+    from skep.app.database import open_database
+    from skep.spark.pipeline_registry import Registry
+
+    settings = effective_settings(config_file, **flags).settings
+    with open_database(settings) as database:
+        registry = Registry(database.dsn)
+        try:
+            yield registry
+        finally:
+            registry.close()
+
+
+@contextmanager
+def _signals() -> Generator[threading.Event]:
+    """Yield an event that is set when somebody asks this process to end."""
+    stop = threading.Event()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {each: signal.signal(each, lambda _number, _frame: stop.set()) for each in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _bar(name: str) -> Generator[Any]:
+    """Yield what shows progress in the terminal: how much is read, how much is left, how fast."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None, rate="starting Spark")
+
+        def show(progress: "Progress") -> None:
+            rate = f"{progress.rate:,.0f} messages/s, {progress.batches:,} batches"
+            total = progress.messages + (progress.lag_messages or 0)
+            bar.update(task, completed=progress.messages, total=total or None, rate=rate)
+
+        yield show

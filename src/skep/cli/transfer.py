@@ -1,0 +1,154 @@
+"""`skep import` and `skep export`: between queues and files, or other queues."""
+
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
+
+import typer
+
+from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.transfer_options import (
+    Decrypt,
+    Master,
+    Name,
+    OnError,
+    StorageText,
+    Where,
+    key_options,
+    moment,
+    session,
+    summary,
+    transfer_bar,
+)
+from skep.model.errors import BadRequest
+
+_SUFFIXES = {".parquet": "parquet", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
+
+
+def import_rows(
+    source: Annotated[
+        str, typer.Option("--from", help="A file, a directory, or with `--format queue` a queue.")
+    ],
+    *,
+    queue: Annotated[str, typer.Option(help="The queue to import into; made if it is new.")],
+    format_: Annotated[
+        Literal["parquet", "ndjson", "csv", "queue"] | None,
+        typer.Option("--format", help="What it is; by default what the name ends with."),
+    ] = None,
+    mapping: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            help="A column of the messages and how to make it, in Spark SQL: "
+            "`partition=string(customer_id)`, `payload=struct(id, total)`. Repeatable.",
+        ),
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Each line of NDJSON is a payload, whatever it holds.")
+    ] = False,
+    source_url: Annotated[
+        str | None, typer.Option(help="The database of the other queue; by default the same.")
+    ] = None,
+    name: Name = None,
+    decrypt: Decrypt = False,
+    on_error: OnError = "fail",
+    master: Master = None,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Import rows of files, or messages of another queue, into a queue: all of them, once."""
+    from skep.app.database import open_database
+    from skep.spark.transfer import Import, ImportPlan
+
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    settings = effective_settings(config_file, **flags).settings
+    chosen: Any = format_ or _format_of(source)
+    with open_database(settings) as database, transfer_bar(f"{source} to {queue}") as bar:
+        plan = ImportPlan(
+            url=database.dsn,
+            queue=queue,
+            source=source,
+            format=chosen,
+            mapping=dict(_pair(text) for text in mapping or ()),
+            whole_lines=lines,
+            source_url=source_url,
+            name=name,
+            may_decrypt=decrypt,
+            on_error=on_error,
+            keys=key_options(settings),
+        )
+        done = Import(lambda: session("skep import", master), plan).run(bar.reach)
+    typer.echo(summary(done, "imported"))
+
+
+def export_messages(
+    path: Annotated[str, typer.Option("--to", help="The directory to write; must be new.")],
+    *,
+    queue: Annotated[str, typer.Option(help="The queue to export, archive included.")],
+    format_: Annotated[
+        Literal["parquet", "ndjson", "csv"] | None,
+        typer.Option("--format", help="What to write; by default what the name ends with."),
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="Only from this time on, as ISO.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only before this time, as ISO.")] = None,
+    where: Where = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column to write, in Spark SQL: `partition`, "
+            "`get_json_object(payload, '$.id') as id`. Repeatable; by default all of a message."
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    decrypt: Decrypt = False,
+    master: Master = None,
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    postgres_bin: PostgresBin = None,
+    storage: StorageText = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Export the messages of a queue to files."""
+    from skep.app.database import open_database
+    from skep.spark.transfer import Export, ExportPlan
+
+    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    settings = effective_settings(config_file, **flags, archive_storage=storage).settings
+    chosen: Any = format_ or _format_of(path)
+    with open_database(settings) as database:
+        plan = ExportPlan(
+            url=database.dsn,
+            queue=queue,
+            path=path,
+            format=chosen,
+            since=moment("--since", since),
+            until=moment("--until", until),
+            where=where,
+            columns=tuple(column or ()),
+            overwrites=overwrite,
+            may_decrypt=decrypt,
+            storage=settings.archive_storage,
+            keys=key_options(settings),
+        )
+        messages = Export(lambda: session("skep export", master), plan).run()
+    typer.echo(f"exported {messages:,} messages to {path}")
+
+
+def _format_of(path: str) -> str:
+    """Tell a format by the end of a name.
+
+    Raises:
+        BadRequest: It does not tell.
+    """
+    try:
+        return _SUFFIXES[PurePath(path).suffix.lower()]
+    except KeyError:
+        raise BadRequest(f"{path} does not end as a known format does: give --format") from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, is_there, expression = text.partition("=")
+    if not is_there or not expression.strip():
+        raise BadRequest(f"--map must be COLUMN=EXPRESSION, not {text!r}")
+    return name.strip(), expression.strip()

@@ -1,0 +1,108 @@
+"""The Python client: `AsyncClient`, and `Client`, which is generated from it.
+
+Everything one needs stands here; the modules below are not API. It imports `skep.model` only, so a
+program that uses it carries no broker.
+"""
+
+from skep.client.aio.buffer import Buffer as AsyncBuffer
+from skep.client.aio.client import AsyncClient
+from skep.client.aio.consumption import Consumption as AsyncConsumption
+from skep.client.aio.message import Batch as AsyncBatch
+from skep.client.aio.message import Message as AsyncMessage
+from skep.client.aio.transaction import Transaction as AsyncTransaction
+from skep.client.aio.worker import Worker as AsyncWorker
+from skep.client.blocking.buffer import Buffer
+from skep.client.blocking.client import Client
+from skep.client.blocking.consumption import Consumption
+from skep.client.blocking.message import Batch, Message
+from skep.client.blocking.transaction import Transaction
+from skep.client.blocking.worker import Worker
+from skep.client.errors import (
+    AccessDenied,
+    LeaseLost,
+    NotSent,
+    OutcomeUnknown,
+    PushFailed,
+    Stopped,
+    TransactionFailed,
+    UnexpectedAnswer,
+    Unreachable,
+)
+from skep.client.items import Item, by_field, spread
+from skep.client.outbox import BufferLimits
+from skep.client.settling import (
+    COMPLETED,
+    RETRY,
+    DeadLetterMessage,
+    RetryMessage,
+    Verdict,
+    dead_letter,
+    failed,
+)
+from skep.client.values import (
+    AckResult,
+    Operation,
+    PushCounts,
+    PushResult,
+    PushResults,
+    QueuedOperation,
+)
+from skep.model.errors import (
+    BadRequest,
+    NotFound,
+    Overloaded,
+    QueueFull,
+    Refused,
+    SkepError,
+    Unavailable,
+)
+
+__all__ = [
+    "COMPLETED",
+    "RETRY",
+    "AccessDenied",
+    "AckResult",
+    "AsyncBatch",
+    "AsyncBuffer",
+    "AsyncClient",
+    "AsyncConsumption",
+    "AsyncMessage",
+    "AsyncTransaction",
+    "AsyncWorker",
+    "BadRequest",
+    "Batch",
+    "Buffer",
+    "BufferLimits",
+    "Client",
+    "Consumption",
+    "DeadLetterMessage",
+    "Item",
+    "LeaseLost",
+    "Message",
+    "NotFound",
+    "NotSent",
+    "Operation",
+    "OutcomeUnknown",
+    "Overloaded",
+    "PushCounts",
+    "PushFailed",
+    "PushResult",
+    "PushResults",
+    "QueueFull",
+    "QueuedOperation",
+    "Refused",
+    "RetryMessage",
+    "SkepError",
+    "Stopped",
+    "Transaction",
+    "TransactionFailed",
+    "Unavailable",
+    "UnexpectedAnswer",
+    "Unreachable",
+    "Verdict",
+    "Worker",
+    "by_field",
+    "dead_letter",
+    "failed",
+    "spread",
+]

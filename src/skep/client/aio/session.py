@@ -1,0 +1,218 @@
+"""One request at a time to whichever broker serves it: connections, repetition, failover, tokens.
+
+`Session.request` returns a successful answer or raises; everything else of the client is built on
+it. A connection that broke while it was idle is replaced without counting as a failure.
+"""
+
+import random
+import ssl
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+from typing import Final
+
+from skep.client.endpoints import Endpoint, Endpoints
+from skep.client.errors import GATEWAY_STATUSES, NotSent, Stopped, Unreachable, error_of
+from skep.client.http import Answer, render_header, render_request
+from skep.client.io_async import Connection, Stop
+from skep.client.retry import RetryPolicy
+from skep.client.session_options import Doubt, SessionOptions
+
+IDLE_CONNECTIONS_MAX: Final = 64
+"""Connections kept per broker; more are opened when they are needed, and closed after use."""
+
+
+class Session:
+    """Requests to the brokers of a client."""
+
+    def __init__(self, options: SessionOptions, *, clock: Callable[[], float] = monotonic) -> None:
+        self.options: Final = options
+        self.endpoints: Final = Endpoints(options.urls, cool_off_s=options.cool_off_s)
+        self._clock: Final = clock
+        self._idle: Final[dict[Endpoint, deque[Connection]]] = {
+            endpoint: deque() for endpoint in self.endpoints.all
+        }
+        self._tls: Final = options.tls or self._default_tls()
+        self._headers: Final = b"".join(
+            render_header(name, value) for name, value in options.headers.items()
+        )
+        self._random: Final = random.Random()  # noqa: S311 (jitter, not secrets)
+        self._is_closed = False
+        self.patient: Final = replace(options.retry, retries=None)
+        """The retry policy without an end: for those who shall see no interruption."""
+
+    def _default_tls(self) -> ssl.SSLContext | None:
+        # Reading the system's certificates takes 50 ms, so only for those who need them.
+        is_needed = any(endpoint.address.is_tls for endpoint in self.endpoints.all)
+        return ssl.create_default_context() if is_needed else None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        affinity: str = "",
+        timeout_s: float | None = None,
+        retry: RetryPolicy | None = None,
+        stop: Stop | None = None,
+        headers: bytes = b"",
+        doubt: Doubt | None = None,
+    ) -> Answer:
+        """Return the answer of the first broker that carries the request out.
+
+        Args:
+            method: Of HTTP.
+            path: With its query, percent-encoded.
+            body: JSON.
+            affinity: Requests of equal affinity go to the same broker while it is well.
+            timeout_s: For one try, beyond the session's own.
+            retry: Instead of the session's own.
+            stop: Ends the waiting.
+            headers: Further header lines.
+            doubt: Told when the outcome of a try is unknown.
+
+        Raises:
+            SkepError: The request was refused, or nobody could be reached in all tries.
+        """
+        policy = retry or self.options.retry
+        tried: set[Endpoint] = set()
+        failures = 0
+        while True:
+            self._check_open(stop)
+            endpoint = self.endpoints.choose(affinity, self._clock(), tried)
+            tried.add(endpoint)
+            rendered = self._render(endpoint, method, path, body, headers)
+            outcome = await self._try(endpoint, rendered, timeout_s or self.options.timeout_s, stop)
+            if isinstance(outcome, Answer) and outcome.is_success:
+                self.endpoints.report_success(endpoint)
+                return outcome
+            self._check_open(stop)
+            self._judge(endpoint, outcome, doubt)
+            failures += 1
+            self._raise_if_final(policy, outcome, failures)
+            if not self.endpoints.has_other(self._clock(), tried):
+                tried.clear()
+                pause_s = policy.pause_s(failures, _retry_after_s(outcome), self._random.random())
+                await (stop or Stop()).pause(pause_s)
+
+    def _check_open(self, stop: Stop | None) -> None:
+        if self._is_closed:
+            raise Stopped("the client is closed")
+        if stop is not None and stop.is_set:
+            raise Stopped
+
+    def _judge(
+        self, endpoint: Endpoint, outcome: Answer | Unreachable, doubt: Doubt | None
+    ) -> None:
+        # A full queue is full at every broker; only one that cannot serve is passed over.
+        if isinstance(outcome, Unreachable) or outcome.status in GATEWAY_STATUSES:
+            self.endpoints.report_failure(endpoint, self._clock())
+            if doubt is not None and not isinstance(outcome, NotSent):
+                doubt.is_possible = True
+
+    def _raise_if_final(
+        self, policy: RetryPolicy, outcome: Answer | Unreachable, failures: int
+    ) -> None:
+        is_answer = isinstance(outcome, Answer)
+        if not policy.is_repeated(outcome.status if is_answer else None) or (
+            not policy.has_try_left(failures)
+        ):
+            raise error_of(outcome) if is_answer else outcome
+
+    def _render(
+        self, endpoint: Endpoint, method: str, path: str, body: bytes | None, headers: bytes
+    ) -> bytes:
+        return render_request(
+            method,
+            endpoint.address.prefix + path,
+            host=endpoint.address.host_header,
+            headers=self._headers + self._authorization() + headers,
+            body=body,
+        )
+
+    async def _try(
+        self, endpoint: Endpoint, request: bytes, timeout_s: float, stop: Stop | None
+    ) -> Answer | Unreachable:
+        """Ask one broker."""
+        cls: type[Unreachable] = NotSent
+        try:
+            connection = await self._connect(endpoint)
+            cls = Unreachable
+            return await self._exchange(endpoint, connection, request, timeout_s, stop)
+        except OSError as error:
+            reason = str(error) or type(error).__name__
+            unreachable = cls(f"{endpoint.address.url} does not answer: {reason}")
+            unreachable.__cause__ = error
+            return unreachable
+
+    async def _exchange(
+        self,
+        endpoint: Endpoint,
+        connection: Connection,
+        request: bytes,
+        timeout_s: float,
+        stop: Stop | None,
+    ) -> Answer:
+        was_idle = connection.was_used
+        try:
+            answer = await self._guarded_exchange(connection, request, timeout_s, stop)
+        except ConnectionError:
+            if not was_idle or (stop is not None and stop.is_set):
+                raise
+            # It may have been closed while it was idle, which says nothing about the broker.
+            self._drop_idle(endpoint)
+            connection = await self._connect(endpoint)
+            answer = await self._guarded_exchange(connection, request, timeout_s, stop)
+        await self._put_back(endpoint, connection)
+        return answer
+
+    async def _guarded_exchange(
+        self, connection: Connection, request: bytes, timeout_s: float, stop: Stop | None
+    ) -> Answer:
+        if stop is None:
+            return await connection.exchange(request, timeout_s)
+        with stop.cutting(connection.abort):
+            return await connection.exchange(request, timeout_s)
+
+    async def _connect(self, endpoint: Endpoint) -> Connection:
+        idle = self._idle[endpoint]
+        while True:
+            try:
+                connection = idle.pop()
+            except IndexError:
+                break
+            if connection.is_open:
+                return connection
+        return await Connection.open(endpoint.address, self._tls, self.options.connect_timeout_s)
+
+    async def _put_back(self, endpoint: Endpoint, connection: Connection) -> None:
+        idle = self._idle[endpoint]
+        if connection.is_open and len(idle) < IDLE_CONNECTIONS_MAX and not self._is_closed:
+            idle.append(connection)
+        else:
+            await connection.close()
+
+    def _drop_idle(self, endpoint: Endpoint) -> None:
+        idle = self._idle[endpoint]
+        while idle:
+            idle.pop().abort()
+
+    def _authorization(self) -> bytes:
+        token = self.options.token
+        if token is None:
+            return b""
+        text = token if isinstance(token, str) else token()
+        return render_header("Authorization", f"Bearer {text}")
+
+    async def close(self) -> None:
+        """End all connections; requests from now on raise `Stopped`."""
+        self._is_closed = True
+        for idle in self._idle.values():
+            while idle:
+                await idle.pop().close()
+
+
+def _retry_after_s(outcome: Answer | Unreachable) -> float | None:
+    return outcome.retry_after_s if isinstance(outcome, Answer) else None

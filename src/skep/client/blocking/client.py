@@ -1,0 +1,537 @@
+# Generated from skep/client/aio/client.py by tools/generate_blocking_client.py; edit that.
+"""The client: pushes, consumers, transactions and everything one may ask of a broker."""
+
+import ssl
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Literal, TypeAlias
+from uuid import uuid4
+
+import msgspec
+
+from skep.client.addresses import affinity_of, path_of, spell_moment
+from skep.client.blocking.buffer import Buffer
+from skep.client.blocking.consumption import Consumption, pop_messages
+from skep.client.blocking.groups import Groups
+from skep.client.blocking.message import (
+    Message,
+    Settlement,
+    ack_item,
+    decode_acked,
+    send_acks,
+)
+from skep.client.blocking.messages import DeadLetters, Messages, Scheduled, Traces
+from skep.client.blocking.operations import (
+    ASK_FOR_QUEUEING,
+    queued_operation,
+    show_operation,
+    wait_for_operation,
+)
+from skep.client.blocking.queues import Queues
+from skep.client.blocking.session import Session
+from skep.client.blocking.transaction import Transaction
+from skep.client.blocking.worker import Worker
+from skep.client.bodies import PushBody
+from skep.client.consume_options import ConsumeOptions
+from skep.client.errors import LeaseLost
+from skep.client.items import (
+    Headers,
+    Item,
+    PartitionRule,
+    TransactionIds,
+    encode,
+    items_of,
+)
+from skep.client.lease_keeper import LeaseKeeper
+from skep.client.outbox import BufferLimits
+from skep.client.retry import RetryPolicy
+from skep.client.session_options import SessionOptions, Token
+from skep.client.settling import COMPLETED, Verdict
+from skep.client.tracing import telemetry_of
+from skep.client.values import (
+    AckResult,
+    Json,
+    Operation,
+    PushCounts,
+    PushResult,
+    PushResults,
+    QueuedOperation,
+    Renewed,
+)
+from skep.model.limits import PUSH_ITEMS_MAX
+from skep.model.wire import QUEUE_MODE
+
+QueuedOperationBehavior: TypeAlias = Literal["return", "poll"]
+Start: TypeAlias = Literal["all", "new"] | datetime
+"""Where a new group starts: with everything there is, with what comes, or at a time."""
+
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_renewed: Final = msgspec.json.Decoder(Renewed).decode
+
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class Client:
+    """A client of one installation.
+
+        with Client("http://127.0.0.1:6632") as client:
+            client.push("orders", {"total": 42}, partition="customer-7")
+            for message in client.consume("orders", group="billing"):
+                print(message.data)
+
+    Args:
+        urls: Of one broker, or of several instances: each queue stays with one of them while it is
+            well, and moves to another when it is not.
+        token: For `Authorization: Bearer`; a function is asked for each request.
+        timeout_s: For one try of one request.
+        retries: Repetitions of a request that nobody answered, or that was answered 429 or 503.
+            Consumers and buffers go on for ever.
+        retry_on_429: Whether a full queue or a busy broker is asked again.
+        honor_retry_after: Whether a pause lasts at least as long as the broker asks for.
+        max_retry_delay: The longest pause, in seconds.
+        queued_operation_behavior: What to do when a busy broker queues a push instead of refusing
+            it: `poll` waits for its results, `return` returns without them. None does not ask for
+            that; a broker that queues all the same is waited for.
+        telemetry: Carry the context of OpenTelemetry in the headers of messages.
+        headers: Sent with every request.
+        tls: For https; the system's certificates by default.
+        cool_off_s: How long a broker that did not answer is passed over.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str] = "http://127.0.0.1:6632",
+        *,
+        token: Token = None,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float = 5.0,
+        retries: int = 5,
+        retry_on_429: bool = True,
+        honor_retry_after: bool = True,
+        max_retry_delay: float = 30.0,
+        queued_operation_behavior: QueuedOperationBehavior | None = None,
+        telemetry: bool = False,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        tls: ssl.SSLContext | None = None,
+        cool_off_s: float = 5.0,
+    ) -> None:
+        options = SessionOptions(
+            urls=(urls,) if isinstance(urls, str) else tuple(urls),
+            token=token,
+            headers=headers,
+            tls=tls,
+            connect_timeout_s=connect_timeout_s,
+            timeout_s=timeout_s,
+            cool_off_s=cool_off_s,
+            retry=RetryPolicy(
+                retries=retries,
+                max_retry_delay=max_retry_delay,
+                retry_on_429=retry_on_429,
+                honor_retry_after=honor_retry_after,
+            ),
+        )
+        self._session: Final = Session(options)
+        self._keeper: Final = LeaseKeeper(options)
+        self._ids: Final = TransactionIds()
+        self._telemetry: Final = telemetry_of(is_wanted=telemetry)
+        self._queued_operation_behavior: Final = queued_operation_behavior
+        self._push_headers: Final = ASK_FOR_QUEUEING if queued_operation_behavior else b""
+        self.queues: Final = Queues(self._session)
+        self.groups: Final = Groups(self._session)
+        self.messages: Final = Messages(self._session)
+        self.dead_letters: Final = DeadLetters(self._session)
+        self.traces: Final = Traces(self._session)
+        self.scheduled: Final = Scheduled(self._session)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections, and renew no lease any more."""
+        self._keeper.close()
+        self._session.close()
+
+    # Pushing
+
+    def push(
+        self,
+        queue: str,
+        payload: Any,
+        *,
+        partition: str | None = None,
+        transaction_id: str | None = None,
+        trace_id: str | None = None,
+        headers: Headers | None = None,
+        ttl_s: float | None = None,
+        delay_s: float | None = None,
+        deliver_at: datetime | None = None,
+    ) -> PushResult:
+        """Store one message, and return where it is.
+
+        Args:
+            queue: Made if it does not exist.
+            payload: Anything that can be JSON.
+            partition: Messages of one partition are delivered in order.
+            transaction_id: The same one stores nothing twice; made up when absent.
+            trace_id: A UUID that is delivered with it.
+            headers: Delivered with it.
+            ttl_s: Not delivered any more after so many seconds.
+            delay_s: Not delivered before so many seconds have passed.
+            deliver_at: Not delivered before; a time without a zone is UTC.
+
+        Raises:
+            BadRequest: It is malformed, or not what the queue's schema asks for.
+            PushFailed: The queue does not take it.
+        """
+        item = Item(
+            queue,
+            payload,
+            partition,
+            transaction_id,
+            trace_id,
+            headers,
+            ttl_s,
+            deliver_at,
+            delay_s,
+        )
+        results = self.push_items([item])
+        return results.raise_for_failures()[0]
+
+    def push_many(
+        self, queue: str, payloads: Iterable[Any], *, partition: PartitionRule = None
+    ) -> PushResults:
+        """Store many messages, and return what became of each.
+
+        Args:
+            queue: Made if it does not exist.
+            payloads: Each anything that can be JSON.
+            partition: One for all, or a function that chooses it by the payload (`by_field`).
+        """
+        listed = list(payloads)
+        ids = self._ids.take(len(listed))
+        return self._push(items_of(queue, listed, partition, ids))
+
+    def push_items(self, items: Sequence[Item]) -> PushResults:
+        """Store items, of any queues, and return what became of each. Items get their ids here."""
+        self._ids.complete(items)
+        return self._push(items)
+
+    def _push(self, items: Sequence[Item]) -> PushResults:
+        self._telemetry.inject(items)
+        bodies: list[bytes] = []
+        for begin in range(0, len(items), PUSH_ITEMS_MAX):
+            part = items[begin : begin + PUSH_ITEMS_MAX]
+            answer = self._session.request(
+                "POST",
+                "/api/v1/push",
+                encode(PushBody(part)),
+                affinity=part[0].queue,
+                headers=self._push_headers,
+            )
+            queued = queued_operation(answer)
+            if queued is None:
+                bodies.append(answer.body)
+            elif self._queued_operation_behavior == "return" and len(part) == len(items):
+                return PushResults([], operation=queued)
+            else:
+                bodies.append(wait_for_operation(self._session, queued))
+        return PushResults(bodies, item_count=len(items))
+
+    def push_from(
+        self,
+        source: Iterable[Item],
+        *,
+        limits: BufferLimits | None = None,
+        on_failure: Callable[[PushResult], None] | None = None,
+        on_progress: Callable[[PushCounts], None] | None = None,
+    ) -> PushCounts:
+        """Store everything that an iterator brings; return how many items became what.
+
+        A broker that is restarted meanwhile is waited for.
+
+        Args:
+            source: Brings items.
+            limits: How many are sent together.
+            on_failure: Called with the result of each item that was refused; without it they are
+                raised at the end.
+            on_progress: Called now and then with the counts so far.
+        """
+        buffer = self.buffer(limits=limits, on_failure=on_failure)
+        with buffer:
+            for item in source:
+                buffer.push_item(item)
+                if on_progress is not None:
+                    on_progress(buffer.counts)
+        return buffer.counts
+
+    def buffer(
+        self,
+        *,
+        limits: BufferLimits | None = None,
+        on_failure: Callable[[PushResult], None] | None = None,
+        close_timeout_s: float = 30.0,
+    ) -> Buffer:
+        """Return a buffer: it takes messages at once, and stores them soon.
+
+            with client.buffer() as buffer:
+                buffer.push("orders", {"total": 42})
+
+        Args:
+            limits: By count, size and age.
+            on_failure: Called with the result of each item that was refused.
+            close_timeout_s: How long leaving the block waits for the rest to be stored.
+        """
+        return Buffer(
+            self._session,
+            self._ids,
+            self._telemetry,
+            limits=limits or BufferLimits(),
+            on_failure=on_failure,
+            close_timeout_s=close_timeout_s,
+        )
+
+    # Consuming
+
+    def consume(
+        self,
+        queue: str | None = None,
+        *,
+        group: str | None = None,
+        partition: str | None = None,
+        namespace: str | None = None,
+        task: str | None = None,
+        batch: int = 100,
+        partitions: int = 10,
+        auto_ack: bool = False,
+        lease_s: float = 60.0,
+        lease_s_max: float = 3_600.0,
+        ack_every_s: float = 1.0,
+        wait_s: float = 30.0,
+        start: Start = "all",
+        conflation: bool | None = None,
+        limit: int | None = None,
+        idle_s: float | None = None,
+    ) -> Consumption:
+        """Return the messages of a queue, to be iterated over.
+
+            for message in client.consume("orders", group="billing"):
+                handle(message.data)
+
+        A message is done when the next one is asked for. Whoever leaves the loop gives back the
+        message at hand; settle it before (`message.ack()`), or use `with`, which
+        settles it by how the block ends. The broker may be restarted meanwhile.
+
+        Args:
+            queue: Or else a namespace or a task, whose queues are all consumed.
+            group: Each group gets every message; without one all consumers share them.
+            partition: Only of this partition.
+            namespace: Queues of this namespace.
+            task: Queues of this task.
+            batch: Messages taken at once, at most.
+            partitions: Partitions taken at once, at most; 0 is no limit.
+            auto_ack: Done on delivery: at most once.
+            lease_s: How soon messages come again if this process dies. Renewed by itself.
+            lease_s_max: A lease is not renewed for longer: a handler that hangs loses it.
+            ack_every_s: What is done is told at least so often, and with every batch.
+            wait_s: How long one request waits for messages.
+            start: Where a new group starts.
+            conflation: Deliver only the newest message of each partition.
+            limit: End after so many messages.
+            idle_s: End when nothing came for so long.
+        """
+        options = ConsumeOptions(
+            queue=queue,
+            namespace=namespace,
+            task=task,
+            partition=partition,
+            group=group or QUEUE_MODE,
+            batch=batch,
+            partitions=partitions,
+            auto_ack=auto_ack,
+            lease_s=lease_s,
+            lease_s_max=lease_s_max,
+            ack_every_s=ack_every_s,
+            wait_s=wait_s,
+            subscription_mode=None if isinstance(start, datetime) else start,
+            subscription_from=spell_moment(start) if isinstance(start, datetime) else None,
+            conflation=conflation,
+            limit=limit,
+            idle_s=idle_s,
+        )
+        return Consumption(self._session, self._keeper, options)
+
+    def worker(
+        self,
+        queue: str | None = None,
+        *,
+        concurrency: int = 1,
+        by_batch: bool = False,
+        **consuming: Any,
+    ) -> Callable[[Callable[[Any], Any]], Worker]:
+        """Make a handler a worker, which `worker.run()` lets work.
+
+            @client.worker("orders", group="billing", concurrency=4)
+            def bill(message):
+                ...
+
+            bill.run()
+
+        Returning completes a message; an exception fails it, `RetryMessage` gives it back at once,
+        `DeadLetterMessage` gives it up. So do the verdicts `failed(...)`, `RETRY` and
+        `dead_letter(...)`, when returned.
+
+        Args:
+            queue: As in `consume`.
+            concurrency: Calls of the handler at the same time.
+            by_batch: Call it with whole batches.
+            **consuming: What `consume` takes.
+        """
+        options = self.consume(queue, **consuming).options
+
+        def decorate(handler: Callable[[Any], Any]) -> Worker:
+            return Worker(
+                self._session,
+                self._keeper,
+                options,
+                handler,
+                concurrency=concurrency,
+                by_batch=by_batch,
+                telemetry=self._telemetry,
+            )
+
+        return decorate
+
+    def replay(
+        self,
+        queue: str,
+        *,
+        since: datetime | None = None,
+        partition: str | None = None,
+        idle_s: float = 1.0,
+    ) -> Generator[Message]:
+        """Read a queue again, from the start or a time, beside all groups and without effects.
+
+        It ends when nothing came for `idle_s`.
+        """
+        group = f"replay-{uuid4().hex}"
+        consumption = self.consume(
+            queue,
+            group=group,
+            partition=partition,
+            auto_ack=True,
+            start=since or "all",
+            idle_s=idle_s,
+        )
+        try:
+            with closing(consumption.each()) as messages:
+                yield from messages
+        finally:
+            self.groups.delete(group)
+
+    def pop(
+        self,
+        queue: str,
+        *,
+        group: str | None = None,
+        partition: str | None = None,
+        batch: int = 1,
+        partitions: int = 1,
+        wait_s: float = 0.0,
+        lease_s: float = 60.0,
+        auto_ack: bool = False,
+    ) -> list[Message]:
+        """Take messages once. Their lease is not renewed by itself: see `extend_lease`."""
+        options = self.consume(
+            queue,
+            group=group,
+            partition=partition,
+            batch=batch,
+            partitions=partitions,
+            auto_ack=auto_ack,
+            lease_s=lease_s,
+        ).options
+        messages = pop_messages(self._session, options, batch=batch, wait_s=wait_s)
+        if messages:
+            Settlement(self._session, messages)
+        return messages
+
+    def ack(self, messages: Sequence[Message], verdict: Verdict = COMPLETED) -> list[AckResult]:
+        """Say the same of many messages of one group; return what became of each."""
+        if not messages:
+            return []
+        for message in messages:
+            message.settlement.progress.settle(message.place, verdict)
+        group = messages[0].consumer_group
+        items = [ack_item(message, verdict) for message in messages]
+        affinity = affinity_of(messages[0].queue, group)
+        return decode_acked(send_acks(self._session, items, group, affinity))
+
+    def extend_lease(self, message: Message, seconds: int = 60) -> datetime:
+        """Keep the lease of a message for so long from now; return when it ends.
+
+        Raises:
+            LeaseLost: It has ended.
+        """
+        path = path_of("lease", message.lease_id, "extend")
+        affinity = affinity_of(message.queue, message.consumer_group)
+        answer = self._session.request(
+            "POST", path, encode({"seconds": seconds}), affinity=affinity
+        )
+        renewed = _decode_renewed(answer.body)
+        if renewed.expires_at is None:
+            raise LeaseLost(renewed.error)
+        return renewed.expires_at
+
+    # Everything else
+
+    def transaction(self) -> Transaction:
+        """Return a transaction: what its block asks for happens together, or not at all.
+
+            with client.transaction() as transaction:
+                transaction.ack(message)
+                transaction.push("invoices", {"order": 1})
+
+        Only while the leases of the acknowledged messages are held.
+        """
+        return Transaction(self._session, self._ids, self._telemetry)
+
+    def operation(self, operation_id: str) -> Operation:
+        """Return how far an operation is that the broker queued."""
+        return show_operation(self._session, operation_id)
+
+    def wait_for_operation(self, queued: QueuedOperation) -> PushResults:
+        """Wait until a queued push is done; return its results.
+
+        Raises:
+            Refused: It was given up or cancelled.
+        """
+        return PushResults([wait_for_operation(self._session, queued)])
+
+    def overview(self) -> Json:
+        """Sum up the whole installation."""
+        return _decode((self._session.request("GET", path_of("resources/overview"))).body)
+
+    def health(self) -> Json:
+        """Return what a broker says of itself; it is asked once."""
+        policy = replace(self._session.options.retry, retries=0)
+        return _decode((self._session.request("GET", "/health", retry=policy)).body)
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send any request, with repetition and failover; return the decoded answer.
+
+        For routes that have no method of their own here.
+        """
+        encoded = None if body is None else encode(body)
+        answer = self._session.request(method, path, encoded)
+        return msgspec.json.decode(answer.body) if answer.body else None

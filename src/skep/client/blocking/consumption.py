@@ -1,0 +1,189 @@
+# Generated from skep/client/aio/consumption.py by tools/generate_blocking_client.py; edit that.
+"""The consumer loop: poll, hand out, settle, and go on whatever happens to the broker.
+
+A consumption is iterated over, message by message or batch by batch. A message counts as done when
+the next one is asked for, unless something else was said about it. Leaving the loop gives back
+what was not handled; with `with` the message at hand is settled by how the block ended.
+Polls and verdicts are repeated until they are answered: a broker may be restarted meanwhile.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from math import inf
+from time import monotonic
+from types import TracebackType
+from typing import Final
+
+from skep.client.blocking.message import Batch, Message, Settlement, decode_popped
+from skep.client.blocking.session import Session
+from skep.client.consume_options import ConsumeOptions, pop_path
+from skep.client.errors import Stopped
+from skep.client.io_blocking import Stop
+from skep.client.lease_keeper import LeaseKeeper
+from skep.client.settling import COMPLETED, verdict_of
+
+ANSWER_SLACK_S: Final = 10.0
+"""How much longer than the broker waits for messages we wait for the broker."""
+
+_HASTE_SHARE: Final = 0.5
+_HASTE_PAUSE_S_MAX: Final = 1.0
+
+
+def pop_messages(
+    session: Session,
+    options: ConsumeOptions,
+    *,
+    batch: int,
+    wait_s: float,
+    stop: Stop | None = None,
+    is_patient: bool = False,
+) -> list[Message]:
+    """Ask once for messages."""
+    answer = session.request(
+        "GET",
+        pop_path(options, batch, wait_s),
+        affinity=options.affinity,
+        timeout_s=wait_s + ANSWER_SLACK_S,
+        retry=session.patient if is_patient else None,
+        stop=stop,
+    )
+    if answer.status == 204 or not answer.body:
+        return []
+    messages = decode_popped(answer.body).messages
+    if messages and not messages[0].queue:
+        for message in messages:
+            message.queue = options.queue or ""
+    return messages
+
+
+class Consumption:
+    """Messages of a queue for a group, one after the other."""
+
+    def __init__(
+        self,
+        session: Session,
+        keeper: LeaseKeeper,
+        options: ConsumeOptions,
+        stop: Stop | None = None,
+    ) -> None:
+        self._session: Final = session
+        self._keeper: Final = keeper
+        self.options: Final = options
+        self._stop: Final = stop or Stop()
+        self._delivered = 0
+        self._hasty_answers = 0
+        self._current: Message | None = None
+        self._messages: Generator[Message] | None = None
+
+    def stop(self) -> None:
+        """End the iteration: after the message at hand, or now if it waits for one."""
+        self._stop.set()
+
+    def __iter__(self) -> Iterator[Message]:
+        self._messages = self.each()
+        return self._messages
+
+    def __enter__(self) -> "Consumption":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        message = self._current
+        if message is not None and (error is None or isinstance(error, Exception)):
+            message.settlement.settle(message, verdict_of(raised=error))
+        if self._messages is not None:
+            self._messages.close()
+
+    def each(self) -> Generator[Message]:
+        """Iterate over messages, as the consumption itself does."""
+        with closing(self.take_batches()) as batches:
+            for batch in batches:
+                settlement = batch.settlement
+                for message in batch:
+                    if not settlement.is_next(message):
+                        continue
+                    self._current = message
+                    yield message
+                    self._current = None
+                    if settlement.complete(message):
+                        settlement.flush()
+                    if self._stop.is_set:
+                        return
+
+    def batches(self) -> Generator[Batch]:
+        """Iterate over whole batches; what was not settled by then is done with the next."""
+        with closing(self.take_batches()) as batches:
+            for batch in batches:
+                yield batch
+                batch.settle_open(COMPLETED)
+
+    def take_batches(self) -> Generator[Batch]:
+        """Iterate over batches for those who settle by themselves; the rest is given back."""
+        while not self._stop.is_set and (batch := self._next_batch()) is not None:
+            try:
+                yield batch
+            finally:
+                batch.settlement.finish()
+
+    def _next_batch(self) -> Batch | None:
+        """Poll until there are messages; None when it is over."""
+        asked_at_s = monotonic()
+        quiet_until_s = asked_at_s + (inf if self.options.idle_s is None else self.options.idle_s)
+        while not self._stop.is_set and (size := self._batch_size()) > 0:
+            wait_s = min(self.options.wait_s, max(quiet_until_s - asked_at_s, 0.0))
+            try:
+                messages = pop_messages(
+                    self._session,
+                    self.options,
+                    batch=size,
+                    wait_s=wait_s,
+                    stop=self._stop,
+                    is_patient=True,
+                )
+            except Stopped:
+                return None
+            if messages:
+                return self._batch_of(messages)
+            if monotonic() >= quiet_until_s:
+                return None
+            self._slow_down(monotonic() - asked_at_s, wait_s)
+            asked_at_s = monotonic()
+        return None
+
+    def _batch_of(self, messages: list[Message]) -> Batch:
+        self._delivered += len(messages)
+        self._hasty_answers = 0
+        options, lease = self.options, None
+        if messages[0].lease_id:
+            lease = self._keeper.keep(
+                messages[0].lease_id,
+                options.affinity,
+                length_s=options.lease_s,
+                limit_s=options.lease_s_max,
+            )
+        settlement = Settlement(
+            self._session,
+            messages,
+            lease=lease,
+            keeper=self._keeper,
+            ack_every_s=options.ack_every_s,
+            stop=self._stop,
+        )
+        return Batch(messages, settlement)
+
+    def _batch_size(self) -> int:
+        if self.options.limit is None:
+            return self.options.batch
+        return max(min(self.options.batch, self.options.limit - self._delivered), 0)
+
+    def _slow_down(self, took_s: float, wait_s: float) -> None:
+        """Pause when an empty answer came long before its time, as from a broker that is paused."""
+        if wait_s > 0 and took_s >= wait_s * _HASTE_SHARE:
+            self._hasty_answers = 0
+            return
+        self._hasty_answers = min(self._hasty_answers + 1, 10)
+        self._stop.pause(min(0.01 * 2**self._hasty_answers, _HASTE_PAUSE_S_MAX))

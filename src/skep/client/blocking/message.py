@@ -1,0 +1,310 @@
+# Generated from skep/client/aio/message.py by tools/generate_blocking_client.py; edit that.
+"""A delivered message, the batch it came with, and the verdicts on them.
+
+Verdicts that the consumer loop reaches by itself are gathered and sent together; those a user asks
+for by name (`message.ack()`) are sent at once, with what was gathered.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import Any, Final, TypeVar, overload
+
+import msgspec
+
+from skep.client.addresses import affinity_of
+from skep.client.blocking.operations import finished_body
+from skep.client.blocking.session import Session
+from skep.client.bodies import AckBody, AckItem
+from skep.client.errors import LeaseLost
+from skep.client.io_blocking import Stop
+from skep.client.lease_keeper import LeaseKeeper
+from skep.client.renewals import KeptLease
+from skep.client.settling import COMPLETED, RETRY, BatchProgress, Verdict, dead_letter, failed
+from skep.client.values import AckResult
+from skep.model.errors import Overloaded, Unavailable
+from skep.model.wire import QUEUE_MODE
+
+_log = logging.getLogger("skep.client")
+
+T = TypeVar("T")
+
+_decode_payload: Final = msgspec.json.Decoder().decode
+
+
+class Message(msgspec.Struct, rename="camel", kw_only=True, gc=False, eq=False):
+    """One delivered message."""
+
+    id: str
+    transaction_id: str
+    raw: msgspec.Raw = msgspec.field(name="data")
+    """The payload as it was pushed, byte for byte."""
+    created_at: str
+    queue: str = ""
+    partition: str
+    partition_id: str
+    lease_id: str = ""
+    """Empty when the message was acknowledged on delivery."""
+    consumer_group: str = QUEUE_MODE
+    delivery_attempt: int = 1
+    """How often it was delivered, this time included."""
+    retry_count: int = 0
+    """How often it failed."""
+    trace_id: str | None = None
+    producer_sub: str | None = None
+    headers: dict[str, Any] | None = None
+    settlement: Any = msgspec.field(default=None, name="__settlement")
+    """Where the verdict on this message goes; set by the client."""
+    place: int = msgspec.field(default=0, name="__place")
+
+    @property
+    def data(self) -> Any:
+        """The payload, decoded."""
+        return _decode_payload(self.raw)
+
+    def data_as(self, cls: type[T]) -> T:
+        """Return the payload as a value of this type: a struct, a dataclass, anything of msgspec.
+
+        Raises:
+            msgspec.ValidationError: It is of another shape.
+        """
+        return msgspec.json.decode(self.raw, type=cls)
+
+    @property
+    def _settlement(self) -> "Settlement":
+        return self.settlement
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is a verdict on this message."""
+        return self._settlement.progress.is_settled(self.place)
+
+    def ack(self) -> None:
+        """Say that it is done. It is when this returns.
+
+        Raises:
+            LeaseLost: Somebody else has it, or will.
+        """
+        self._settlement.settle_now(self, COMPLETED)
+
+    def fail(self, error: str) -> None:
+        """Say that it failed: it comes again after the queue's pause, or becomes a dead letter.
+
+        Raises:
+            LeaseLost: Somebody else has it, or will.
+        """
+        self._settlement.settle_now(self, failed(error))
+
+    def retry(self) -> None:
+        """Let it be delivered again at once; this does not count as a failure.
+
+        Raises:
+            LeaseLost: Somebody else has it, or will.
+        """
+        self._settlement.settle_now(self, RETRY)
+
+    def dead_letter(self, error: str) -> None:
+        """Give it up: it becomes a dead letter.
+
+        Raises:
+            LeaseLost: Somebody else has it, or will.
+        """
+        self._settlement.settle_now(self, dead_letter(error))
+
+
+class Popped(msgspec.Struct, rename="camel"):
+    """The body of an answered pop."""
+
+    messages: list[Message]
+
+
+decode_popped: Final = msgspec.json.Decoder(Popped).decode
+decode_acked: Final = msgspec.json.Decoder(list[AckResult]).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def ack_item(message: Message, verdict: Verdict) -> AckItem:
+    """Say of a message what became of it."""
+    return AckItem(
+        message.transaction_id,
+        message.partition_id,
+        verdict.status,
+        message.lease_id,
+        verdict.error,
+    )
+
+
+def send_acks(session: Session, items: Sequence[AckItem], group: str, affinity: str) -> bytes:
+    """Send acknowledgments of one group; return the answer."""
+    body = _encode(AckBody(items, group))
+    answer = session.request("POST", "/api/v1/ack/batch", body, affinity=affinity)
+    return finished_body(session, answer)
+
+
+class Settlement:
+    """The verdicts on the messages of one pop, and the lease they are given under."""
+
+    def __init__(
+        self,
+        session: Session,
+        messages: Sequence[Message],
+        *,
+        lease: KeptLease | None = None,
+        keeper: LeaseKeeper | None = None,
+        ack_every_s: float = 1.0,
+        stop: Stop | None = None,
+    ) -> None:
+        self._session: Final = session
+        self._group: Final = messages[0].consumer_group
+        self._affinity: Final = affinity_of(messages[0].queue, self._group)
+        self._lease: Final = lease
+        self._keeper: Final = keeper
+        self._ack_every_s: Final = ack_every_s
+        self._stop: Final = stop
+        self._unsent: dict[int, AckItem] = {}
+        # Messages know their settlement. If it always knew them too, such circles would be left
+        # for the garbage collector with every pop; a batch holds them here until it is finished.
+        self._held: Sequence[Message] = ()
+        self._now_s = monotonic()
+        self._flush_at_s = self._now_s + ack_every_s
+        self.progress: Final = BatchProgress([message.partition_id for message in messages])
+        for place, message in enumerate(messages):
+            message.settlement = self
+            message.place = place
+
+    def hold(self, messages: Sequence[Message]) -> None:
+        """Remember the messages, so that they can be completed in line."""
+        self._held = messages
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lease ended before the work: the messages come again, maybe elsewhere."""
+        lease = self._lease
+        return lease is not None and (lease.is_lost or lease.ends_at_s <= monotonic())
+
+    def is_next(self, message: Message) -> bool:
+        """Whether to handle this message: it is open, and the lease is held."""
+        lease = self._lease
+        if lease is not None and (lease.is_lost or lease.ends_at_s <= self._now_s):
+            return False
+        return self.progress.is_plain or self.progress.is_open(message.place)
+
+    def complete(self, message: Message) -> bool:
+        """Note that a message was handled; return whether verdicts should be sent now."""
+        self._now_s = monotonic()
+        if not self.progress.complete_next(message.place):
+            self.settle(message, COMPLETED)
+        return self._now_s >= self._flush_at_s
+
+    def settle(self, message: Message, verdict: Verdict) -> bool:
+        """Note a verdict, to be sent with others; return whether it is the first."""
+        self._gather()
+        is_first = self.progress.settle(message.place, verdict)
+        if is_first and message.lease_id:  # without a lease the delivery itself completed it
+            self._unsent[message.place] = ack_item(message, verdict)
+        return is_first
+
+    def settle_now(self, message: Message, verdict: Verdict) -> None:
+        """Send a verdict at once, with those gathered.
+
+        Raises:
+            LeaseLost: The broker does not take it.
+        """
+        if not self.settle(message, verdict) or not message.lease_id:
+            return
+        unsent = self._take_unsent()
+        results = decode_acked(self._send(list(unsent.values())))
+        result = results[list(unsent).index(message.place)]
+        if not result.success:
+            raise LeaseLost(result.error)
+
+    def flush(self) -> None:
+        """Send the verdicts gathered, until they are answered or the lease has ended.
+
+        Nobody but the log is told of those that come too late: their messages come again.
+        """
+        items = list(self._take_unsent().values())
+        while items and not self.is_lost:
+            try:
+                body = self._send(items)
+            except (Unavailable, Overloaded) as error:
+                _log.info("%d verdicts have to wait: %s", len(items), error)
+                if self._stop is not None and self._stop.is_set:
+                    return
+            else:
+                _report_late(body, len(items))
+                return
+
+    def finish(self) -> None:
+        """Give back what was not handled, send what is gathered, and let the lease go."""
+        try:
+            for place in self.progress.places_to_give_back():
+                self.settle(self._held[place], RETRY)
+            self.flush()
+        finally:
+            self._held = ()
+            self._release()
+
+    def _release(self) -> None:
+        if self._keeper is not None and self._lease is not None:
+            self._keeper.forget(self._lease.id)
+
+    def _gather(self) -> None:
+        """Make acknowledgments of the messages that were completed in line."""
+        for place in self.progress.take_completed():
+            message = self._held[place]
+            if message.lease_id:
+                self._unsent[place] = ack_item(message, COMPLETED)
+
+    def _take_unsent(self) -> dict[int, AckItem]:
+        self._gather()
+        unsent, self._unsent = self._unsent, {}
+        return unsent
+
+    def _send(self, items: Sequence[AckItem]) -> bytes:
+        body = send_acks(self._session, items, self._group, self._affinity)
+        self._now_s = monotonic()
+        self._flush_at_s = self._now_s + self._ack_every_s
+        if self.progress.is_complete:
+            self._release()
+        return body
+
+
+def _report_late(body: bytes, count: int) -> None:
+    # Whoever has nothing to complain about need not be listened to word by word.
+    if body.count(b'"success":true') == count:
+        return
+    late = [result for result in decode_acked(body) if not result.success]
+    _log.warning("%d of %d messages will come again: %s", len(late), count, late[0].error)
+
+
+class Batch(Sequence[Message]):
+    """The messages of one pop, under one lease."""
+
+    def __init__(self, messages: Sequence[Message], settlement: Settlement) -> None:
+        self._messages: Final = messages
+        self.settlement: Final = settlement
+        settlement.hold(messages)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        return self._messages[index]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lease ended before the work: the messages come again, maybe elsewhere."""
+        return self.settlement.is_lost
+
+    def settle_open(self, verdict: Verdict) -> None:
+        """Say the same of every message that nothing was said about."""
+        for place in self.settlement.progress.open_places():
+            self.settlement.settle(self._messages[place], verdict)

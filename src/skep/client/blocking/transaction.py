@@ -1,0 +1,128 @@
+# Generated from skep/client/aio/transaction.py by tools/generate_blocking_client.py; edit that.
+"""Transactions: acknowledgments and pushes that happen together, or not at all.
+
+What is asked for is gathered and sent when the block ends well; a block that raises sends nothing.
+The leases of all messages that are acknowledged are required, so that a consumer that lost one
+cannot commit what somebody else is doing again.
+"""
+
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from skep.client.addresses import affinity_of
+from skep.client.blocking.message import Message, ack_item
+from skep.client.blocking.session import Session
+from skep.client.bodies import AckOperation, PushOperation, TransactionBody
+from skep.client.errors import OutcomeUnknown, TransactionFailed
+from skep.client.items import Item, TransactionIds, encode
+from skep.client.session_options import Doubt
+from skep.client.settling import COMPLETED, Verdict
+from skep.client.tracing import Telemetry
+from skep.client.values import TransactionAnswer, TransactionResult
+from skep.model.errors import Unavailable
+
+_decode_answer: Final = msgspec.json.Decoder(TransactionAnswer).decode
+
+
+class Transaction:
+    """Acknowledgments and pushes that are gathered until the block ends."""
+
+    def __init__(self, session: Session, ids: TransactionIds, telemetry: Telemetry) -> None:
+        self._session: Final = session
+        self._ids: Final = ids
+        self._telemetry: Final = telemetry
+        self._acks: Final[list[tuple[Message, Verdict]]] = []
+        self._items: Final[list[Item]] = []
+        self._leases: Final[dict[str, None]] = {}
+        self.results: list[TransactionResult] = []
+        """What became of each operation, once it is committed: the pushes, then the acks."""
+
+    def ack(self, *messages: Message, verdict: Verdict = COMPLETED) -> None:
+        """Acknowledge messages with everything else; their leases must still be held then."""
+        for message in messages:
+            self._acks.append((message, verdict))
+            self.require(message)
+
+    def require(self, message: Message) -> None:
+        """Commit only while the lease of this message is held."""
+        if message.lease_id:
+            self._leases[message.lease_id] = None
+
+    def push(self, queue: str, payload: Any, *, partition: str | None = None) -> None:
+        """Push a message with everything else."""
+        self.push_items(Item(queue, payload, partition))
+
+    def push_items(self, *items: Item) -> None:
+        """Push items with everything else."""
+        self._telemetry.inject(items)
+        self._ids.complete(items)
+        self._items.extend(items)
+
+    def __enter__(self) -> "Transaction":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.commit()
+
+    def commit(self) -> list[TransactionResult]:
+        """Let everything happen now; without any operation nothing is sent.
+
+        Raises:
+            TransactionFailed: Nothing happened; the text says why.
+            OutcomeUnknown: The answer was lost. All of it happened or nothing; what did not happen
+                is delivered again.
+        """
+        if not self._acks and not self._items:
+            return []
+        doubt = Doubt()
+        answer = self._send(doubt)
+        if not answer.success:
+            # A second try after a lost answer finds the leases released, if the first succeeded.
+            cls = OutcomeUnknown if doubt.is_possible else TransactionFailed
+            raise cls(answer.error)
+        self.results = answer.results
+        for message, verdict in self._acks:
+            message.settlement.progress.settle(message.place, verdict)
+        return self.results
+
+    def _send(self, doubt: Doubt) -> TransactionAnswer:
+        body = encode(TransactionBody(self._operations(), list(self._leases)))
+        try:
+            answer = self._session.request(
+                "POST", "/api/v1/transaction", body, affinity=self._affinity(), doubt=doubt
+            )
+        except Unavailable as error:
+            if not doubt.is_possible:
+                raise
+            raise OutcomeUnknown(f"the transaction may have happened: {error}") from error
+        return _decode_answer(answer.body)
+
+    def _operations(self) -> list[PushOperation | AckOperation]:
+        pushes = [PushOperation(self._items)] if self._items else []
+        return [*pushes, *(_ack_operation(message, verdict) for message, verdict in self._acks)]
+
+    def _affinity(self) -> str:
+        if not self._acks:
+            return self._items[0].queue
+        message = self._acks[0][0]
+        return affinity_of(message.queue, message.consumer_group)
+
+
+def _ack_operation(message: Message, verdict: Verdict) -> AckOperation:
+    item = ack_item(message, verdict)
+    return AckOperation(
+        item.transaction_id,
+        item.partition_id,
+        item.status,
+        item.lease_id,
+        message.consumer_group,
+        item.error,
+    )

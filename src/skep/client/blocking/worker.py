@@ -1,0 +1,110 @@
+# Generated from skep/client/aio/worker.py by tools/generate_blocking_client.py; edit that.
+"""Workers: a handler called for every message, several at a time, until asked to stop.
+
+What a handler returns or raises decides what becomes of its message. Each of the concurrent loops
+has leases of its own, so messages of one partition are never handled at the same time.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from skep.client.blocking.consumption import Consumption
+from skep.client.blocking.message import Batch, Message
+from skep.client.blocking.session import Session
+from skep.client.consume_options import ConsumeOptions
+from skep.client.io_blocking import Stop, invoke, run_together, stopping_on_signals
+from skep.client.lease_keeper import LeaseKeeper
+from skep.client.settling import COMPLETED, Verdict, verdict_of
+from skep.client.tracing import Telemetry
+
+_log = logging.getLogger("skep.client")
+
+
+class Worker:
+    """A handler and the messages it is for.
+
+    Args:
+        handler: Called with a message; or with a batch of them, if `by_batch`. What it returns is
+            ignored unless it is a verdict.
+        concurrency: How many calls of the handler may run at the same time.
+        by_batch: Whether the handler takes whole batches. Its verdict counts for all messages of a
+            batch it did not settle one by one.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        keeper: LeaseKeeper,
+        options: ConsumeOptions,
+        handler: Callable[[Any], Any],
+        *,
+        concurrency: int = 1,
+        by_batch: bool = False,
+        telemetry: Telemetry,
+    ) -> None:
+        self._session: Final = session
+        self._keeper: Final = keeper
+        self._options: Final = options
+        self._handler: Final = handler
+        self._concurrency: Final = concurrency
+        self._by_batch: Final = by_batch
+        self._telemetry: Final = telemetry
+        self._stop: Final = Stop()
+        self.handled = 0
+        """Messages whose handler has returned or raised."""
+
+    def stop(self) -> None:
+        """Finish what is being handled, give back the rest, and let `run` return."""
+        self._stop.set()
+
+    def run(self, *, handle_signals: bool = True) -> None:
+        """Work until stopped: by `stop`, a signal, the limit or the idle time of the options.
+
+        Args:
+            handle_signals: Whether SIGINT and SIGTERM stop it; in the main thread only.
+        """
+        loops = [self._loop] * self._concurrency
+        if not handle_signals:
+            run_together(loops, self._stop)
+            return
+        with stopping_on_signals(self.stop):
+            run_together(loops, self._stop)
+
+    def _loop(self) -> None:
+        consumption = Consumption(self._session, self._keeper, self._options, self._stop)
+        for batch in consumption.take_batches():
+            if self._by_batch:
+                self._handle_batch(batch)
+            else:
+                self._handle_each(batch)
+
+    def _handle_each(self, batch: Batch) -> None:
+        settlement = batch.settlement
+        for message in batch:
+            if self._stop.is_set:
+                return
+            if not settlement.is_next(message):
+                continue
+            with self._telemetry.handling(message.queue, message.headers or {}):
+                verdict = self._verdict(message)
+            self.handled += 1
+            if verdict is not COMPLETED:
+                settlement.settle(message, verdict)
+            if settlement.complete(message):
+                settlement.flush()
+
+    def _handle_batch(self, batch: Batch) -> None:
+        with self._telemetry.handling(batch[0].queue, batch[0].headers or {}):
+            verdict = self._verdict(batch)
+        self.handled += len(batch)
+        batch.settle_open(verdict)
+
+    def _verdict(self, argument: Message | Batch) -> Verdict:
+        try:
+            returned = invoke(self._handler, argument)
+        except Exception as error:  # noqa: BLE001 (whatever a handler raises is its verdict)
+            verdict = verdict_of(raised=error)
+            _log.warning("a handler says %s: %s", verdict.status, verdict.error or error)
+            return verdict
+        return verdict_of(returned)

@@ -1,0 +1,156 @@
+"""What a call of the client can raise.
+
+The broker's own errors come back as the classes of `skep.model.errors`: who catches `NotFound` or
+`QueueFull` catches what the broker raised. Beside them stand those that only a client can know:
+
+    SkepError
+    ├── Refused
+    │   ├── LeaseLost            another consumer has the message, or will get it
+    │   ├── TransactionFailed    nothing of the transaction happened
+    │   └── PushFailed           items of a push were refused, one by one
+    ├── AccessDenied             401 or 403
+    ├── Unavailable
+    │   ├── Unreachable          no broker answered (`NotSent`: not even a connection)
+    │   └── OutcomeUnknown       the answer was lost, and asking again could not settle it
+    ├── UnexpectedAnswer         a status that belongs to no error of the broker
+    └── Stopped                  the caller asked for an end while this was waiting
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from skep.client.http import Answer
+from skep.model.errors import (
+    BadRequest,
+    Defect,
+    NotFound,
+    Overloaded,
+    PayloadTooLarge,
+    Refused,
+    SkepError,
+    Unavailable,
+)
+
+GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
+"""Nobody knows what happened, and every request may be repeated: as when no one answered."""
+
+
+class Unreachable(Unavailable):
+    """No broker answered; the outcome is unknown and the request safe to repeat."""
+
+    code = "unreachable"
+
+
+class NotSent(Unreachable):
+    """No broker listens; the request was not sent."""
+
+    code = "not_sent"
+
+
+class OutcomeUnknown(Unavailable):
+    """The answer was lost, and asking again could not tell what had happened."""
+
+    code = "outcome_unknown"
+    retryable = False
+
+
+class AccessDenied(SkepError):
+    """The token is missing, not valid, or does not allow this."""
+
+    code = "access_denied"
+
+
+class LeaseLost(Refused):
+    """The lease is over: the message will be delivered again, or already was."""
+
+    code = "lease_lost"
+
+
+class TransactionFailed(Refused):
+    """Nothing of the transaction happened."""
+
+    code = "transaction_failed"
+
+
+class PushFailed(Refused):
+    """Items of a push were refused.
+
+    Attributes:
+        failures: The results that say why, of those that failed.
+    """
+
+    code = "push_failed"
+
+    def __init__(self, failures: Sequence[Any]) -> None:
+        first = failures[0].error if failures else None
+        super().__init__(f"{len(failures)} items were refused, the first because: {first}")
+        self.failures: Final = list(failures)
+
+
+class UnexpectedAnswer(SkepError):
+    """The answer is none that a broker gives."""
+
+    code = "unexpected_answer"
+
+
+class Stopped(SkepError):
+    """The client was asked to stop while this was waiting."""
+
+    code = "stopped"
+
+
+class _Problem(msgspec.Struct):
+    error: str = ""
+    code: str = ""
+
+
+_decode_problem = msgspec.json.Decoder(_Problem).decode
+
+
+def error_of(answer: Answer) -> SkepError:
+    """Return the error that an answer outside 2xx stands for.
+
+    The stable code decides; a code of a newer broker falls back to what the status says.
+    """
+    problem = _problem_of(answer)
+    text = problem.error or f"the broker answered {answer.status}"
+    if answer.status in {401, 403} and problem.code not in _BY_CODE:
+        return AccessDenied(text)
+    cls = _BY_CODE.get(problem.code) or _class_by_status(answer.status)
+    return cls(text)
+
+
+def _problem_of(answer: Answer) -> _Problem:
+    try:
+        return _decode_problem(answer.body)
+    except msgspec.MsgspecError:
+        return _Problem(error=answer.body[:200].decode(errors="replace").strip())
+
+
+def _class_by_status(status: int) -> type[SkepError]:
+    if status in GATEWAY_STATUSES:
+        return Unavailable
+    return _BY_STATUS.get(status, UnexpectedAnswer)
+
+
+_BY_STATUS: Final[dict[int, type[SkepError]]] = {
+    400: BadRequest,
+    404: NotFound,
+    409: Refused,
+    413: PayloadTooLarge,
+    422: BadRequest,
+    429: Overloaded,
+    500: Defect,
+}
+
+
+def _broker_errors(cls: type[SkepError]) -> Iterator[type[SkepError]]:
+    yield cls
+    for child in cls.__subclasses__():
+        if child.__module__ == SkepError.__module__:
+            yield from _broker_errors(child)
+
+
+_BY_CODE: Final = {cls.code: cls for cls in _broker_errors(SkepError)}

@@ -1,0 +1,216 @@
+"""HTTP/1.1 as bytes: requests rendered, answers cut out of what arrives.
+
+Nothing here touches a socket; `io_async` and `io_blocking` do, and share this. It knows what a
+broker and the proxies before one send: a length, chunks, or everything until the connection ends.
+Bodies are never compressed, because none is asked for. Why there is no HTTP library: ADR 0024.
+"""
+
+from typing import Final, NamedTuple
+
+_HEAD_END: Final = b"\r\n\r\n"
+HEAD_BYTES_MAX: Final = 64 * 1024
+"""A head larger than this is not one of a broker."""
+
+
+class BadAnswer(ConnectionError):
+    """What arrived is not an HTTP answer; the connection cannot be used any more."""
+
+
+class Answer(NamedTuple):
+    """One response."""
+
+    status: int
+    head: bytes
+    """Status line and header lines, in lower case."""
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the request was carried out."""
+        return 200 <= self.status < 300
+
+    def header(self, name: str) -> str | None:
+        """Return the value of a header; names are in lower case, and so are the values."""
+        return _header(self.head, name.encode())
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """How long the server asks to wait, if it names a number of seconds."""
+        text = self.header("retry-after")
+        try:
+            seconds = float(text) if text else None
+        except ValueError:
+            return None
+        return seconds if seconds is not None and 0 <= seconds < float("inf") else None
+
+
+def render_request(
+    method: str, target: str, *, host: str, headers: bytes, body: bytes | None
+) -> bytes:
+    """Return the bytes of a request.
+
+    Args:
+        method: Of HTTP.
+        target: Path and query, percent-encoded.
+        host: Value of the Host header.
+        headers: Further header lines, each ending in CR LF.
+        body: JSON, or None for a request without a body.
+    """
+    opening = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n".encode()
+    if body is None:
+        return b"%b%b\r\n" % (opening, headers)
+    return b"%b%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+        opening,
+        headers,
+        len(body),
+        body,
+    )
+
+
+def render_header(name: str, value: str) -> bytes:
+    """Return a header line.
+
+    Raises:
+        ValueError: The value would break out of its line.
+    """
+    if "\r" in value or "\n" in value:
+        raise ValueError(f"the header {name} contains a line break")
+    return f"{name}: {value}\r\n".encode("latin-1")
+
+
+class AnswerReader:
+    """Puts together one answer at a time from the bytes of a keep-alive connection."""
+
+    __slots__ = ("_chunks", "_head", "_parts", "_received", "_wanted", "is_reusable")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._received = 0
+        self._wanted: int | None = None
+        self._head: bytes | None = None
+        self._chunks: _ChunkReader | None = None
+        self.is_reusable = True
+        """Whether the connection may carry another request after this answer."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of the next answer has arrived."""
+        return bool(self._parts) or self._head is not None
+
+    def feed(self, data: bytes) -> Answer | None:
+        """Take what arrived; return the answer once it is complete.
+
+        Raises:
+            BadAnswer: It is none, or more arrived than was asked for.
+        """
+        if self._head is None:
+            data = self._read_head(data)
+            if self._head is None:
+                return None
+        if self._chunks is not None:
+            body = self._chunks.feed(data)
+            return None if body is None else self._finish(body)
+        self._parts.append(data)
+        self._received += len(data)
+        if self._wanted is None or self._received < self._wanted:
+            return None
+        if self._received > self._wanted:
+            raise BadAnswer("more arrived than the answer's length")
+        return self._finish(b"".join(self._parts))
+
+    def end(self) -> Answer | None:
+        """Say that the connection ended; it completes an answer that has no length."""
+        if self._head is None or self._chunks is not None or self._wanted is not None:
+            return None
+        return self._finish(b"".join(self._parts))
+
+    def _read_head(self, data: bytes) -> bytes:
+        if self._parts:
+            data = b"".join(self._parts) + data
+        length = data.find(_HEAD_END)
+        if length < 0:
+            if len(data) > HEAD_BYTES_MAX:
+                raise BadAnswer("the head of the answer does not end")
+            self._parts = [data]
+            return b""
+        self._parts = []
+        self._begin_body(data[:length].lower())
+        return data[length + 4 :]
+
+    def _begin_body(self, head: bytes) -> None:
+        if not head.startswith(b"http/1."):
+            raise BadAnswer("the answer is not HTTP/1")
+        self._head = head
+        connection = _header(head, b"connection")
+        self.is_reusable = connection != "close" and head.startswith(b"http/1.1")
+        if _header(head, b"transfer-encoding") == "chunked":
+            self._chunks = _ChunkReader()
+            return
+        text = _header(head, b"content-length")
+        if text is None:
+            # Only these have no body without saying so; others last until the connection ends.
+            self._wanted = 0 if head[9:12] in {b"204", b"304"} else None
+            self.is_reusable = self.is_reusable and self._wanted == 0
+        elif text.isdecimal():
+            self._wanted = int(text)
+        else:
+            raise BadAnswer(f"content-length is {text}")
+
+    def _finish(self, body: bytes) -> Answer:
+        head = self._head
+        assert head is not None
+        status = head[9:12]
+        if not status.isdigit():
+            raise BadAnswer("the answer has no status")
+        self._parts = []
+        self._received = 0
+        self._wanted = None
+        self._head = None
+        self._chunks = None
+        return Answer(int(status), head, body)
+
+
+class _ChunkReader:
+    """Joins the chunks of a body whose length was not known when it began."""
+
+    __slots__ = ("_chunks", "_pending")
+
+    def __init__(self) -> None:
+        self._pending = b""
+        self._chunks: list[bytes] = []
+
+    def feed(self, data: bytes) -> bytes | None:
+        self._pending += data
+        while (line_end := self._pending.find(b"\r\n")) >= 0:
+            size = _chunk_size(self._pending[:line_end])
+            end = line_end + 2 + size
+            if size == 0:
+                return self._end_of_trailers(line_end)
+            if len(self._pending) < end + 2:
+                return None
+            self._chunks.append(self._pending[line_end + 2 : end])
+            self._pending = self._pending[end + 2 :]
+        return None
+
+    def _end_of_trailers(self, line_end: int) -> bytes | None:
+        """Return the body once the empty line behind the last chunk is there."""
+        rest = self._pending[line_end:]
+        if not rest.endswith(_HEAD_END):
+            return None
+        return b"".join(self._chunks)
+
+
+def _chunk_size(line: bytes) -> int:
+    try:
+        return int(line.split(b";")[0], 16)
+    except ValueError:
+        raise BadAnswer("a chunk has no size") from None
+
+
+def _header(head: bytes, name: bytes) -> str | None:
+    start = head.find(b"\r\n" + name + b":")
+    if start < 0:
+        return None
+    start += len(name) + 3
+    end = head.find(b"\r\n", start)
+    return head[start : end if end >= 0 else len(head)].strip().decode("latin-1")

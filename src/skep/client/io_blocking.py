@@ -1,0 +1,218 @@
+"""Sockets, waiting and concurrency with threads: what `blocking` needs from the outside world.
+
+The same names as `io_async`, without waiting for an event loop.
+"""
+
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic
+from types import FrameType
+from typing import Any, Final
+
+from skep.client.addresses import Address
+from skep.client.http import Answer, AnswerReader
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_READ_BYTES: Final = 256 * 1024
+
+Condition = threading.Condition
+
+
+class Stop:
+    """Somebody's wish that something ends. Waiting ends at once, and what is in flight is cut."""
+
+    def __init__(self) -> None:
+        self._event: Final = threading.Event()
+        self._cuts: Final[set[Callable[[], None]]] = set()
+        # Reentrant: a signal handler may express the wish while this very thread holds it.
+        self._lock: Final = threading.RLock()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the wish was expressed."""
+        return self._event.is_set()
+
+    def set(self) -> None:
+        """Express it, from any thread."""
+        self._event.set()
+        with self._lock:
+            cuts = tuple(self._cuts)
+        for cut in cuts:
+            cut()
+
+    @contextmanager
+    def cutting(self, cut: Callable[[], None]) -> Generator[None]:
+        """While the block runs, call this when the wish is expressed."""
+        with self._lock:
+            self._cuts.add(cut)
+        if self.is_set:  # expressed between a look and here
+            cut()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._cuts.discard(cut)
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until the wish is expressed."""
+        self._event.wait(seconds)
+
+
+class Connection:
+    """One keep-alive connection to a broker, with at most one request in flight."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link: Final = link
+        self._reader: Final = AnswerReader()
+        self.is_open = True
+        self.was_used = False
+        """Whether it carried a request before: then the other side may have closed it meanwhile."""
+
+    @classmethod
+    def open(cls, address: Address, tls: ssl.SSLContext | None, timeout_s: float) -> "Connection":
+        """Connect.
+
+        Raises:
+            OSError: Nobody listens there, or not in time.
+        """
+        link = socket.create_connection((address.host, address.port), timeout_s)
+        try:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if address.is_tls and tls is not None:
+                link = tls.wrap_socket(link, server_hostname=address.host)
+        except BaseException:
+            link.close()
+            raise
+        return cls(link)
+
+    def exchange(self, request: bytes, timeout_s: float) -> Answer:
+        """Send a request and return its answer; the connection is not usable after an error.
+
+        Raises:
+            OSError: The connection ended, or nothing came in time.
+        """
+        if not self.is_open:
+            raise ConnectionResetError("the connection is closed")
+        try:
+            self._link.settimeout(timeout_s)
+            self._link.sendall(request)
+            answer = self._read(monotonic() + timeout_s)
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            self.was_used = True
+        if not self._reader.is_reusable:
+            self.close()
+        return answer
+
+    def _read(self, until_s: float) -> Answer:
+        while data := self._link.recv(_READ_BYTES):
+            if (answer := self._reader.feed(data)) is not None:
+                return answer
+            # The limit is on the whole answer, not on each part of it.
+            self._link.settimeout(max(until_s - monotonic(), 0.001))
+        if (answer := self._reader.end()) is not None:
+            self.is_open = False
+            return answer
+        raise ConnectionResetError("the broker closed the connection")
+
+    def abort(self) -> None:
+        """Cut the connection; whoever waits for an answer gets an error."""
+        self.is_open = False
+        # Closing alone would not wake a thread that reads.
+        with suppress(OSError):
+            self._link.shutdown(socket.SHUT_RDWR)
+        self._link.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self.is_open = False
+        self._link.close()
+
+
+class Background:
+    """Something that runs beside its owner, who waits for its end."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._error: BaseException | None = None
+        self._work: Final = work
+        self._thread: Final = threading.Thread(target=self._run, daemon=True, name="skep-client")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 (raised again by `join`)
+            self._error = error
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end, and raise what went wrong; return False if it takes longer."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+
+def wait_on(condition: Condition, timeout_s: float | None) -> None:
+    """Wait, holding the condition, until somebody notifies or the time is over."""
+    condition.wait(timeout_s)
+
+
+def run_together(works: Sequence[Callable[[], None]], stop: Stop) -> None:
+    """Run all until all have ended; when one fails the others are asked to stop, and it raises."""
+
+    def guarded(work: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                work()
+            except BaseException:
+                stop.set()
+                raise
+
+        return run
+
+    threads = [Background(guarded(work)) for work in works]
+    errors: list[BaseException] = []
+    for thread in threads:
+        try:
+            thread.join()
+        except BaseException as error:  # noqa: BLE001 (raised below, when all have ended)
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def invoke(handler: Callable[[Any], Any], argument: Any) -> Any:
+    """Call a handler."""
+    return handler(argument)
+
+
+@contextmanager
+def stopping_on_signals(stop: Callable[[], None]) -> Generator[None]:
+    """Call this on the first SIGINT or SIGTERM; a second one does what it always does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def obey(_number: int, _frame: FrameType | None) -> None:
+        restore()
+        stop()
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, obey)
+    try:
+        yield
+    finally:
+        restore()

@@ -1,0 +1,140 @@
+"""What becomes of delivered messages. Pure: it decides, others send.
+
+`Verdict` is what a consumer says about one message, `verdict_of` reads it from what a handler
+returned or raised, and `BatchProgress` says which message of a batch comes next and which are open.
+
+Once a message of a partition did not succeed, nothing more of that partition is handled from the
+same batch: its messages come again, in order, and the lease that covered them is gone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Status: TypeAlias = Literal["completed", "failed", "retry", "dlq"]
+
+ERROR_CHARS_MAX: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a message, and why."""
+
+    status: Status
+    error: str | None = None
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the message counts as done: completed, or buried on purpose."""
+        return self.status in {"completed", "dlq"}
+
+
+COMPLETED: Final = Verdict("completed")
+RETRY: Final = Verdict("retry")
+"""Deliver it again at once; it does not count as a failure."""
+
+
+def failed(error: str) -> Verdict:
+    """Try again after the queue's pause, or give up when it failed too often."""
+    return Verdict("failed", error[:ERROR_CHARS_MAX])
+
+
+def dead_letter(error: str) -> Verdict:
+    """Do not try again: bury it."""
+    return Verdict("dlq", error[:ERROR_CHARS_MAX])
+
+
+class RetryMessage(Exception):
+    """Raised by a handler: deliver the message again at once, without counting a failure."""
+
+
+class DeadLetterMessage(Exception):
+    """Raised by a handler: this message will never succeed. The text is kept with it."""
+
+
+def verdict_of(returned: object = None, raised: BaseException | None = None) -> Verdict:
+    """Read what a handler did: nothing or a verdict returned, or an exception raised."""
+    match raised:
+        case None:
+            return returned if isinstance(returned, Verdict) else COMPLETED
+        case RetryMessage():
+            return RETRY
+        case DeadLetterMessage():
+            return dead_letter(str(raised) or "given up by its handler")
+        case _:
+            return failed(f"{type(raised).__name__}: {raised}")
+
+
+class BatchProgress:
+    """How far a consumer is with the messages of one pop, which go by their places.
+
+    As long as they are completed one after the other only a number is kept; this is the inner loop
+    of every consumer.
+
+    Args:
+        lanes: The partition of each message.
+    """
+
+    __slots__ = ("_completed_to", "_lanes", "_settled", "_stopped_lanes", "_taken_to", "is_plain")
+
+    def __init__(self, lanes: Sequence[str]) -> None:
+        self._lanes: Final = lanes
+        self._completed_to = 0
+        self._taken_to = 0
+        self._settled: Final[set[int]] = set()
+        self._stopped_lanes: Final[set[str]] = set()
+        self.is_plain = True
+        """Whether nothing happened but the completion of one message after the other."""
+
+    def is_open(self, place: int) -> bool:
+        """Whether this message may be handled: nothing was said of it, and its lane goes on."""
+        return not self.is_settled(place) and self._lanes[place] not in self._stopped_lanes
+
+    def is_settled(self, place: int) -> bool:
+        """Whether there is a verdict on this message."""
+        return place < self._completed_to if self.is_plain else place in self._settled
+
+    def complete_next(self, place: int) -> bool:
+        """Complete a message if it is next in line and all before it are; return whether it was.
+
+        Those completed so are told by `take_completed`.
+        """
+        if not self.is_plain or place != self._completed_to:
+            return False
+        self._completed_to = place + 1
+        return True
+
+    def take_completed(self) -> range:
+        """Return the messages completed in line since this was last asked."""
+        taken = range(self._taken_to, self._completed_to)
+        self._taken_to = self._completed_to
+        return taken
+
+    def settle(self, place: int, verdict: Verdict) -> bool:
+        """Note the verdict on a message; the first one counts. Return whether it is this one."""
+        if self.is_plain:
+            self.is_plain = False
+            self._settled.update(range(self._completed_to))
+        if place in self._settled:
+            return False
+        self._settled.add(place)
+        if not verdict.is_success:
+            self._stopped_lanes.add(self._lanes[place])
+        return True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is a verdict on every message."""
+        count = self._completed_to if self.is_plain else len(self._settled)
+        return count == len(self._lanes)
+
+    def open_places(self) -> list[int]:
+        """Return the messages that may still be handled, in their order."""
+        return [place for place in range(len(self._lanes)) if self.is_open(place)]
+
+    def places_to_give_back(self) -> list[int]:
+        """Return the lowest open message of each lane: giving it back frees the lane."""
+        lowest: dict[str, int] = {}
+        for place in self.open_places():
+            lowest.setdefault(self._lanes[place], place)
+        return list(lowest.values())

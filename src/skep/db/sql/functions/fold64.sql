@@ -1,0 +1,15 @@
+/*
+fold64: the product of two 64-bit numbers, its upper half folded onto its lower one.
+
+Takes   p_one, p_other.
+Returns the lower 64 bits of their 128-bit product xor the upper ones.
+Locks   none.
+Why     The one step of XXH3 that mixes its input.
+*/
+create function skep.fold64(p_one bigint, p_other bigint) returns bigint
+language plpgsql immutable parallel safe as $$
+declare
+  v_product constant numeric := skep.unsigned64(p_one) * skep.unsigned64(p_other);
+begin
+  return skep.wrap64(v_product) # skep.wrap64(div(v_product, 18446744073709551616));
+end $$;

@@ -1,0 +1,78 @@
+/*
+read_staged: the staged messages to move into the log next.
+
+Takes   p_floor, p_seen: everything that p_seen saw has been moved, as far as its commit number is
+        not above p_floor; 0 and null for who knows nothing. p_limit: messages, and p_bytes: bytes
+        of payloads, after which to stop; one message always comes.
+Returns one row per message, by commit number and then as they were staged: snapshot (what this call
+        sees), read_at, commit_number, then the message. When there is none, one row with snapshot
+        and read_at alone.
+Locks   none.
+Why     Who commits late may have a number below the floor. p_seen tells who that can be: those who
+        were under way then, or began later; their few rows are looked up by their transaction ids.
+        So no late commit is skipped, and an open transaction costs one look-up and delays nobody.
+        Starting at the floor and not at the oldest entry of the index keeps the cost in proportion
+        to what is new, even where an old snapshot somewhere keeps vacuum from removing entries.
+        A stable function reads all it reads by one snapshot, the one it returns.
+*/
+create function skep.read_staged(
+  p_floor bigint, p_seen pg_snapshot, p_limit integer, p_bytes bigint)
+returns table (
+  snapshot text, read_at timestamptz, commit_number bigint, id bigint, queue text, partition text,
+  transaction_id text, payload text, headers text, trace_id uuid, deliver_at timestamptz,
+  ttl_s double precision)
+language plpgsql stable as $$
+#variable_conflict use_column
+declare
+  v_transaction record;
+  v_message record;
+  v_count integer := 0;
+  v_bytes bigint := 0;
+begin
+  snapshot := pg_current_snapshot()::text;
+  read_at := skep.now();
+  for v_transaction in
+    select f.xid, f.commit_number
+    from (
+      select n.xid, n.commit_number
+      from (
+        select t.xid, t.commit_number from skep.staged_transaction t
+        where t.commit_number > p_floor
+          -- An operator may have deleted what a transaction staged.
+          and exists (select from skep.staged s where s.xid = t.xid)
+        order by t.commit_number limit p_limit
+      ) n
+      union all
+      select t.xid, t.commit_number
+      from pg_snapshot_xip(p_seen) o(xid)
+      cross join lateral (
+        select t.xid, t.commit_number from skep.staged_transaction t
+        where t.xid = o.xid and t.commit_number <= p_floor offset 0
+      ) t
+      union all
+      select t.xid, t.commit_number from skep.staged_transaction t
+      where t.xid >= pg_snapshot_xmax(p_seen) and t.commit_number <= p_floor
+    ) f
+    order by f.commit_number
+  loop
+    for v_message in
+      select s.* from skep.staged s where s.xid = v_transaction.xid order by s.id
+      limit p_limit - v_count
+    loop
+      commit_number := v_transaction.commit_number;
+      id := v_message.id; queue := v_message.queue; partition := v_message.partition;
+      transaction_id := v_message.transaction_id; payload := v_message.payload::text;
+      headers := v_message.headers::text; trace_id := v_message.trace_id;
+      deliver_at := v_message.deliver_at; ttl_s := v_message.ttl_s;
+      return next;
+      v_count := v_count + 1;
+      v_bytes := v_bytes + octet_length(payload);
+      if v_count >= p_limit or v_bytes >= p_bytes then
+        return;
+      end if;
+    end loop;
+  end loop;
+  if v_count = 0 then
+    return next;
+  end if;
+end $$;

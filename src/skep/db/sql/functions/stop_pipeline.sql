@@ -1,0 +1,17 @@
+/*
+stop_pipeline: ask a pipeline to stop, wherever it runs.
+
+Takes   p_name.
+Returns its state as it was, and silent_s, the seconds since its last report; no row if there is no
+        such pipeline.
+Locks   the skep.pipeline row.
+Why     Whoever runs it asks once a second. A run that ended before has nothing to be told, and the
+        next one must not find an old wish.
+*/
+create function skep.stop_pipeline(p_name text)
+returns table (state text, silent_s double precision)
+language sql as $$
+  update skep.pipeline p set should_stop = p.state in ('starting', 'running')
+  where p.name = p_name
+  returning p.state, extract(epoch from skep.now() - p.seen_at)::double precision;
+$$;

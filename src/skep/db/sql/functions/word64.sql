@@ -1,0 +1,18 @@
+/*
+word64: eight bytes of a text as a number, the lowest byte first.
+
+Takes   p_bytes; p_at: where they begin, from 0. p_size: how many, up to 8; what is missing is 0.
+Returns their bits.
+Locks   none.
+Why     Hashes read their input this way round; PostgreSQL's own casts read the highest first.
+*/
+create function skep.word64(p_bytes bytea, p_at integer, p_size integer default 8) returns bigint
+language plpgsql immutable parallel safe as $$
+declare
+  v_word bigint := 0;
+begin
+  for v_byte in reverse p_size - 1 .. 0 loop
+    v_word := (v_word << 8) | get_byte(p_bytes, p_at + v_byte);
+  end loop;
+  return v_word;
+end $$;

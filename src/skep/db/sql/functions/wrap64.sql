@@ -1,0 +1,17 @@
+/*
+wrap64: the lowest 64 bits of a number, as PostgreSQL can store them.
+
+Takes   p_number, an integer of any size and sign.
+Returns these bits as a bigint, which is negative when the highest of them is set.
+Locks   none.
+Why     Hashes calculate modulo 2^64; bigint arithmetic raises an error instead of wrapping.
+*/
+create function skep.wrap64(p_number numeric) returns bigint
+language plpgsql immutable parallel safe as $$
+declare
+  v_rest constant numeric := mod(p_number, 18446744073709551616);
+begin
+  return case when v_rest >= 9223372036854775808 then v_rest - 18446744073709551616
+              when v_rest < -9223372036854775808 then v_rest + 18446744073709551616
+              else v_rest end;
+end $$;

@@ -1,0 +1,255 @@
+"""Everything else one may ask of a broker through the client."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from skep.broker import (
+    configure,
+    dead_letters,
+    groups,
+    message_list,
+    redrive,
+    resources,
+    scheduled,
+    seek,
+    traces,
+)
+from skep.client import NotFound, TransactionFailed, values
+from skep.client.bodies import AckItem
+from skep.client.items import Item
+from skep.model import wire
+from skep.server import shapes
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (values.PushResult, shapes.PushResult),
+        (values.AckResult, shapes.AckResult),
+        (values.Renewed, shapes.LeaseAnswer),
+        (values.TransactionResult, shapes.TransactionResult),
+        (values.TransactionAnswer, shapes.TransactionAnswer),
+        (values.MessageCounts, resources.MessageCounts),
+        (values.QueueSummary, resources.QueueSummary),
+        (values.QueuePage, resources.QueuePage),
+        (values.PartitionSummary, resources.PartitionSummary),
+        (values.PartitionPage, resources.PartitionPage),
+        (values.Configured, configure.Configured),
+        (values.GroupEntry, groups.GroupEntry),
+        (values.GroupLag, groups.GroupLag),
+        (values.LaneLag, groups.LaneLag),
+        (values.SeekPreview, seek.SeekPreview),
+        (values.ListedMessage, message_list.ListedMessage),
+        (values.MessagePage, message_list.MessagePage),
+        (values.DeadLetter, dead_letters.DeadLetter),
+        (values.DeadLetterPage, dead_letters.DeadLetterPage),
+        (values.Redrive, redrive.Redrive),
+        (values.Trace, traces.Trace),
+        (values.FiledTrace, traces.FiledTrace),
+        (values.ScheduledMessage, scheduled.WaitingMessage),
+        (Item, wire.PushItem),
+        (AckItem, wire.AckItem),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_a_value_has_only_members_that_the_broker_sends_or_reads(ours, theirs):
+    names = {field.encode_name for field in msgspec.structs.fields(ours)}
+
+    assert names <= {field.encode_name for field in msgspec.structs.fields(theirs)}
+
+
+async def test_queues_are_configured_found_paused_cleared_and_deleted(queen, queue):
+    configured = await queen.queues.configure(queue, namespace="shop", task="t", leaseTime=60)
+    await queen.push_many(queue, range(3), partition="p")
+    found = await queen.queues.find(search=queue)
+    partitions = await queen.queues.partitions(queue, search="p")
+    await queen.queues.pause(queue)
+    paused = await queen.pop(queue)
+    await queen.queues.resume(queue)
+    described = await queen.queues.describe(queue)
+    await queen.queues.clear(queue)
+    cleared = await queen.pop(queue)
+    existed = await queen.queues.delete(queue)
+
+    assert configured.options.lease_time == 60
+    assert (configured.namespace, configured.task) == ("shop", "t")
+    assert [(each.name, each.messages.total) for each in found.queues] == [(queue, 3)]
+    assert partitions.partitions[0].head == 3
+    assert paused == cleared == []
+    assert described["totals"]["pending"] == 3
+    assert existed
+    with pytest.raises(NotFound):
+        await queen.queues.configuration(queue)
+
+
+async def test_configuring_may_restore_what_is_not_given(queen, queue):
+    await queen.queues.configure(queue, leaseTime=60, retryLimit=9)
+
+    replaced = await queen.queues.configure(queue, replace=True, leaseTime=50)
+    shown = await queen.queues.configuration(queue)
+
+    assert replaced.options.retry_limit == 3
+    assert shown.options == replaced.options
+
+
+async def test_groups_are_sought_paused_exported_and_deleted(queen, queue):
+    group = f"group of {queue}"
+    await queen.push_many(queue, range(4), partition="p")
+    async for _ in queen.consume(queue, group=group, limit=4):
+        pass
+    preview = await queen.groups.preview_seek(group, queue, "start")
+    await queen.groups.seek(group, queue, 3, partition="p")
+    at_three = await queen.groups.positions(group, queue)
+    await queen.groups.seek(group, queue, datetime.now(UTC) - timedelta(days=1))
+    lag = await queen.groups.lag(group, queue)
+    await queen.groups.set_positions(group, queue, {"p": 1})
+    await queen.groups.pause(group, queue)
+    paused = await queen.pop(queue, group=group)
+    await queen.groups.resume(group, queue)
+    (next_one,) = await queen.pop(queue, group=group)
+    described = await queen.groups.describe(group)
+    await queen.groups.delete(group, queue)
+
+    assert preview.replayed == 4
+    assert at_three == {"p": 2}
+    assert lag.offset_lag == 4
+    assert paused == []
+    assert next_one.data == 1
+    assert list(described) == [queue]
+    assert group not in {entry.name for entry in await queen.groups.find(queue=queue)}
+    assert isinstance(await queen.groups.lagging(), list)
+
+
+async def test_messages_are_found_peeked_at_given_up_and_deleted(queen, queue):
+    first, second = await queen.push_many(queue, ["a", "b"])
+    (message,) = await queen.pop(queue, group="g", auto_ack=False)
+    await message.retry()
+    found = await queen.messages.find(queue=queue)
+    peeked = await queen.messages.peek(queue, group="g")
+    shown = await queen.messages.show(first.partition_id, first.transaction_id)
+    await queen.messages.dead_letter(first.partition_id, first.message_id, group="g", error="bad")
+    await queen.messages.delete(second.partition_id, second.transaction_id)
+    rest = await queen.pop(queue, group="g", batch=5)
+
+    assert {each.id for each in found.messages} == {first.message_id, second.message_id}
+    assert [each["data"] for each in peeked] == ["a", "b"]
+    assert shown["payload"] == "a"
+    assert rest == []
+    with pytest.raises(NotFound):
+        await queen.messages.show(second.partition_id, second.transaction_id)
+
+
+async def test_dead_letters_are_listed_replayed_redriven_and_purged(queen, queue):
+    await queen.push_many(queue, range(4), partition=str)
+    for message in await queen.pop(queue, group="g", batch=4, partitions=4):
+        await message.dead_letter("spoiled")
+    page = await queen.dead_letters.find(queue=queue, group="g")
+    first, second, third, _ = page.messages
+    await queen.dead_letters.replay(first.dlq_id)
+    await queen.dead_letters.delete(second.dlq_id)
+    redriven = await queen.dead_letters.redrive(ids=[third.dlq_id], target_queue=f"{queue}-again")
+    while (await queen.dead_letters.show_redrive(redriven.id)).state == "running":
+        pass
+    purged = await queen.dead_letters.purge(queue=queue)
+    (again,) = await queen.pop(f"{queue}-again", wait_s=5)
+
+    assert page.total == 4
+    assert {letter.error_message for letter in page.messages} == {"spoiled"}
+    assert (await queen.pop(queue, group="g"))[0].data == first.data
+    assert again.data == third.data
+    assert purged == 1
+    with pytest.raises(NotFound):
+        await queen.dead_letters.show(second.dlq_id)
+
+
+async def test_traces_are_recorded_and_found(queen, queue):
+    result = await queen.push(queue, {"n": 1})
+    trace_id = await queen.traces.record(
+        result.partition_id, result.transaction_id, {"step": 1}, names=[queue], event_type="note"
+    )
+
+    (of_message,) = await queen.traces.of_message(result.partition_id, result.transaction_id)
+    (by_name,) = await queen.traces.by_name(queue)
+    names = await queen.traces.names(limit=1000)
+
+    assert of_message.id == by_name.id == trace_id
+    assert (of_message.event_type, of_message.data) == ("note", {"step": 1})
+    assert by_name.message_payload == {"n": 1}
+    assert queue in {each["trace_name"] for each in names}
+
+
+async def test_scheduled_messages_are_brought_forward_and_taken_back(queen, queue):
+    soon = await queen.push(queue, "soon", delay_s=3600)
+    never = await queen.push(queue, "never", delay_s=3600)
+    await queen.scheduled.deliver(soon.scheduled_id)
+    await queen.scheduled.cancel(never.scheduled_id)
+
+    (message,) = await queen.pop(queue, wait_s=10)
+
+    assert message.data == "soon"
+    assert await queen.scheduled.find(queue=queue) == []
+
+
+async def test_a_transaction_acknowledges_and_pushes_together(queen, queue):
+    await queen.push_many(queue, range(2), partition="p")
+
+    async for message in queen.consume(queue, group="g", limit=2):
+        async with queen.transaction() as transaction:
+            transaction.ack(message)
+            transaction.push(f"{queue}-out", message.data * 10, partition="p")
+        assert message.is_settled
+    out = await queen.pop(f"{queue}-out", batch=5)
+
+    assert [message.data for message in out] == [0, 10]
+    assert (await queen.groups.lag("g", queue)).offset_lag == 0
+    assert [result.type for result in transaction.results] == ["push", "ack"]
+
+
+async def test_a_transaction_whose_block_raises_or_asks_nothing_sends_nothing(queen, queue):
+    async def change_the_mind():
+        async with queen.transaction() as transaction:
+            transaction.push(queue, 1)
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        await change_the_mind()
+    async with queen.transaction():
+        pass
+
+    assert await queen.pop(queue) == []
+
+
+async def test_defect_18_a_transaction_after_the_lease_was_lost_does_not_happen(queen, queue):
+    await queen.push(queue, 1)
+    (message,) = await queen.pop(queue, group="g")
+    await queen.groups.seek("g", queue, "start")
+
+    transaction = queen.transaction()
+    transaction.ack(message)
+    transaction.push(f"{queue}-out", 1)
+    with pytest.raises(TransactionFailed):
+        await transaction.commit()
+
+    assert await queen.pop(f"{queue}-out") == []
+
+
+async def test_the_broker_is_well_and_sums_itself_up(queen):
+    assert (await queen.health())["status"] == "healthy"
+    assert (await queen.overview())["queues"] >= 0
+    assert "queues" in await queen.request("GET", "/api/v1/resources/queues")
+
+
+def test_the_blocking_client_commits_transactions_and_asks_about_everything(bee, queue):
+    bee.queues.configure(queue, leaseTime=30)
+    bee.push(queue, 1)
+    (message,) = bee.pop(queue, group="g")
+    with bee.transaction() as transaction:
+        transaction.ack(message)
+        transaction.push(queue, 2)
+
+    assert [each.data for each in bee.pop(queue, group="g")] == [2]
+    assert bee.queues.find(search=queue).total == 1
+    assert bee.groups.find(queue=queue)[0].name == "g"
+    assert bee.health()["status"] == "healthy"

@@ -1,0 +1,255 @@
+"""The long forms of the fault suite: `make soak`.
+
+Runs storms one after the other, prints what came of them as a table, and writes it to a JSON file
+after each, so that a run that is interrupted leaves what it has. It ends with 1 when any promise
+was broken. Everything is on a PostgreSQL of its own that survives crashes (fsync on).
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from random import Random
+
+from skep.db.migrate import migrate
+from tests.faults.consumers import freeze_consumers
+from tests.faults.instances import fleet_of, instance
+from tests.faults.ledger import KINDS, summary
+from tests.faults.load import GROUP, LEASE_S, load_on
+from tests.faults.mortal_postgres import KILL, MortalPostgres
+from tests.faults.network import CLEAN, network_to
+from tests.faults.overload import SETTINGS, Overload, until_normal
+from tests.faults.storms import end_postgres, kill_brokers_for, treat_badly
+from tests.fixtures.postgres import make_reachable_directory
+
+DRAIN_S = 180
+FEW_PRODUCERS = 6
+BROKEN = (*KINDS, "accepted after expiry", "cursors moved", "unanswered", "crashed")
+"""Figures that have to be 0."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every storm gets."""
+
+    postgres: MortalPostgres
+    spill_dir: Path
+    seconds: float
+    seed: str
+
+    @property
+    def queue(self):
+        return f"soak-{self.seed}"
+
+    @property
+    def settings(self):
+        return {"spill_dir": self.spill_dir}
+
+
+def figures(load, **others):
+    """Return what a load saw, with how often it saw a promise broken."""
+    ledger = load.ledger
+    return {
+        "stored": len(ledger.stored),
+        "delivered": len(ledger.deliveries),
+        "buffered": load.buffered_count,
+        **{name: round(value, 2) for name, value in others.items()},
+        "longest stall s": round(load.stalls.longest_s, 2),
+        **summary(ledger, [GROUP]),
+    }
+
+
+async def timed_drain(load):
+    began = time.monotonic()
+    await load.drain()
+    return time.monotonic() - began
+
+
+async def brokers_killed(run, size):
+    """Scenario 4: kill -9 of an instance every 1 to 5 s."""
+    queue = f"{run.queue}-{size}"
+    async with (
+        fleet_of(size, run.postgres.dsn, run.seed, "--workers", "1", **run.settings) as fleet,
+        load_on(fleet, queue, run.seed, drain_s=DRAIN_S) as load,
+    ):
+        kills = await kill_brokers_for(
+            fleet, size, run.seconds, pause_s=(1, 5), random=Random(run.seed)
+        )
+        drained_s = await timed_drain(load)
+    return figures(load, **{"kills": kills, "drain s": drained_s, "lease s": LEASE_S})
+
+
+async def one_broker_killed(run):
+    return await brokers_killed(run, 1)
+
+
+async def three_brokers_killed(run):
+    return await brokers_killed(run, 3)
+
+
+async def postgres_killed(run):
+    """Scenario 8: kill -9 of PostgreSQL under load, 20 times."""
+    with instance(run.postgres.dsn, "--workers", "2", **run.settings) as broker:
+        async with load_on(broker, f"{run.queue}-pg", run.seed, drain_s=DRAIN_S) as load:
+            waits_s = await end_postgres(run.postgres, load, times=20, how=KILL)
+            drained_s = await timed_drain(load)
+    return figures(load, **{"kills": 20, "longest return s": max(waits_s), "drain s": drained_s})
+
+
+async def postgres_away(run):
+    """Scenario 9: 60 s without PostgreSQL."""
+    with instance(run.postgres.dsn, "--workers", "2", **run.settings) as broker:
+        queue = f"{run.queue}-away"
+        # Few producers and no bound: nobody may stop pushing because nothing is delivered.
+        options = {"producers": 2, "backlog_max": inf, "drain_s": DRAIN_S}
+        async with load_on(broker, queue, run.seed, **options) as load:
+            await load.until_done(500)
+            await asyncio.to_thread(run.postgres.end, KILL)
+            await asyncio.sleep(60)
+            await asyncio.to_thread(run.postgres.start)
+            began = time.monotonic()
+            await load.until_done(load.done_count + 1)
+            returned_s = time.monotonic() - began
+            drained_s = await timed_drain(load)
+    return figures(load, **{"away s": 60, "first delivery s": returned_s, "drain s": drained_s})
+
+
+async def consumers_frozen(run):
+    """Scenario 6: SIGSTOP of consumers past their leases."""
+    with instance(run.postgres.dsn, "--workers", "1", **run.settings) as broker:
+        return await freeze_consumers(broker, f"{run.queue}-frozen", times=20)
+
+
+async def network_bad(run):
+    """Scenario 13: a proxy that cuts, delays, dribbles, truncates and falls silent."""
+    random = Random(run.seed)
+    with instance(run.postgres.dsn, "--workers", "1", **run.settings) as broker:
+        async with (
+            network_to(broker.port, lambda: treat_badly(random)) as network,
+            load_on(network, f"{run.queue}-net", run.seed, call_s=1.5, drain_s=DRAIN_S) as load,
+        ):
+            await asyncio.sleep(run.seconds)
+            network.treat = lambda: CLEAN
+            network.cut_all()
+            drained_s = await timed_drain(load)
+    return figures(load, **{"bad connections": network.treated, "drain s": drained_s})
+
+
+async def overloaded(run):
+    """Three times the capacity for 60 s."""
+    settings = {**run.settings, **SETTINGS}
+    with instance(run.postgres.dsn, "--workers", "1", **settings) as broker:
+        overload = Overload(broker, f"{run.queue}-overload")
+        normal_per_s = await overload.press(5, FEW_PRODUCERS)
+        pressed_per_s = await overload.press(60)
+        recovery_s = await until_normal(
+            overload, normal_per_s, producers=FEW_PRODUCERS, within_s=60
+        )
+        is_running = broker.process.poll() is None
+        await overload.consume()
+    return {
+        "stored": len(overload.ledger.stored),
+        "delivered": len(overload.ledger.deliveries),
+        "normal per s": round(normal_per_s, 1),
+        "pressed per s": round(pressed_per_s, 1),
+        "recovery s": round(recovery_s, 1),
+        "memory MiB": round(overload.memory_mib),
+        "answers": dict(sorted(overload.statuses.items())),
+        "unanswered": overload.unanswered,
+        "crashed": int(not is_running),
+        **summary(overload.ledger, [GROUP]),
+    }
+
+
+STORMS: dict[str, Callable[[Run], Awaitable[dict]]] = {
+    "one-broker-killed": one_broker_killed,
+    "three-brokers-killed": three_brokers_killed,
+    "postgres-killed": postgres_killed,
+    "postgres-away": postgres_away,
+    "consumers-frozen": consumers_frozen,
+    "network-bad": network_bad,
+    "overloaded": overloaded,
+}
+
+
+def machine():
+    """Return what the figures depend on."""
+    return {
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "load average": round(os.getloadavg()[0], 1),
+    }
+
+
+@asynccontextmanager
+async def server():
+    directory = make_reachable_directory()
+    postgres = MortalPostgres(directory / "pg")
+    postgres.start()
+    try:
+        await migrate(postgres.dsn)
+        yield postgres
+    finally:
+        postgres.stop()
+        shutil.rmtree(directory)
+
+
+async def soak(options):
+    """Run the storms; return how often a promise was broken in all."""
+    results = []
+    async with server() as postgres:
+        for name in options.storms:
+            with tempfile.TemporaryDirectory() as spill_dir:
+                run = Run(postgres, Path(spill_dir), options.seconds, options.seed)
+                began = time.monotonic()
+                outcome = await STORMS[name](run)
+            result = {
+                "storm": name,
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "seconds": round(time.monotonic() - began),
+                "seed": options.seed,
+                "machine": machine(),
+                **outcome,
+            }
+            results.append(result)
+            show(result)
+            options.json.write_text(json.dumps(results, indent=2) + "\n")
+    return sum(result.get(kind, 0) for result in results for kind in BROKEN)
+
+
+def show(result):
+    """Print a storm as a table of two columns."""
+    sys.stdout.write(f"\n{result['storm']}\n")
+    for name, value in result.items():
+        if name != "storm":
+            sys.stdout.write(f"  {name:<22}{value}\n")
+    sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("storms", nargs="*", default=list(STORMS), help=", ".join(STORMS))
+    parser.add_argument("--seconds", type=float, default=600, help="how long a storm lasts")
+    parser.add_argument("--seed", default=str(int(time.time())), help="what chance goes by")
+    parser.add_argument("--json", type=Path, default=Path("build/soak.json"))
+    options = parser.parse_args()
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    if unknown := set(options.storms) - set(STORMS):
+        parser.error(f"there is no storm {', '.join(sorted(unknown))}")
+    with suppress(KeyboardInterrupt):
+        sys.exit(1 if asyncio.run(soak(options)) else 0)
+
+
+if __name__ == "__main__":
+    main()

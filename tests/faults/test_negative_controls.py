@@ -1,0 +1,130 @@
+"""A checker that finds nothing proves something only if it finds what was planted."""
+
+import asyncio
+
+import pytest
+
+from tests.faults.in_process import item, running
+from tests.faults.ledger import Attempt, Delivery, Ledger, Stored, complaints
+from tests.faults.load import GROUP, PARTITIONS, load_on
+from tests.faults.planted_bugs import (
+    UNLOCKED_PUSH,
+    forgotten_ack,
+    planted,
+    provide_lanes,
+    shared_lease,
+)
+from tests.pg.waiting import eventually
+
+MESSAGES = 300
+PUSHES = ("push_segments", "push_vouched")
+STALL = """
+create or replace function public.stall() returns trigger language plpgsql as $$
+begin
+  if position('slow' in convert_from(new.body, 'UTF8')) > 0 then
+    perform pg_advisory_xact_lock(1);
+  end if;
+  return new;
+end $$;
+create trigger stall before insert on skep.segment for each row execute function public.stall();
+"""
+WAITING = "select count(*) from pg_locks where not granted"
+
+
+@pytest.fixture(scope="module")
+def broker(start_broker):
+    """Two workers push into the same lanes; without that no lock is missed."""
+    with start_broker("--workers", "2") as broker:
+        yield broker
+
+
+async def offences_under_load(broker, queue, seed):
+    async with load_on(broker, queue, seed, drain_s=8) as load:
+        await load.until_stored(MESSAGES)
+        await load.drain()
+    return {offence.split(":")[0].split(" Ack(")[0] for offence in complaints(load.ledger, [GROUP])}
+
+
+async def test_the_checker_accepts_the_build_as_it_is(broker, queue, seed):
+    assert await offences_under_load(broker, queue, seed) == set()
+
+
+async def test_the_checker_catches_a_build_without_the_lock_of_the_partition(broker, queue, seed):
+    async with broker.sql() as sql:
+        await provide_lanes(sql, queue, PARTITIONS)
+        async with planted(sql, UNLOCKED_PUSH, *PUSHES):
+            offences = await offences_under_load(broker, queue, seed)
+
+    assert offences & {"lost", "disorder"}
+
+
+async def test_the_checker_catches_a_build_that_leases_a_lane_twice(broker, queue, seed):
+    async with broker.sql() as sql, planted(sql, shared_lease(), "take_lanes"):
+        offences = await offences_under_load(broker, queue, seed)
+
+    assert any(offence.startswith("two leases at once") for offence in offences)
+
+
+async def test_the_checker_catches_a_build_that_forgets_an_ack(broker, queue, seed):
+    async with broker.sql() as sql, planted(sql, forgotten_ack(), "complete_leases"):
+        offences = await offences_under_load(broker, queue, seed)
+
+    assert "delivered after" in offences
+
+
+# Scenario 1: somebody takes an offset and commits late
+
+
+async def race(database_url, sql, queue):
+    """One push stops between its offset and its commit while another overtakes it, if it can."""
+    ledger = Ledger()
+    ledger.attempts += [Attempt("a", "slow", "1", 1), Attempt("a", "quick", "2", 1)]
+    async with running(database_url) as one, running(database_url) as other:
+        await one.pop(queue, group=GROUP)
+        await sql.execute(STALL)
+        await sql.execute("select pg_advisory_lock(1)")
+        slow = asyncio.ensure_future(one.push(item(queue, "slow", payload=b'"slow"')))
+        await eventually(lambda: sql.fetchval(WAITING))
+        quick = asyncio.ensure_future(other.push(item(queue, "quick")))
+        await eventually(lambda: is_overtaken_or_blocked(sql, quick))
+        await consume(ledger, other, queue)
+        await sql.execute("select pg_advisory_unlock(1)")
+        for (result,) in (await slow, await quick):
+            name = result["transaction_id"]
+            ledger.stored.append(Stored("a", name, result["message_id"]))
+        await consume(ledger, other, queue)
+    return ledger
+
+
+async def is_overtaken_or_blocked(sql, quick):
+    return quick.done() or await sql.fetchval(WAITING) > 1
+
+
+async def consume(ledger, broker, queue):
+    while messages := await broker.pop(queue, group=GROUP, batch=10):
+        now = asyncio.get_running_loop().time()
+        ledger.deliveries += [
+            Delivery(GROUP, "a", each["id"], each["transactionId"], each["leaseId"], 300, now, now)
+            for each in messages
+        ]
+        await broker.ack(messages[-1])
+
+
+async def test_scenario_01_a_push_that_commits_late_is_delivered(database_url, sql, queue):
+    ledger = await race(database_url, sql, queue)
+
+    assert complaints(ledger, [GROUP]) == []
+    assert [each.transaction_id for each in ledger.deliveries] == ["slow", "quick"]
+
+
+async def test_scenario_01_without_the_lock_the_push_that_commits_late_is_lost(
+    database_url, sql, queue
+):
+    await provide_lanes(sql, queue, ["a"])
+    async with planted(sql, UNLOCKED_PUSH, *PUSHES):
+        ledger = await race(database_url, sql, queue)
+
+    assert [each.transaction_id for each in ledger.deliveries] == ["quick"]
+    lost = [each for each in complaints(ledger, [GROUP]) if each.startswith("lost: ")]
+    assert len(lost) == 1
+    assert "slow" in lost[0]
