@@ -268,7 +268,8 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="skep-kills-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)  # as root the server runs under another account
-        with EmbeddedPostgres(Path(name) / "postgres") as postgres:
+        parameters = {"max_connections": "400"}  # sessions of the killed take a while to end
+        with EmbeddedPostgres(Path(name) / "postgres", parameters=parameters) as postgres:
             asyncio.run(migrate(postgres.dsn))
             outcome = asyncio.run(
                 run_campaign(postgres.dsn, **vars(options), patience_s=600, log=sys.stderr)

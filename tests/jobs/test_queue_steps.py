@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from skep.db.foreign import NoTransaction
 from skep.jobs import Ctx, JobTypes, Retry
-from skep.jobs.errors import TransactionRequired
 from skep.jobs.queues import consume
 from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
@@ -108,7 +108,7 @@ async def test_a_payload_of_another_type_is_refused_and_stays(log):
 
 
 async def test_messages_are_only_taken_in_a_transaction(log):
-    with pytest.raises(TransactionRequired):
+    with pytest.raises(NoTransaction):
         await consume(log.connection, "hive", group="g")
 
 

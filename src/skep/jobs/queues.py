@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from skep.jobs.foreign import join
+from skep.db.foreign import join
 from skep.model.envelopes import Header, cut_envelope
 from skep.model.errors import BadRequest, Refused
 from skep.model.ids import message_id
@@ -91,7 +91,7 @@ async def consume(
         open_envelope: opens encrypted messages.
 
     Raises:
-        TransactionRequired: the connection is not in a transaction.
+        NoTransaction, UnknownConnection: it cannot be joined.
         BadRequest: a name or number is wrong, or a payload is not of the type.
         Refused: a message is encrypted, and there is no key.
     """
