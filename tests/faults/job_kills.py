@@ -265,15 +265,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--patience-s", type=float, default=900)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="skep-kills-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)  # as root the server runs under another account
         parameters = {"max_connections": "400"}  # sessions of the killed take a while to end
         with EmbeddedPostgres(Path(name) / "postgres", parameters=parameters) as postgres:
             asyncio.run(migrate(postgres.dsn))
-            outcome = asyncio.run(
-                run_campaign(postgres.dsn, **vars(options), patience_s=600, log=sys.stderr)
-            )
+            outcome = asyncio.run(run_campaign(postgres.dsn, **vars(options), log=sys.stderr))
     print(json.dumps(asdict(outcome), indent=2))  # noqa: T201 -- the result of the program
     sys.exit(1 if outcome.complaints else 0)
 
