@@ -15,17 +15,17 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fmt bench soak docs constraints clean
+.PHONY: help setup run test lint fmt bench soak docs dashboard constraints clean
 
 help: ## List the recipes
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 setup: $(INSTALLED) ## Make the environment
 
-run: $(INSTALLED) ## Start the broker on port 6632 with an embedded PostgreSQL (ARGS="--port 7000")
+run: $(INSTALLED) dashboard ## Start the broker on port 6632 with an embedded PostgreSQL (ARGS="--port 7000")
 	@$(BIN)/skep serve $(ARGS)
 
-test: lint ## Check everything: lint, then the whole test suite
+test: lint dashboard ## Check everything: lint, then the whole test suite
 	$(BIN)/python -m pytest
 
 lint: $(INSTALLED) ## Check style, formatting, types and the direction of imports
@@ -51,6 +51,21 @@ docs: $(INSTALLED) ## Write the reference pages that come from the code
 	$(BIN)/skep config --reference > docs/reference/settings.md
 	$(BIN)/skep openapi --reference > docs/reference/http.md
 
+# The dashboard needs Node to be built; without it a checkout serves everything else.
+ifneq ($(shell command -v npm),)
+SITE := src/skep/dashboard/site/index.html
+PACKAGES := dashboard/node_modules/.package-lock.json
+endif
+
+dashboard: $(SITE) ## Build the dashboard, if there is Node on the path
+
+src/skep/dashboard/site/index.html: $(PACKAGES) $(shell find dashboard -path '*/node_modules' -prune -o -type f -print)
+	cd dashboard && npm run build
+
+dashboard/node_modules/.package-lock.json: dashboard/package-lock.json
+	cd dashboard && npm ci --no-audit --no-fund
+	@touch $@
+
 constraints: ## Pin the newest versions that pyproject.toml allows, in constraints.txt
 	rm -rf build/constraints
 	$(PYTHON) -m venv build/constraints
@@ -60,6 +75,7 @@ constraints: ## Pin the newest versions that pyproject.toml allows, in constrain
 	rm -rf build/constraints
 
 clean: ## Remove what these recipes made; the data of the broker stays
+	rm -rf dashboard/node_modules src/skep/dashboard/site
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -4,7 +4,8 @@ Both push the same number of messages, 100 per request, and both consume and ack
 as many connections, on the same broker, in turns. What counts is the CPU time of the process that
 sends, per message: the generator renders its requests ahead and looks at answers no further than it
 must, so it is the floor of what Python can do. The goal is 1.5 times that. The client runs on
-uvloop like the generator, and once more on asyncio's own loop and with threads, for comparison.
+uvloop like the generator, message by message and by batch, and for comparison on asyncio's own loop
+and with threads.
 """
 
 import asyncio
@@ -34,8 +35,8 @@ PARTITIONS: Final = 100
 PAYLOAD_BYTES: Final = 100
 _DONE_CHECK_S: Final = 0.02
 
-Kind: TypeAlias = Literal["uvloop", "asyncio", "threads"]
-KINDS: Final[tuple[Kind, ...]] = ("uvloop", "asyncio", "threads")
+Kind: TypeAlias = Literal["uvloop", "uvloop by batch", "asyncio", "threads"]
+KINDS: Final[tuple[Kind, ...]] = ("uvloop", "uvloop by batch", "asyncio", "threads")
 
 
 class Cost(msgspec.Struct):
@@ -133,7 +134,8 @@ def main(
                 generator = uvloop.run(measure_generator(target, f"{queue}-raw", messages))
                 costs.setdefault("generator", []).append(generator)
                 for kind in KINDS:
-                    cost = measure_client(target, f"{queue}-{kind}", messages, kind)
+                    name = f"{queue}-{kind.replace(' ', '-')}"
+                    cost = measure_client(target, name, messages, kind)
                     costs.setdefault(f"client, {kind}", []).append(cost)
     except (BenchmarkError, SkepError) as error:
         console.print(f"[red]{error}")

@@ -1,6 +1,6 @@
 """The process that `benchmarks.client` measures: one client that pushes, then consumes.
 
-    python -m benchmarks.client_process URL QUEUE MESSAGES uvloop|asyncio|threads
+    python -m benchmarks.client_process URL QUEUE MESSAGES KIND
 
 It prints its CPU time per message for both, as JSON.
 """
@@ -53,15 +53,23 @@ async def push_async(client: AsyncClient, queue: str, messages: int) -> None:
     await asyncio.gather(*(send(requests[number::CONNECTIONS]) for number in range(CONNECTIONS)))
 
 
-async def consume_async(client: AsyncClient, queue: str, messages: int) -> None:
+async def consume_async(
+    client: AsyncClient, queue: str, messages: int, *, by_batch: bool = False
+) -> None:
     seen = 0
 
-    async def take() -> None:
+    async def take_each() -> None:
         nonlocal seen
-        # As long as the whole load lasts: what the others take, this one does not wait for.
         async for _ in client.consume(queue, batch=ITEMS, partitions=10, idle_s=0.5):
             seen += 1
 
+    async def take_batches() -> None:
+        nonlocal seen
+        consumption = client.consume(queue, batch=ITEMS, partitions=10, idle_s=0.5)
+        async for batch in consumption.batches():
+            seen += len(batch)
+
+    take = take_batches if by_batch else take_each
     await asyncio.gather(*(take() for _ in range(CONNECTIONS)))
     assert seen == messages, seen
 
@@ -98,13 +106,13 @@ def _in_threads(works):
         thread.join()
 
 
-async def measure_async(url: str, queue: str, messages: int) -> Cost:
+async def measure_async(url: str, queue: str, messages: int, *, by_batch: bool) -> Cost:
     async with AsyncClient(url) as client:
         await client.queues.find()
         begun = time.process_time()
         await push_async(client, queue, messages)
         pushed = time.process_time()
-        await consume_async(client, queue, messages)
+        await consume_async(client, queue, messages, by_batch=by_batch)
         return _cost(begun, pushed, messages)
 
 
@@ -128,8 +136,8 @@ def main(url: str, queue: str, messages: int, kind: Kind) -> None:
     if kind == "threads":
         cost = measure_threads(url, queue, messages)
     else:
-        run = uvloop.run if kind == "uvloop" else asyncio.run
-        cost = run(measure_async(url, queue, messages))
+        run = asyncio.run if kind == "asyncio" else uvloop.run
+        cost = run(measure_async(url, queue, messages, by_batch=kind.endswith("by batch")))
     sys.stdout.write(msgspec.json.encode(cost).decode())
 
 

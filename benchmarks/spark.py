@@ -52,7 +52,7 @@ _ARCHIVE_NOW: Final = (
     "update skep.queue set archive_after_s = 1, dedup_window_s = 0 where name = $1"
 )
 _AGE: Final = (
-    "update skep.segment s set created_at = created_at - interval '1 hour' "
+    "update skep.segment s set created_at = s.created_at - interval '1 hour' "
     "from skep.queue q where q.name = $1 and s.queue_id = q.id"
 )
 _COMPLETE: Final = """

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -177,6 +177,7 @@ class Faults:
         self.driver = Driver(url, directory)
         self.feed = Feed(url)
         self.restarts = 0
+        self._last_epoch = -1
 
     def run(self, kinds):
         """Kill one thing after the other; return what the ledger says."""
@@ -207,12 +208,11 @@ class Faults:
             time.sleep(0.1)
 
     def _epoch(self):
-        try:
-            with psycopg.connect(self._url) as connection:
-                query = "select coalesce(max(epoch), -1) from skep.sink"
-                return connection.execute(query).fetchone()[0]
-        except psycopg.Error:
-            return -1
+        """Return the last micro-batch that was written, as far as that can be known now."""
+        with suppress(psycopg.Error), psycopg.connect(self._url) as connection:
+            query = "select coalesce(max(epoch), -1) from skep.sink"
+            self._last_epoch = connection.execute(query).fetchone()[0]
+        return self._last_epoch
 
     def _strike_driver(self):
         time.sleep(self._chance.uniform(0, 0.6))

@@ -134,7 +134,7 @@ async def test_an_error_of_ours_raised_by_a_handler_is_answered_from_the_table()
         client.request("GET", "/later")
         answer = await client.answer()
 
-        assert answer.status == 503
+        assert answer.status == 429
         assert answer.headers["retry-after"] == "3"
         assert json.loads(answer.body) == {"error": "too much", "code": "overloaded"}
 

@@ -38,6 +38,8 @@ class Broker:
 
     def pop(self, queue):
         answer = httpx.get(f"{self.url}/api/v1/pop/queue/{queue}?autoAck=true")
+        if answer.status_code != 200:
+            return []
         return [message["data"] for message in answer.json()["messages"]]
 
     def stop(self):
@@ -125,7 +127,9 @@ def test_an_embedded_server_that_dies_comes_back_under_the_broker(data_dir):
         while broker.push("revived", "after").status_code != 201:
             pass
 
-        popped = [*broker.pop("revived"), *broker.pop("revived")]
+        # What was pushed meanwhile may have been kept on disk, and comes a moment later.
+        popped = []
+        while "after" not in popped:
+            popped += broker.pop("revived")
 
     assert popped[0] == "before"
-    assert "after" in popped

@@ -289,6 +289,18 @@ def test_what_was_completed_in_line_stays_settled_when_something_else_is_said():
     assert not progress.is_open(2)
 
 
+def test_the_rest_of_a_batch_is_completed_at_once_only_while_nothing_else_was_said():
+    plain, other = BatchProgress(["a", "a", "b"]), BatchProgress(["a", "a", "b"])
+    plain.complete_next(0)
+    other.settle(0, failed("no"))
+
+    assert plain.complete_rest()
+    assert plain.is_complete
+    assert list(plain.take_completed()) == [0, 1, 2]
+    assert not other.complete_rest()
+    assert other.open_places() == [2]
+
+
 @pytest.mark.parametrize(
     ("returned", "raised", "status", "error"),
     [

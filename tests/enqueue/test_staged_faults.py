@@ -9,7 +9,6 @@ from random import Random, SystemRandom
 
 import asyncpg
 import pytest
-from tests.faults.test_kills import serving, worker_pids
 
 from skep import enqueue
 from skep.broker.staged_moving import SEQUENCE_CALL
@@ -17,6 +16,7 @@ from skep.db.errors import RejectedData
 from skep.db.slots import Slots
 from skep.enqueue import Message
 from tests.faults.in_process import running
+from tests.faults.instances import well_ending_instance, worker_pids
 from tests.pg.waiting import eventually
 
 SEQUENCE = "skep.sequence_staged("
@@ -197,7 +197,7 @@ async def test_killed_brokers_lose_and_repeat_nothing(database_url, sql, queue, 
             staged.extend(numbers)
         await connection.close(timeout=5)
 
-    with serving(database_url, "--workers", "2") as broker:
+    with well_ending_instance(database_url, "--workers", "2") as broker:
         staging = asyncio.ensure_future(stage_all_the_time())
         for _ in range(6):
             await asyncio.sleep(random.uniform(0.3, 1.0))

@@ -17,8 +17,6 @@ import pytest
 from benchmarks.meter import read_processes, tree_of
 from benchmarks.spark_cluster import standalone_cluster
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 SUITE = (
     "tests/spark/test_batch_read.py",
@@ -26,6 +24,8 @@ SUITE = (
     "tests/spark/test_writer.py",
 )
 TIMEOUT_S = 400
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT_S)]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,8 @@ def environment(cluster):
 
 
 def test_what_reads_streams_and_writes_locally_does_so_on_a_cluster(cluster):
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITE]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command += [f"--timeout={TIMEOUT_S}", *SUITE]
 
     ended = subprocess.run(
         command,
@@ -62,7 +63,7 @@ def test_what_reads_streams_and_writes_locally_does_so_on_a_cluster(cluster):
 
 
 JOB = """
-import os, sys, time
+import os, sys, threading
 from pathlib import Path
 from skep.spark.session import spark_session
 
@@ -79,8 +80,7 @@ def held(rows):
         if number == 15_000 and task.partitionId() == 1 and task.attemptNumber() == 0:
             Path(directory, "pid").write_text(str(os.getpid()))
             Path(directory, "pid").rename(Path(directory, "half"))
-            while True:
-                time.sleep(1)  # ends with the executor
+            threading.Event().wait()  # ends with the executor
 
 rows = spark.range(0, 40_000, 1, 2).selectExpr("concat('p', id % 7) partition", "id payload")
 rows = spark.createDataFrame(rows.rdd.mapPartitions(held), rows.schema, verifySchema=False)

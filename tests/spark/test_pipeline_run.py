@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from skep.model.errors import NotFound
+from skep.spark.pipeline import InvalidPipeline
 from skep.spark.pipeline_registry import PipelineBusy, PipelineChanged, Registry
 from skep.spark.pipeline_run import CheckpointGone, PipelineFailed
 from skep.spark.postgres import forget_connections
@@ -185,13 +186,16 @@ def test_a_run_that_lost_its_place_to_another_ends(pipelines, writer):
     [
         (("queue: orders", "queue: nowhere"), "queue nowhere does not exist"),
         (("sum(payload.n)", "sum(payload.m)"), "No such struct field `m`"),
-        (("at BIGINT, n", "at NONSENSE, n"), "NONSENSE"),
+        (
+            ("at BIGINT, n", "at NONSENSE, n"),
+            "sources.orders.schema: 'at NONSENSE, n BIGINT' is no schema",
+        ),
     ],
 )
 def test_what_fails_is_on_record_in_one_line(pipelines, writer, change, said):
     push(writer, (1_000, 1))
 
-    with pytest.raises((PipelineFailed, NotFound), match=said):
+    with pytest.raises((PipelineFailed, InvalidPipeline), match=said):
         pipelines.run(COUNTS.replace(*change))
 
     state, *_, error, _ = record(writer)

@@ -17,7 +17,7 @@ from skep.model.errors import BadRequest
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 WAITING = (
     "select pid from pg_stat_activity where query ~ 'commit_sink' and wait_event_type = 'Lock'"
 )
@@ -93,6 +93,7 @@ def test_times_are_checked_before_anything_is_started(skep):
         skep("--from", "yesterday", "--to", "2026-01-01")
 
 
+@pytest.mark.timeout(2 * TIMEOUT_S)
 def test_killed_when_all_is_staged_it_has_added_nothing_and_is_repeated_whole(
     skep, writer, open_writer, database_url
 ):

@@ -12,7 +12,7 @@ def files(*folders, suffix):
 
 
 def python_files():
-    return files("src", "tests", "benchmarks", suffix=".py")
+    return files("src", "tests", "benchmarks", "examples", "tools", suffix=".py")
 
 
 def sql_files():

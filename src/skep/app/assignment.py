@@ -8,7 +8,7 @@ passes the descriptors), never by a command line, because the DSN may carry a pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,6 +29,9 @@ class WorkerAssignment:
 
     settings: Settings = field(repr=False)
     """The effective settings, the same for every worker."""
+
+    origins: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Where the value of each setting comes from."""
 
     dsn: str = field(repr=False)
     """The database to use; with an embedded PostgreSQL this is not `settings.database_url`."""

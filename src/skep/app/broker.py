@@ -57,8 +57,11 @@ from skep.broker.pop import (
     ReleaseExecutor,
     UndoExecutor,
 )
+from skep.broker.pulse import Pulse
+from skep.broker.pulse_sample import PulseFigures
 from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
 from skep.broker.push_attempt import PushIntake
+from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.queue_lifecycle import RemovedQueueSweep
 from skep.broker.redrive import Redrives
 from skep.broker.relief import Relief
@@ -100,6 +103,7 @@ from skep.model.encryption import KeyRing
 from skep.model.errors import Overloaded
 from skep.model.priorities import Priority
 from skep.settings import InvalidSettings, Settings
+from skep.settings.in_force import SettingsInForce
 from skep.settings.keys import encryption_keys
 from skep.settings.peers import peer_addresses
 from skep.telemetry.loop_watch import LoopWatch
@@ -260,6 +264,7 @@ class Broker:
             meters=self.meters,
         )
         self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
+        self.settings_in_force: Final = SettingsInForce(settings, assignment.origins)
         self.peers: Final = Peers(
             peer_addresses(settings),
             settings.peer_secret,
@@ -438,6 +443,7 @@ class Broker:
         self.discovery.stop()
         self.lounge.stop()
         self.tails.stop()
+        self.pulse.stop()
         await self.security.stop()
         await self.live.finish()
         await self.job_desk.stop()
@@ -507,6 +513,12 @@ class Broker:
             worker=assignment.index,
             version=__version__,
         )
+        figures = PulseFigures(
+            QueueCatalog(self.query_slots),
+            self.publisher.gather,
+            now=asyncio.get_running_loop().time,
+        )
+        self.pulse = Pulse(figures.take)
         self._reporter = Reporter(
             self.query_slots,
             self.meters,

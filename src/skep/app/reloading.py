@@ -28,6 +28,7 @@ class Reloading:
         configure_logging(level=settings.log_level, style=settings.log_format)
         self._broker.key_ring.replace(encryption_keys(settings))
         self._broker.security.reload()
+        self._broker.settings_in_force.replace(settings)
         self._broker.live.connections_max = settings.live_connections_max
         await self._broker.peers.change(peer_addresses(settings), settings.peer_secret)
         if self._broker.peers.is_enabled and not self._hears_peers:

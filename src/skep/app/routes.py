@@ -18,8 +18,10 @@ from skep.broker.stats_scrape import ScrapeFacts
 from skep.broker.stats_status import StatusReport
 from skep.broker.stats_workers import WorkerCharts
 from skep.broker.traces import Traces
+from skep.dashboard.site import read_site
 from skep.server.routes.analytics import analytics_routes
 from skep.server.routes.chains import chain_routes
+from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
@@ -39,6 +41,7 @@ from skep.server.routes.retention import retention_routes
 from skep.server.routes.scheduled import scheduled_routes
 from skep.server.routes.schedules import schedule_routes
 from skep.server.routes.seek import seek_routes
+from skep.server.routes.settings import settings_route
 from skep.server.routes.status import status_routes
 from skep.server.routes.streams import streams_routes
 from skep.server.routes.tail import tail_route
@@ -92,4 +95,6 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         live_route(live),
         tail_route(broker.tails, broker.live),
         *internal_routes(broker.cluster),
+        *dashboard_routes(read_site(), broker.pulse, broker.live),
+        settings_route(broker.settings_in_force),
     ]

@@ -7,6 +7,7 @@ and neither a restarted worker nor one that is late can lose a connection or a w
 import errno
 import secrets
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -61,7 +62,12 @@ def _explain(host: str, port: int, error: OSError) -> str:
 
 
 def assign_workers(
-    settings: Settings, *, dsn: str, listener: socket.socket, runtime_dir: Path | None = None
+    settings: Settings,
+    *,
+    dsn: str,
+    listener: socket.socket,
+    origins: Mapping[str, str] | None = None,
+    runtime_dir: Path | None = None,
 ) -> list[WorkerAssignment]:
     """Make one assignment for each worker, with a loopback wake-up socket of its own."""
     with ExitStack() as on_failure:
@@ -76,6 +82,7 @@ def assign_workers(
         WorkerAssignment(
             index=index,
             settings=settings,
+            origins=origins or {},
             dsn=dsn,
             listener=listener,
             wakeup_socket=wakeup,

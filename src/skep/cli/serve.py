@@ -21,6 +21,7 @@ from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effe
 from skep.cli.server_extra import require_server_extra
 from skep.settings import Settings, redacted_url
 from skep.settings.fields import description
+from skep.settings.layers import EffectiveSettings
 from skep.settings.security import security_warnings
 
 KILL_MARGIN_S: Final = 2.0
@@ -58,14 +59,14 @@ def serve(
         log_level=log_level,
         log_format=log_format,
     )
-    settings = read_settings().settings
+    effective = read_settings()
     require_server_extra()
     # Whoever watches a terminal expects the end of it to be the end of the broker.
     has_terminal = sys.stdin is not None and sys.stdin.isatty()
-    _serve(settings, reload=None if has_terminal else lambda: read_settings().settings)
+    _serve(effective, reload=None if has_terminal else lambda: read_settings().settings)
 
 
-def _serve(settings: Settings, *, reload: Callable[[], Settings] | None) -> None:
+def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | None) -> None:
     from rich.console import Console
 
     from skep.app.database import open_database, prepare_schema
@@ -75,6 +76,7 @@ def _serve(settings: Settings, *, reload: Callable[[], Settings] | None) -> None
     from skep.app.supervisor import Supervisor
     from skep.telemetry.logs import configure_logging
 
+    settings = effective.settings
     configure_logging(level=settings.log_level, style=settings.log_format)
     for warning in security_warnings(settings):
         logging.getLogger("skep.security").warning(warning)
@@ -97,7 +99,11 @@ def _serve(settings: Settings, *, reload: Callable[[], Settings] | None) -> None
 
             Supervisor(
                 assign_workers(
-                    settings, dsn=database.dsn, listener=listener, runtime_dir=Path(runtime_dir)
+                    settings,
+                    dsn=database.dsn,
+                    listener=listener,
+                    runtime_dir=Path(runtime_dir),
+                    origins=effective.origins,
                 ),
                 work,
                 grace_s=settings.shutdown_grace_s + KILL_MARGIN_S,

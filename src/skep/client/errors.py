@@ -10,8 +10,8 @@ The broker's own errors come back as the classes of `skep.model.errors`: who cat
     │   └── PushFailed           items of a push were refused, one by one
     ├── AccessDenied             401 or 403
     ├── Unavailable
-    │   ├── Unreachable          no broker answered (`NotSent`: not even a connection)
-    │   └── OutcomeUnknown       the answer was lost, and asking again could not settle it
+    │   └── Unreachable          no broker answered (`NotSent`: not even a connection)
+    ├── OutcomeUnknown           the answer was lost, and asking again could not settle it
     ├── UnexpectedAnswer         a status that belongs to no error of the broker
     └── Stopped                  the caller asked for an end while this was waiting
 """
@@ -49,11 +49,10 @@ class NotSent(Unreachable):
     code = "not_sent"
 
 
-class OutcomeUnknown(Unavailable):
+class OutcomeUnknown(SkepError):
     """The answer was lost, and asking again could not tell what had happened."""
 
-    code = "outcome_unknown"
-    retryable = False
+    code = "answer_lost"
 
 
 class AccessDenied(SkepError):
@@ -83,10 +82,15 @@ class PushFailed(Refused):
 
     code = "push_failed"
 
-    def __init__(self, failures: Sequence[Any]) -> None:
+    failures: Sequence[Any] = ()
+
+    @classmethod
+    def of(cls, failures: Sequence[Any]) -> "PushFailed":
+        """Make the error of these results."""
         first = failures[0].error if failures else None
-        super().__init__(f"{len(failures)} items were refused, the first because: {first}")
-        self.failures: Final = list(failures)
+        error = cls(f"{len(failures)} items were refused, the first because: {first}")
+        error.failures = list(failures)
+        return error
 
 
 class UnexpectedAnswer(SkepError):

@@ -27,28 +27,25 @@ class Stop:
     def __init__(self) -> None:
         self._event: Final = asyncio.Event()
         self._cuts: Final[set[Callable[[], None]]] = set()
-
-    @property
-    def is_set(self) -> bool:
-        """Whether the wish was expressed."""
-        return self._event.is_set()
+        self.is_set = False
+        """Whether the wish was expressed; looked at with every message."""
 
     def set(self) -> None:
         """Express it. From the thread of the event loop only."""
+        self.is_set = True
         self._event.set()
         for cut in tuple(self._cuts):
             cut()
 
-    @contextmanager
-    def cutting(self, cut: Callable[[], None]) -> Generator[None]:
-        """While the block runs, call this when the wish is expressed."""
+    def begin_cutting(self, cut: Callable[[], None]) -> None:
+        """Call this when the wish is expressed; at once, if it was already."""
         self._cuts.add(cut)
-        if self.is_set:  # expressed while a connection was being opened
+        if self.is_set:
             cut()
-        try:
-            yield
-        finally:
-            self._cuts.discard(cut)
+
+    def end_cutting(self, cut: Callable[[], None]) -> None:
+        """Do not call this any more."""
+        self._cuts.discard(cut)
 
     async def pause(self, seconds: float) -> None:
         """Wait so long, or until the wish is expressed."""
@@ -85,8 +82,13 @@ class Connection(asyncio.Protocol):
             )
         return connection
 
-    async def exchange(self, request: bytes, timeout_s: float) -> Answer:
+    async def exchange(self, request: bytes, timeout_s: float, stop: Stop | None = None) -> Answer:
         """Send a request and return its answer; the connection is not usable after an error.
+
+        Args:
+            request: All its bytes.
+            timeout_s: For the whole answer.
+            stop: Cuts the connection when it is set.
 
         Raises:
             OSError: The connection ended, or nothing came in time.
@@ -97,6 +99,8 @@ class Connection(asyncio.Protocol):
         if not self.is_open:
             raise ConnectionResetError("the connection is closed")
         timer = loop.call_later(timeout_s, self._give_up, TimeoutError("no answer in time"))
+        if stop is not None:
+            stop.begin_cutting(self.abort)
         try:
             self._transport.write(request)
             return await answered
@@ -106,6 +110,8 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             timer.cancel()
+            if stop is not None:
+                stop.end_cutting(self.abort)
             self.was_used = True
             self._answered = None
 

@@ -28,34 +28,31 @@ class Stop:
     def __init__(self) -> None:
         self._event: Final = threading.Event()
         self._cuts: Final[set[Callable[[], None]]] = set()
+        self.is_set = False
+        """Whether the wish was expressed; looked at with every message."""
         # Reentrant: a signal handler may express the wish while this very thread holds it.
         self._lock: Final = threading.RLock()
 
-    @property
-    def is_set(self) -> bool:
-        """Whether the wish was expressed."""
-        return self._event.is_set()
-
     def set(self) -> None:
         """Express it, from any thread."""
+        self.is_set = True
         self._event.set()
         with self._lock:
             cuts = tuple(self._cuts)
         for cut in cuts:
             cut()
 
-    @contextmanager
-    def cutting(self, cut: Callable[[], None]) -> Generator[None]:
-        """While the block runs, call this when the wish is expressed."""
+    def begin_cutting(self, cut: Callable[[], None]) -> None:
+        """Call this when the wish is expressed; at once, if it was already."""
         with self._lock:
             self._cuts.add(cut)
-        if self.is_set:  # expressed between a look and here
+        if self.is_set:
             cut()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._cuts.discard(cut)
+
+    def end_cutting(self, cut: Callable[[], None]) -> None:
+        """Do not call this any more."""
+        with self._lock:
+            self._cuts.discard(cut)
 
     def pause(self, seconds: float) -> None:
         """Wait so long, or until the wish is expressed."""
@@ -89,14 +86,21 @@ class Connection:
             raise
         return cls(link)
 
-    def exchange(self, request: bytes, timeout_s: float) -> Answer:
+    def exchange(self, request: bytes, timeout_s: float, stop: Stop | None = None) -> Answer:
         """Send a request and return its answer; the connection is not usable after an error.
+
+        Args:
+            request: All its bytes.
+            timeout_s: For the whole answer.
+            stop: Cuts the connection when it is set.
 
         Raises:
             OSError: The connection ended, or nothing came in time.
         """
         if not self.is_open:
             raise ConnectionResetError("the connection is closed")
+        if stop is not None:
+            stop.begin_cutting(self.abort)
         try:
             self._link.settimeout(timeout_s)
             self._link.sendall(request)
@@ -106,6 +110,8 @@ class Connection:
             raise
         finally:
             self.was_used = True
+            if stop is not None:
+                stop.end_cutting(self.abort)
         if not self._reader.is_reusable:
             self.close()
         return answer

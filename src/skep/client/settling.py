@@ -104,6 +104,12 @@ class BatchProgress:
         self._completed_to = place + 1
         return True
 
+    def complete_rest(self) -> bool:
+        """Complete everything that is left, if nothing else happened; return whether it was so."""
+        if self.is_plain:
+            self._completed_to = len(self._lanes)
+        return self.is_plain
+
     def take_completed(self) -> range:
         """Return the messages completed in line since this was last asked."""
         taken = range(self._taken_to, self._completed_to)

@@ -138,7 +138,7 @@ class PushResults(Sequence[PushResult]):
             PushFailed: Items were refused; those beside them are stored.
         """
         if self.has_failures:
-            raise PushFailed(self.failures)
+            raise PushFailed.of(self.failures)
         return self
 
     def _results(self) -> list[PushResult]:

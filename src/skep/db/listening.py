@@ -44,7 +44,7 @@ class Listener:
         channels: Mapping[str, Callable[[str], None]],
         *,
         on_connect: Callable[[], None],
-        application_name: str = "skep listener",
+        application_name: str = "skep-listen",
     ) -> None:
         """Take what is needed.
 

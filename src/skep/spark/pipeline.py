@@ -35,10 +35,10 @@ class InvalidPipeline(BadRequest):
 
     code: ClassVar[str] = "invalid_pipeline"
 
-    def __init__(self, message: str, *, path: tuple[str, ...] = ()) -> None:
+    def __init__(self, message: str | None = None, *, path: tuple[str, ...] = ()) -> None:
         """Take what is wrong and where in the definition."""
         super().__init__(f"{'.'.join(path)}: {message}" if path else message)
-        self.problem: Final = message
+        self.problem: Final = message or self.message
         self.path: Final = path
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
+from pyspark.sql.types import DataType
 
 from skep.spark.pipeline import (
     Every,
@@ -77,11 +79,13 @@ class Frames:
 
     def _sources(self, sink: SinkKind) -> dict[str, "DataFrame"]:
         return {
-            name: self._source(source, reader_name(self._pipeline, sink, name))
+            name: self._source(name, source, reader_name(self._pipeline, sink, name))
             for name, source in self._pipeline.sources.items()
         }
 
-    def _source(self, source: Source, reader: str) -> "DataFrame":
+    def _source(self, name: str, source: Source, reader: str) -> "DataFrame":
+        if source.schema is not None:
+            _check_schema(source.schema, ("sources", name, "schema"))
         options: dict[str, Any] = source_options(source, self._url, reader)
         frame = self._spark.readStream.format("skep").options(**options).load()
         return with_event_time(frame, source.event_time, source.watermark)
@@ -129,6 +133,18 @@ class Frames:
         if trigger == "once":
             return writing.trigger(once=True)
         return writing.trigger(availableNow=True)
+
+
+def _check_schema(schema: str, path: tuple[str, ...]) -> None:
+    """Let Spark read a schema by itself: among other columns its complaints name the wrong one."""
+    try:
+        DataType.fromDDL(schema)
+    except PySparkException as error:
+        raise InvalidPipeline(
+            f"{schema!r} is no schema of Spark's; write columns and their types, such as "
+            "id BIGINT, name STRING",
+            path=path,
+        ) from error
 
 
 def as_messages(results: "DataFrame", partition: str | None) -> "DataFrame":

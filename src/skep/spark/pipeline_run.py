@@ -296,5 +296,5 @@ def _explained(failure: Exception) -> SkepError:
     """Turn what Spark raises into one line; what we raise ourselves is one already."""
     if isinstance(failure, SkepError):
         return failure
-    cause = last_cause(str(failure)).removeprefix("a task on Spark failed: ")
+    cause = last_cause(str(failure).strip()).removeprefix("a task on Spark failed: ")
     return PipelineFailed(_OUR_CLASS.sub("", cause))

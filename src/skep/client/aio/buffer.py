@@ -149,7 +149,7 @@ class Buffer:
         if self._failures:
             failures = self._failures.copy()
             self._failures.clear()
-            raise PushFailed(failures)
+            raise PushFailed.of(failures)
 
     async def _send_all(self) -> None:
         try:

@@ -101,15 +101,16 @@ class Consumption:
         """Iterate over messages, as the consumption itself does."""
         async with aclosing(self.take_batches()) as batches:
             async for batch in batches:
-                settlement = batch.settlement
+                settlement, is_plain = batch.settlement, True
                 for message in batch:
-                    if not settlement.is_next(message):
+                    if not is_plain and not settlement.is_next(message):
                         continue
                     self._current = message
                     yield message
                     self._current = None
-                    if settlement.complete(message):
-                        await settlement.flush()
+                    is_plain = not settlement.complete(message)
+                    if not is_plain:
+                        await settlement.look_around()
                     if self._stop.is_set:
                         return
 

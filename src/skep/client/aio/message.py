@@ -6,6 +6,7 @@ for by name (`await message.ack()`) are sent at once, with what was gathered.
 
 import logging
 from collections.abc import Iterator, Sequence
+from math import inf
 from time import monotonic
 from typing import Any, Final, TypeVar, overload
 
@@ -164,8 +165,9 @@ class Settlement:
         # Messages know their settlement. If it always knew them too, such circles would be left
         # for the garbage collector with every pop; a batch holds them here until it is finished.
         self._held: Sequence[Message] = ()
-        self._now_s = monotonic()
-        self._flush_at_s = self._now_s + ack_every_s
+        self._flush_at_s = monotonic() + ack_every_s
+        self._look_at_s = 0.0
+        self._plan_look()
         self.progress: Final = BatchProgress([message.partition_id for message in messages])
         for place, message in enumerate(messages):
             message.settlement = self
@@ -183,17 +185,28 @@ class Settlement:
 
     def is_next(self, message: Message) -> bool:
         """Whether to handle this message: it is open, and the lease is held."""
-        lease = self._lease
-        if lease is not None and (lease.is_lost or lease.ends_at_s <= self._now_s):
-            return False
-        return self.progress.is_plain or self.progress.is_open(message.place)
+        return not self.is_lost and self.progress.is_open(message.place)
 
     def complete(self, message: Message) -> bool:
-        """Note that a message was handled; return whether verdicts should be sent now."""
-        self._now_s = monotonic()
+        """Note that a message was handled; return whether to look around before the next.
+
+        That is when verdicts wait for long, when the lease may have ended, and always after
+        anything but the completion of one message after the other.
+        """
         if not self.progress.complete_next(message.place):
             self.settle(message, COMPLETED)
-        return self._now_s >= self._flush_at_s
+            return True
+        return monotonic() >= self._look_at_s or (self._lease is not None and self._lease.is_lost)
+
+    async def look_around(self) -> None:
+        """Send verdicts that have waited for long."""
+        if monotonic() >= self._flush_at_s:
+            await self.flush()
+        self._plan_look()
+
+    def _plan_look(self) -> None:
+        ends_at_s = inf if self._lease is None else self._lease.ends_at_s
+        self._look_at_s = min(self._flush_at_s, ends_at_s)
 
     def settle(self, message: Message, verdict: Verdict) -> bool:
         """Note a verdict, to be sent with others; return whether it is the first."""
@@ -237,8 +250,9 @@ class Settlement:
     async def finish(self) -> None:
         """Give back what was not handled, send what is gathered, and let the lease go."""
         try:
-            for place in self.progress.places_to_give_back():
-                self.settle(self._held[place], RETRY)
+            if not self.progress.is_complete:
+                for place in self.progress.places_to_give_back():
+                    self.settle(self._held[place], RETRY)
             await self.flush()
         finally:
             self._held = ()
@@ -250,10 +264,10 @@ class Settlement:
 
     def _gather(self) -> None:
         """Make acknowledgments of the messages that were completed in line."""
-        for place in self.progress.take_completed():
-            message = self._held[place]
-            if message.lease_id:
-                self._unsent[place] = ack_item(message, COMPLETED)
+        completed = self.progress.take_completed()
+        if self._lease is not None:  # without one the delivery itself completed them
+            held = self._held
+            self._unsent.update({place: ack_item(held[place], COMPLETED) for place in completed})
 
     def _take_unsent(self) -> dict[int, AckItem]:
         self._gather()
@@ -262,8 +276,7 @@ class Settlement:
 
     async def _send(self, items: Sequence[AckItem]) -> bytes:
         body = await send_acks(self._session, items, self._group, self._affinity)
-        self._now_s = monotonic()
-        self._flush_at_s = self._now_s + self._ack_every_s
+        self._flush_at_s = monotonic() + self._ack_every_s
         if self.progress.is_complete:
             self._release()
         return body
@@ -305,5 +318,7 @@ class Batch(Sequence[Message]):
 
     def settle_open(self, verdict: Verdict) -> None:
         """Say the same of every message that nothing was said about."""
+        if verdict is COMPLETED and self.settlement.progress.complete_rest():
+            return
         for place in self.settlement.progress.open_places():
             self.settlement.settle(self._messages[place], verdict)

@@ -8,6 +8,7 @@ import random
 import ssl
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 from typing import Final
@@ -138,61 +139,46 @@ class Session:
         """Ask one broker."""
         cls: type[Unreachable] = NotSent
         try:
-            connection = await self._connect(endpoint)
+            connection = self._take_idle(endpoint) or await self._open(endpoint)
             cls = Unreachable
-            return await self._exchange(endpoint, connection, request, timeout_s, stop)
+            was_idle = connection.was_used
+            try:
+                answer = await connection.exchange(request, timeout_s, stop)
+            except ConnectionError:
+                if not was_idle or (stop is not None and stop.is_set):
+                    raise
+                # It may have been closed while it was idle, which says nothing about the broker.
+                self._drop_idle(endpoint)
+                connection = await self._open(endpoint)
+                answer = await connection.exchange(request, timeout_s, stop)
         except OSError as error:
             reason = str(error) or type(error).__name__
             unreachable = cls(f"{endpoint.address.url} does not answer: {reason}")
             unreachable.__cause__ = error
             return unreachable
-
-    async def _exchange(
-        self,
-        endpoint: Endpoint,
-        connection: Connection,
-        request: bytes,
-        timeout_s: float,
-        stop: Stop | None,
-    ) -> Answer:
-        was_idle = connection.was_used
-        try:
-            answer = await self._guarded_exchange(connection, request, timeout_s, stop)
-        except ConnectionError:
-            if not was_idle or (stop is not None and stop.is_set):
-                raise
-            # It may have been closed while it was idle, which says nothing about the broker.
-            self._drop_idle(endpoint)
-            connection = await self._connect(endpoint)
-            answer = await self._guarded_exchange(connection, request, timeout_s, stop)
-        await self._put_back(endpoint, connection)
+        if not self._put_back(endpoint, connection):
+            await connection.close()
         return answer
 
-    async def _guarded_exchange(
-        self, connection: Connection, request: bytes, timeout_s: float, stop: Stop | None
-    ) -> Answer:
-        if stop is None:
-            return await connection.exchange(request, timeout_s)
-        with stop.cutting(connection.abort):
-            return await connection.exchange(request, timeout_s)
-
-    async def _connect(self, endpoint: Endpoint) -> Connection:
+    def _take_idle(self, endpoint: Endpoint) -> Connection | None:
         idle = self._idle[endpoint]
-        while True:
-            try:
+        while idle:
+            # Another thread may have been quicker.
+            with suppress(IndexError):
                 connection = idle.pop()
-            except IndexError:
-                break
-            if connection.is_open:
-                return connection
+                if connection.is_open:
+                    return connection
+        return None
+
+    async def _open(self, endpoint: Endpoint) -> Connection:
         return await Connection.open(endpoint.address, self._tls, self.options.connect_timeout_s)
 
-    async def _put_back(self, endpoint: Endpoint, connection: Connection) -> None:
+    def _put_back(self, endpoint: Endpoint, connection: Connection) -> bool:
         idle = self._idle[endpoint]
-        if connection.is_open and len(idle) < IDLE_CONNECTIONS_MAX and not self._is_closed:
-            idle.append(connection)
-        else:
-            await connection.close()
+        if not connection.is_open or len(idle) >= IDLE_CONNECTIONS_MAX or self._is_closed:
+            return False
+        idle.append(connection)
+        return True
 
     def _drop_idle(self, endpoint: Endpoint) -> None:
         idle = self._idle[endpoint]

@@ -150,7 +150,7 @@ class Buffer:
         if self._failures:
             failures = self._failures.copy()
             self._failures.clear()
-            raise PushFailed(failures)
+            raise PushFailed.of(failures)
 
     def _send_all(self) -> None:
         try:

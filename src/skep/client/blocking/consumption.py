@@ -102,15 +102,16 @@ class Consumption:
         """Iterate over messages, as the consumption itself does."""
         with closing(self.take_batches()) as batches:
             for batch in batches:
-                settlement = batch.settlement
+                settlement, is_plain = batch.settlement, True
                 for message in batch:
-                    if not settlement.is_next(message):
+                    if not is_plain and not settlement.is_next(message):
                         continue
                     self._current = message
                     yield message
                     self._current = None
-                    if settlement.complete(message):
-                        settlement.flush()
+                    is_plain = not settlement.complete(message)
+                    if not is_plain:
+                        settlement.look_around()
                     if self._stop.is_set:
                         return
 

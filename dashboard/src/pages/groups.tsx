@@ -1,0 +1,78 @@
+// Consumer groups: who is behind, where, and by how much.
+import { get } from "../api/client";
+import { Badge, Card, PageHead, QueueLink, Table } from "../parts";
+import { currentPage, TextFilter } from "../parts/fields";
+import { Empty, Failure } from "../parts/notes";
+import { useLoad } from "../state/loading";
+import { hrefTo, place, spellQuery } from "../state/place";
+import { count, seconds } from "../words";
+import { GroupPage } from "./group";
+
+const LIMIT = 100;
+const STUCK_S = 60;
+
+export function Groups() {
+  const [, group, queue] = place.value.segments;
+  if (group !== undefined && queue !== undefined) return <GroupPage key={`${group}/${queue}`} group={group} queue={queue} />;
+  return <GroupList />;
+}
+
+function GroupList() {
+  const queue = place.value.query.get("queue");
+  const page = currentPage();
+  const { data, error } = useLoad((signal) => get("/api/v1/consumer-groups", { query: { queue, limit: LIMIT, offset: page * LIMIT }, signal }), [queue, page], { everySeconds: 5 });
+  return (
+    <>
+      <PageHead title="Consumer groups" />
+      <div class="stack">
+        <div class="filters"><TextFilter label="Queue" name="queue" placeholder="Its whole name" /></div>
+        <Failure error={error} />
+        {data && (data.length ? (
+          <Card>
+            <Table
+              caption="Consumer groups"
+              rows={data}
+              keyOf={(entry) => `${entry.name}/${entry.queueName}`}
+              columns={[
+                { title: "Group", cell: (entry) => <a class="wrap" href={hrefTo(["groups", entry.name, entry.queueName])}>{entry.name}</a>, isWide: true },
+                { title: "Queue", cell: (entry) => <QueueLink name={entry.queueName} />, isWide: true },
+                { title: "State", cell: (entry) => <Badge word={entry.state} /> },
+                { title: "Behind", cell: (entry) => `${entry.estimated ? "≈ " : ""}${count(entry.totalLag)}`, isNumber: true },
+                { title: "Oldest unread", cell: (entry) => seconds(entry.maxTimeLag), isNumber: true },
+                { title: "Partitions behind", cell: (entry) => `${count(entry.partitionsWithLag)} of ${count(entry.lanes)}`, isNumber: true },
+              ]}
+            />
+            <div class="row">
+              {page > 0 && <a class="button" href={location.pathname + spellQuery({ page: String(page - 1) })}>Previous</a>}
+              {data.length === LIMIT && <a class="button" href={location.pathname + spellQuery({ page: String(page + 1) })}>Next</a>}
+            </div>
+          </Card>
+        ) : <Empty title="No consumer group yet"><p>A group is there as soon as somebody polls in its name.</p></Empty>)}
+        <Stuck queue={queue} />
+      </div>
+    </>
+  );
+}
+
+function Stuck({ queue }: { queue: string | null }) {
+  const { data, error } = useLoad((signal) => get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: STUCK_S, limit: 50, queue }, signal }), [queue], { everySeconds: 15 });
+  return (
+    <Card title="Stuck partitions" note="first unread message older than a minute, worst first">
+      <Failure error={error} />
+      {data?.length ? (
+        <Table
+          caption="Stuck partitions"
+          rows={data}
+          keyOf={(lane) => `${lane.consumer_group}/${lane.partition_id}`}
+          columns={[
+            { title: "Group", cell: (lane) => <a href={hrefTo(["groups", lane.consumer_group, lane.queue_name])}>{lane.consumer_group}</a>, isWide: true },
+            { title: "Queue", cell: (lane) => <QueueLink name={lane.queue_name} />, isWide: true },
+            { title: "Partition", cell: (lane) => <span class="clip">{lane.partition_name}</span> },
+            { title: "Behind", cell: (lane) => count(lane.offset_lag), isNumber: true },
+            { title: "Oldest unread", cell: (lane) => seconds(lane.time_lag_seconds), isNumber: true },
+          ]}
+        />
+      ) : <p class="muted">None.</p>}
+    </Card>
+  );
+}

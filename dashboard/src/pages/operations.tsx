@@ -1,0 +1,156 @@
+// What waits: accepted operations under overload, messages spilled to disk, maintenance, schedules.
+import { useState } from "preact/hooks";
+import { act } from "../api/actions";
+import { get, getIfServed, type Schemas } from "../api/client";
+import { Badge, Card, PageHead, QueueLink, Stat, Table, When } from "../parts";
+import { Confirm } from "../parts/dialog";
+import { ChoiceFilter } from "../parts/fields";
+import { Failure } from "../parts/notes";
+import { useLoad } from "../state/loading";
+import { place, spellQuery } from "../state/place";
+import { hasRole, may } from "../state/session";
+import { attempt } from "../state/toasts";
+import { bytes, count, moment, seconds } from "../words";
+
+type Page = Schemas["OperationPage"];
+
+export function Operations() {
+  return (
+    <>
+      <PageHead title="Operations" />
+      <div class="stack">
+        <AcceptedOperations />
+        {hasRole("admin") && <Maintenance />}
+        <ScheduledMessages />
+      </div>
+    </>
+  );
+}
+
+function AcceptedOperations() {
+  const status = place.value.query.get("status");
+  const before = place.value.query.get("before");
+  const { data, error, reload } = useLoad(
+    async (signal) => {
+      const [stats, page] = await Promise.all([
+        getIfServed<Schemas["OperationStats"]>("/api/v1/operations/stats", { signal }),
+        getIfServed<Page>("/api/v1/operations", { query: { status, before, limit: 50 }, signal }),
+      ]);
+      return { stats, page };
+    },
+    [status, before],
+    { everySeconds: 5 },
+  );
+  return (
+    <Card title="Operation queue" note="pushes and acknowledgments accepted while there was no room for them">
+      <Failure error={error} />
+      {data && !data.stats && <p class="muted">This broker has no operation queue.</p>}
+      {data?.stats && (
+        <div class="stats">
+          <Stat label="Waiting" value={count(data.stats.total.waiting)} note={bytes(data.stats.waitingBytes)} />
+          <Stat label="Being done" value={count(data.stats.total.processing)} />
+          <Stat label="Done" value={count(data.stats.total.completed)} />
+          <Stat label="Failed" value={count(data.stats.total.failed)} tone={data.stats.total.failed ? "bad" : undefined} />
+          <Stat label="Estimated wait" value={seconds(data.stats.estimatedWait)} note={data.stats.oldestWaitingAt ? `oldest since ${moment(data.stats.oldestWaitingAt)}` : undefined} />
+        </div>
+      )}
+      {data?.page && <OperationList page={data.page} reload={reload} />}
+    </Card>
+  );
+}
+
+function OperationList({ page, reload }: { page: Page; reload: () => void }) {
+  const run = (name: "retryOperation" | "cancelOperation", operationId: string) => () => attempt(async () => {
+    await act(name, { names: { operation_id: operationId } });
+    reload();
+  });
+  return (
+    <>
+      <div class="filters"><ChoiceFilter label="Status" name="status" choices={[["", "Any"], ["waiting", "Waiting"], ["processing", "Processing"], ["completed", "Completed"], ["failed", "Failed"], ["cancelled", "Cancelled"]]} /></div>
+      <Table
+        caption="Operations"
+        rows={page.operations}
+        keyOf={(operation) => operation.operationId}
+        columns={[
+          { title: "Operation", cell: (operation) => operation.type },
+          { title: "Status", cell: (operation) => <Badge word={operation.status} /> },
+          { title: "Queue", cell: (operation) => <QueueLink name={operation.queue} />, isWide: true },
+          { title: "Partition", cell: (operation) => <span class="clip">{operation.partition}</span> },
+          { title: "Items", cell: (operation) => count(operation.itemCount), isNumber: true },
+          { title: "Retries", cell: (operation) => count(operation.retries), isNumber: true },
+          { title: "Accepted", cell: (operation) => <When at={operation.createdAt} /> },
+          { title: "Error", cell: (operation) => operation.error ?? "", isWide: true },
+          { title: "", cell: (operation) => (
+            <div class="row">
+              {operation.status === "failed" && may("retryOperation") && <button onClick={run("retryOperation", operation.operationId)}>Retry</button>}
+              {operation.status === "waiting" && may("cancelOperation") && <button onClick={run("cancelOperation", operation.operationId)}>Cancel</button>}
+            </div>
+          ) },
+        ]}
+      />
+      {page.nextBefore && <a class="button" href={location.pathname + spellQuery({ before: page.nextBefore })}>Older</a>}
+    </>
+  );
+}
+
+function Maintenance() {
+  const { data, error, reload } = useLoad((signal) => get("/api/v1/system/maintenance", { signal }), [], { everySeconds: 5 });
+  const [asked, setAsked] = useState<"setPushMaintenance" | "setPopMaintenance" | null>(null);
+  const isOn = asked === "setPushMaintenance" ? data?.maintenanceMode : data?.popMaintenanceMode;
+  return (
+    <Card title="Failover and maintenance" note="for all instances">
+      <Failure error={error} />
+      {data && (
+        <>
+          <div class="stats">
+            <Stat label="Pushes" value={data.maintenanceMode ? "To disk" : "To PostgreSQL"} tone={data.maintenanceMode ? "warn" : undefined} />
+            <Stat label="Polls" value={data.popMaintenanceMode ? "Held back" : "Delivered"} tone={data.popMaintenanceMode ? "warn" : undefined} />
+            <Stat label="On disk" value={count(data.bufferedMessages)} note={data.bufferHealthy ? "files are sound" : "files need a look"} tone={data.bufferHealthy ? undefined : "bad"} />
+            <Stat label="Set aside" value={count(data.bufferStats.failedFiles.count)} note={bytes(data.bufferStats.failedFiles.totalBytes)} tone={data.bufferStats.failedFiles.count ? "bad" : undefined} />
+          </div>
+          <div class="row">
+            {may("setPushMaintenance") && <button onClick={() => setAsked("setPushMaintenance")}>{data.maintenanceMode ? "End maintenance of pushes" : "Keep pushes on disk"}</button>}
+            {may("setPopMaintenance") && <button onClick={() => setAsked("setPopMaintenance")}>{data.popMaintenanceMode ? "Deliver again" : "Hold back deliveries"}</button>}
+          </div>
+        </>
+      )}
+      {asked && (
+        <Confirm title="Maintenance" verb={isOn ? "End it" : "Begin it"} onClose={() => setAsked(null)} work={async () => {
+          const { message } = await act(asked, { body: { enabled: !isOn } });
+          reload();
+          return message;
+        }}>
+          <p>{asked === "setPushMaintenance" ? "Pushes are kept in files and stored when maintenance ends." : "Polls get nothing while it lasts."} All instances follow.</p>
+        </Confirm>
+      )}
+    </Card>
+  );
+}
+
+function ScheduledMessages() {
+  const { data, error, reload } = useLoad((signal) => get("/api/v1/scheduled", { query: { limit: 50 }, signal }), [], { everySeconds: 10 });
+  const deliver = (id: string) => () => attempt(async () => {
+    await act("deliverScheduled", { names: { scheduled_id: id } });
+    reload();
+    return "Its time has come.";
+  });
+  return (
+    <Card title="Scheduled messages" note={data && `${data.isTotalExact ? "" : "≈ "}${count(data.total)} wait for their time`}>
+      <Failure error={error} />
+      {data && data.messages.length > 0 && (
+        <Table
+          caption="Scheduled messages"
+          rows={data.messages}
+          keyOf={(message) => message.id}
+          columns={[
+            { title: "Transaction id", cell: (message) => <span class="clip mono">{message.transactionId}</span> },
+            { title: "Queue", cell: (message) => <QueueLink name={message.queue} />, isWide: true },
+            { title: "Partition", cell: (message) => <span class="clip">{message.partition}</span> },
+            { title: "Delivered", cell: (message) => <When at={message.deliverAt} /> },
+            { title: "", cell: (message) => may("deliverScheduled") && <button onClick={deliver(message.id)}>Deliver now</button> },
+          ]}
+        />
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,203 @@
+// One queue: figures, partitions, groups, configuration, and what can be done to it.
+import { useState } from "preact/hooks";
+import { act } from "../api/actions";
+import { get, type Schemas } from "../api/client";
+import { Badge, Card, chosenRange, PageHead, Stat, Table, Tabs, TimeRangeChoice, When } from "../parts";
+import { Confirm } from "../parts/dialog";
+import { TextFilter } from "../parts/fields";
+import { Failure } from "../parts/notes";
+import { Plot } from "../parts/plot";
+import { VirtualList } from "../parts/virtual";
+import { useLoad } from "../state/loading";
+import { hrefTo, navigate, place } from "../state/place";
+import { may } from "../state/session";
+import { attempt } from "../state/toasts";
+import { ago, count, millis, rate } from "../words";
+import { PushDialog } from "./push";
+import { QueueConfiguration } from "./queue-configuration";
+
+type Detail = Schemas["QueueDetail"];
+const SAMPLED = 1000;
+
+export function QueuePage({ name }: { name: string }) {
+  const tab = place.value.query.get("tab") ?? "activity";
+  const { data, error, reload } = useLoad(
+    (signal) => get("/api/v1/resources/queues/{queue}", { names: { queue: name }, query: { partitionLimit: SAMPLED }, signal }),
+    [name],
+    { everySeconds: 5 },
+  );
+  return (
+    <>
+      <PageHead title={name}>{data && <Actions queue={data} reload={reload} />}</PageHead>
+      <div class="stack">
+        <Failure error={error} />
+        {data && <Figures queue={data} />}
+        <Tabs name="Parts of the queue" current={tab} tabs={[["activity", "Activity"], ["partitions", "Partitions"], ["groups", "Groups"], ["configuration", "Configuration"]]} />
+        {data && tab === "activity" && <Activity name={name} />}
+        {data && tab === "partitions" && <Partitions queue={data} />}
+        {data && tab === "groups" && <Groups queue={data} />}
+        {tab === "configuration" && <QueueConfiguration name={name} />}
+      </div>
+    </>
+  );
+}
+
+function Figures({ queue }: { queue: Detail }) {
+  const { totals } = queue;
+  return (
+    <div class="stats">
+      <Stat label="Messages" value={count(totals.total)} note={queue.estimated ? "estimated" : "kept"} href={hrefTo(["messages"], { queue: queue.name })} />
+      <Stat label="Waiting" value={count(totals.pending)} note="for the slowest group" />
+      <Stat label="Processing" value={count(totals.processing)} />
+      <Stat label="Dead letters" value={count(totals.deadLetter)} tone={totals.deadLetter ? "bad" : undefined} href={hrefTo(["dead-letters"], { queue: queue.name })} />
+      <Stat label="Partitions" value={count(queue.partitionsTotal)} />
+      <Stat label="State" value={queue.isPaused ? "Paused" : "Open"} note={`created ${ago(queue.createdAt)}`} tone={queue.isPaused ? "warn" : undefined} />
+    </div>
+  );
+}
+
+type Asked = "push" | "clear" | "delete" | null;
+
+function Actions({ queue, reload }: { queue: Detail; reload: () => void }) {
+  const [asked, setAsked] = useState<Asked>(null);
+  const names = { queue: queue.name };
+  const close = () => setAsked(null);
+  const toggle = () => attempt(async () => {
+    await act(queue.isPaused ? "resumeQueue" : "pauseQueue", { names });
+    reload();
+    return queue.isPaused ? "Delivered again." : "Paused: nothing is delivered until it is resumed.";
+  });
+  return (
+    <div class="row">
+      {may("push") && <button class="primary" onClick={() => setAsked("push")}>Push a message</button>}
+      <a class="button" href={hrefTo(["messages"], { queue: queue.name, live: "1" })}>Live tail</a>
+      {may("pauseQueue") && <button onClick={toggle}>{queue.isPaused ? "Resume" : "Pause"}</button>}
+      {may("clearQueue") && <button class="danger" onClick={() => setAsked("clear")}>Clear</button>}
+      {may("deleteQueue") && <button class="danger" onClick={() => setAsked("delete")}>Delete</button>}
+      {asked === "push" && <PushDialog queue={queue.name} onClose={close} onPushed={reload} />}
+      {asked === "clear" && (
+        <Confirm title="Clear the queue" verb="Drop all messages" typed={queue.name} onClose={close} work={async () => {
+          const { messages } = await act("clearQueue", { names });
+          reload();
+          return `${count(messages)} messages dropped.`;
+        }}>
+          <p>All {count(queue.totals.total)} messages are dropped for all groups. This cannot be undone.</p>
+        </Confirm>
+      )}
+      {asked === "delete" && (
+        <Confirm title="Delete the queue" verb="Delete the queue" typed={queue.name} onClose={close} work={async () => {
+          await act("deleteQueue", { names });
+          navigate("/queues");
+          return `Deleted ${queue.name}.`;
+        }}>
+          <p>The queue goes with its messages, groups and dead letters. This cannot be undone.</p>
+        </Confirm>
+      )}
+    </div>
+  );
+}
+
+function Activity({ name }: { name: string }) {
+  const range = chosenRange();
+  const { data, error } = useLoad(
+    (signal) => get("/api/v1/analytics/queue-ops", { query: { queue: name, from: new Date(Date.now() - range * 1000).toISOString() }, signal }),
+    [name, range],
+    { everySeconds: 15 },
+  );
+  const points = [...(data?.series ?? [])].sort((a, b) => a.bucket.localeCompare(b.bucket));
+  const times = points.map((point) => Date.parse(point.bucket) / 1000);
+  return (
+    <div class="stack">
+      <TimeRangeChoice />
+      <Failure error={error} />
+      <div class="grid">
+        <Card title="Messages per second">
+          <Plot label="Messages per second" times={times} spanS={range} spell={rate} lines={[{ label: "In", colour: 1, values: points.map((point) => point.pushPerSecond) }, { label: "Out", colour: 2, values: points.map((point) => point.popPerSecond) }, { label: "Acknowledged", colour: 3, values: points.map((point) => point.ackPerSecond) }]} />
+        </Card>
+        <Card title="From push to delivery">
+          <Plot label="From push to delivery" times={times} spanS={range} spell={millis} lines={[{ label: "p50", colour: 3, values: points.map((point) => point.p50LagMs) }, { label: "p95", colour: 1, values: points.map((point) => point.p95LagMs) }, { label: "p99", colour: 2, values: points.map((point) => point.p99LagMs) }]} />
+        </Card>
+        <Card title="Waiting polls">
+          <Plot label="Waiting polls" times={times} spanS={range} spell={count} lines={[{ label: "Parked", colour: 1, values: points.map((point) => point.parkedCount) }]} />
+        </Card>
+        <Card title="What went wrong">
+          <Plot label="What went wrong" times={times} spanS={range} spell={count} lines={[{ label: "Failed", colour: 2, values: points.map((point) => point.ackFailed) }, { label: "Dead letters", colour: 4, values: points.map((point) => point.deadLetters) }, { label: "Redelivered", colour: 1, values: points.map((point) => point.redelivered) }]} />
+        </Card>
+      </div>
+    </div>
+  );
+}
+
+function Partitions({ queue }: { queue: Detail }) {
+  const search = place.value.query.get("partition");
+  const found = useLoad(
+    (signal) => get("/api/v1/resources/partitions", { query: { queue: queue.name, search, limit: 1 }, signal }),
+    [queue.name, search],
+  );
+  const load = async (offset: number, limit: number) =>
+    (await get("/api/v1/resources/partitions", { query: { queue: queue.name, search, offset, limit } })).partitions;
+  const titles = ["Partition", "Messages", "Waiting", "Dead letters", "Head", "Last push"];
+  return (
+    <div class="stack">
+      <Skew partitions={queue.partitions} total={queue.partitionsTotal} />
+      <div class="filters"><TextFilter label="Search" name="partition" placeholder="Part of a name" /></div>
+      <VirtualList
+        label="Partitions"
+        total={found.data?.total ?? 0}
+        version={`${queue.name}/${search ?? ""}`}
+        load={load}
+        head={titles.map((title, index) => <span key={title} role="columnheader" class={index ? "number" : undefined}>{title}</span>)}
+        row={(partition) => (
+          <>
+            <span role="cell"><a class="clip" href={hrefTo(["messages"], { queue: queue.name, partition: partition.name })}>{partition.name}</a></span>
+            <span role="cell" class="number">{count(partition.stats.total)}</span>
+            <span role="cell" class="number">{count(partition.stats.pending)}</span>
+            <span role="cell" class="number">{count(partition.stats.deadLetter)}</span>
+            <span role="cell" class="number">{count(partition.head)}</span>
+            <span role="cell" class="number">{ago(partition.lastActivity)}</span>
+          </>
+        )}
+      />
+    </div>
+  );
+}
+
+/** How evenly messages are spread: partitions by the power of two of their size. */
+function Skew({ partitions, total }: { partitions: Schemas["PartitionSummary"][]; total: number }) {
+  const sizes = partitions.map((each) => each.stats.total);
+  const bucketOf = (size: number) => (size === 0 ? 0 : Math.floor(Math.log2(size)) + 1);
+  const highest = Math.max(0, ...sizes.map(bucketOf));
+  const bars = Array.from({ length: highest + 1 }, (_, bucket) => sizes.filter((size) => bucketOf(size) === bucket).length);
+  const labels = bars.map((_, bucket) => (bucket === 0 ? "0" : count(2 ** (bucket - 1))));
+  const tallest = Math.max(1, ...bars);
+  const note = partitions.length < total ? `of the first ${count(partitions.length)} of ${count(total)} partitions` : `of ${count(total)} partitions`;
+  return (
+    <Card title="Spread of messages" note={note}>
+      <div class="bars" role="img" aria-label={`Partitions by number of messages. ${bars.map((bar, bucket) => `${bar} with ${labels[bucket]} or more`).join("; ")}`}>
+        {bars.map((bar, bucket) => <div key={bucket} title={`${bar} partitions with ${labels[bucket]} or more`} style={{ height: `${(bar / tallest) * 100}%` }} />)}
+      </div>
+      <div class="bar-labels" aria-hidden="true">{labels.map((label) => <span key={label}>{label}</span>)}</div>
+      <p class="muted small">Partitions by messages in them, each bar twice the size of the one before.</p>
+    </Card>
+  );
+}
+
+function Groups({ queue }: { queue: Detail }) {
+  const { data } = useLoad((signal) => get("/api/v1/consumer-groups", { query: { queue: queue.name, limit: 1000 }, signal }), [queue.name], { everySeconds: 5 });
+  return (
+    <Card>
+      <Table
+        caption="Consumer groups of the queue"
+        rows={data ?? []}
+        keyOf={(group) => group.name}
+        columns={[
+          { title: "Group", cell: (group) => <a href={hrefTo(["groups", group.name, queue.name])}>{group.name}</a>, isWide: true },
+          { title: "State", cell: (group) => <Badge word={group.state} /> },
+          { title: "Behind", cell: (group) => count(group.totalLag), isNumber: true },
+          { title: "Partitions behind", cell: (group) => `${count(group.partitionsWithLag)} of ${count(group.lanes)}`, isNumber: true },
+          { title: "Began", cell: (group) => <When at={group.subscriptionCreatedAt} /> },
+        ]}
+      />
+    </Card>
+  );
+}

@@ -1,0 +1,47 @@
+// Fields whose value is in the address.
+import { useEffect, useState } from "preact/hooks";
+import { place, setQuery } from "../state/place";
+import { Field } from "./field";
+
+const SETTLE_MS = 300;
+
+export function TextFilter(props: { label: string; name: string; placeholder?: string }) {
+  const current = place.value.query.get(props.name) ?? "";
+  const [text, setText] = useState(current);
+  useEffect(() => setText(current), [current]);
+  useEffect(() => {
+    if (text === current) return;
+    const timer = setTimeout(() => setQuery({ [props.name]: text.trim() || null, page: null }, { replace: true }), SETTLE_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return (
+    <Field label={props.label}><input type="search" value={text} placeholder={props.placeholder} onInput={(event) => setText(event.currentTarget.value)} /></Field>
+  );
+}
+
+export function ChoiceFilter(props: { label: string; name: string; choices: [string, string][] }) {
+  return (
+    <Field label={props.label}><select value={place.value.query.get(props.name) ?? ""} onChange={(event) => setQuery({ [props.name]: event.currentTarget.value || null, page: null })}>
+        {props.choices.map(([value, title]) => <option key={value} value={value}>{title}</option>)}
+      </select></Field>
+  );
+}
+
+/** Page through a list whose total is known. */
+export function Pager({ total, limit }: { total: number; limit: number }) {
+  const page = currentPage();
+  const last = Math.max(0, Math.ceil(total / limit) - 1);
+  if (last === 0) return null;
+  const go = (to: number) => setQuery({ page: to ? String(to) : null });
+  return (
+    <nav class="row" aria-label="Pages of the list">
+      <button disabled={page === 0} onClick={() => go(page - 1)}>Previous</button>
+      <span class="muted small">Page {page + 1} of {last + 1}</span>
+      <button disabled={page >= last} onClick={() => go(page + 1)}>Next</button>
+    </nav>
+  );
+}
+
+export function currentPage(): number {
+  return Math.max(0, Math.trunc(Number(place.value.query.get("page")) || 0));
+}

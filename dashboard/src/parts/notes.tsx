@@ -1,0 +1,23 @@
+// What is said when there is nothing to show, or something went wrong.
+import type { ComponentChildren } from "preact";
+import type { ApiError } from "../api/client";
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return <div class="empty"><h2>{title}</h2>{children}</div>;
+}
+
+export function Failure({ error }: { error: ApiError | null }) {
+  if (!error) return null;
+  const isAbout = error.status === 403 ? "note note-warn" : "note note-bad";
+  return <div class={isAbout} role="alert">{error.message}</div>;
+}
+
+/** For pages of parts that this broker does not have yet. */
+export function NotServed({ what, children }: { what: string; children?: ComponentChildren }) {
+  return (
+    <Empty title={`This broker has no ${what}`}>
+      <p>Its version does not serve them.</p>
+      {children}
+    </Empty>
+  );
+}

@@ -1,0 +1,56 @@
+// Load what a view shows, and again when the pulse beats.
+//
+// What was shown stays until the new answer is there: nothing jumps, nothing flickers.
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { ApiError } from "../api/client";
+import { beat } from "./pulse";
+
+export type Loaded<T> = {
+  data: T | undefined;
+  error: ApiError | null;
+  reload: () => void;
+};
+
+type Held<T> = { key: string; data: T | undefined; error: ApiError | null };
+
+export function useLoad<T>(
+  load: (signal: AbortSignal) => Promise<T>,
+  key: unknown[],
+  options: { everySeconds?: number } = {},
+): Loaded<T> {
+  const spelled = JSON.stringify(key);
+  const [held, setHeld] = useState<Held<T>>({ key: spelled, data: undefined, error: null });
+  const [round, setRound] = useState(0);
+  const finishedAt = useRef(0);
+  const isBusy = useRef(false);
+
+  useEffect(() => {
+    const abort = new AbortController();
+    isBusy.current = true;
+    load(abort.signal).then(
+      (data) => setHeld({ key: spelled, data, error: null }),
+      (error: unknown) => {
+        if (abort.signal.aborted) return;
+        const told = error instanceof ApiError ? error : new ApiError(0, "bug", String(error));
+        setHeld((before) => ({ ...before, key: spelled, data: before.key === spelled ? before.data : undefined, error: told }));
+      },
+    ).finally(() => {
+      finishedAt.current = Date.now();
+      isBusy.current = false;
+    });
+    return () => abort.abort();
+  }, [spelled, round]);
+
+  const every = (options.everySeconds ?? 0) * 1000;
+  useEffect(() => {
+    if (!every) return;
+    return beat.subscribe(() => {
+      const isDue = !isBusy.current && finishedAt.current > 0 && Date.now() - finishedAt.current >= every;
+      if (isDue) setRound((before) => before + 1);
+    });
+  }, [every]);
+
+  const reload = useCallback(() => setRound((before) => before + 1), []);
+  // Of another key only the error is of no use; old data is better than an empty page.
+  return { data: held.data, error: held.key === spelled ? held.error : null, reload };
+}

@@ -1,0 +1,62 @@
+// Numbers and times as people read them. Pure.
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export function count(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  return Math.abs(value) >= 1_000_000 ? compact.format(value) : whole.format(value);
+}
+
+export function rate(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  if (value === 0 || value >= 100) return count(value);
+  return value.toFixed(value >= 10 ? 1 : 2);
+}
+
+export function bytes(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  const step = value < 1 ? 0 : Math.min(Math.floor(Math.log10(value) / 3), units.length - 1);
+  const scaled = value / 1000 ** step;
+  return `${scaled >= 100 || step === 0 ? scaled.toFixed(0) : scaled.toFixed(1)} ${units[step]}`;
+}
+
+export function millis(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  if (value < 1000) return `${value < 10 ? value.toFixed(1) : value.toFixed(0)} ms`;
+  return seconds(value / 1000);
+}
+
+export function seconds(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  if (value < 1) return `${Math.round(value * 1000)} ms`;
+  if (value < 120) return `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
+  if (value < 7200) return `${Math.round(value / 60)} min`;
+  if (value < 172_800) return `${Math.round(value / 3600)} h`;
+  return `${Math.round(value / 86_400)} d`;
+}
+
+export function percent(share: number | null | undefined): string {
+  return share === null || share === undefined ? "–" : `${(share * 100).toFixed(1)}%`;
+}
+
+export function moment(iso: string | null | undefined): string {
+  if (!iso) return "–";
+  const date = new Date(iso);
+  return `${date.toLocaleDateString("sv-SE")} ${date.toLocaleTimeString("sv-SE")}`;
+}
+
+export function ago(iso: string | null | undefined, now = Date.now()): string {
+  if (!iso) return "never";
+  const passed = (now - Date.parse(iso)) / 1000;
+  if (passed < -1) return `in ${seconds(-passed)}`;
+  return passed < 2 ? "now" : `${seconds(passed)} ago`;
+}
+
+/** How a figure compares with the one of the range before. */
+export function change(now: number, before: number): string {
+  if (before === 0) return now === 0 ? "as before" : "none before";
+  const share = (now - before) / before;
+  if (Math.abs(share) < 0.005) return "as before";
+  return `${share > 0 ? "+" : "−"}${Math.abs(share * 100).toFixed(Math.abs(share) < 0.1 ? 1 : 0)}% on the range before`;
+}

@@ -1,0 +1,59 @@
+"""Find a Chromium: the one that is named, one of the system, or the one from the npm registry."""
+
+import os
+import shutil
+import subprocess
+from functools import cache
+
+from tests.tidy.tree import ROOT
+
+DASHBOARD = ROOT / "dashboard"
+SITE = ROOT / "src" / "skep" / "dashboard" / "site"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = ("--no-sandbox", "--headless=shell", "--disable-gpu", "--no-zygote")
+
+
+def has_node():
+    return shutil.which("npm") is not None
+
+
+def run_npm(*arguments, timeout=300):
+    done = subprocess.run(
+        ["npm", *arguments],
+        cwd=DASHBOARD,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, f"npm {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@cache
+def install_packages():
+    if not (DASHBOARD / "node_modules").is_dir():
+        run_npm("ci", "--no-audit", "--no-fund")
+
+
+def find_browser():
+    """Return the path of a Chromium, or None where there is none and no Node to get one."""
+    if named := os.environ.get("SKEP_TEST_BROWSER"):
+        return named
+    if installed := next(filter(None, map(shutil.which, NAMES)), None):
+        return installed
+    if not has_node():
+        return None
+    install_packages()
+    return run_npm("run", "--silent", "browser").strip().splitlines()[-1]
+
+
+def build_site():
+    """Build the dashboard if its sources are newer than what was built."""
+    page = SITE / "index.html"
+    sources = [path for path in DASHBOARD.rglob("src/**/*") if path.is_file()]
+    sources += [DASHBOARD / name for name in ("index.html", "package-lock.json", "vite.config.ts")]
+    newest = max(path.stat().st_mtime for path in sources)
+    if not page.exists() or page.stat().st_mtime < newest:
+        install_packages()
+        run_npm("run", "build")

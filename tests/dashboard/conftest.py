@@ -1,0 +1,56 @@
+"""A broker with a built dashboard, and a real Chromium that looks at it.
+
+Where there is neither a browser nor Node to fetch one these tests are left out; CI sets
+`SKEP_REQUIRE_BROWSER`, and then they fail instead.
+"""
+
+import os
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.dashboard.browser import SITE, build_site, find_browser, has_node
+from tests.dashboard.stage import open_stage
+
+
+def leave_out(reason):
+    if os.environ.get("SKEP_REQUIRE_BROWSER"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def built_site():
+    if has_node():
+        build_site()
+    elif not (SITE / "index.html").exists():
+        leave_out("there is no Node to build the dashboard with")
+    return SITE
+
+
+@pytest.fixture(scope="session")
+def browser_path():
+    return find_browser() or leave_out("there is no Chromium, and no Node to fetch one with")
+
+
+@pytest.fixture(scope="package")
+def broker(start_broker, built_site):
+    """A broker of one worker that serves the dashboard."""
+    with start_broker("--workers", "1") as broker:
+        yield broker
+
+
+@pytest.fixture
+def open_page(browser_path, arun):
+    """Open pages of a broker in the browser; no page may log an error to its console."""
+    stack = AsyncExitStack()
+    stages = []
+
+    async def open_page(broker, path="/", **options):
+        stage = await open_stage(stack, browser_path, broker, path, **options)
+        stages.append(stage)
+        return stage
+
+    yield open_page
+    arun(stack.aclose())
+    assert [stage.complaints for stage in stages if stage.complaints] == []

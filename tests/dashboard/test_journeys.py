@@ -1,0 +1,233 @@
+"""What people come to the dashboard for, in a real browser on a real broker."""
+
+import re
+import time
+
+import jwt
+import pytest
+from playwright.async_api import expect
+
+from tests.fixtures.broker import ack_item
+
+SECRET = "a secret of the tests that is long enough"
+
+
+async def fail_all(client, queue, *, group, error):
+    """Deliver everything and refuse it until it is dead."""
+    await client.configure(queue, retryLimit=0)
+    for message in await client.pop(queue, consumerGroup=group, batch=100, partitions=10):
+        await client.ack_batch(ack_item(message, "failed", {"error": error}), consumerGroup=group)
+
+
+@pytest.fixture
+def empty_broker(start_broker, built_site):
+    with start_broker("--workers", "1") as broker:
+        yield broker
+
+
+async def test_an_empty_broker_says_what_to_do_next(empty_broker, open_page):
+    stage = await open_page(empty_broker)
+
+    await stage.sees("This broker is empty and ready")
+    await stage.sees(f"curl -X POST {empty_broker.url}/api/v1/push")
+    await stage.click("create a queue", role="link")
+    await stage.fill("Name", "first")
+    await stage.click("Create")
+
+    await stage.sees("first", role="heading")
+
+
+async def test_a_pushed_message_is_seen_to_arrive(open_page, broker, client, queue):
+    await client.configure(queue)
+    stage = await open_page(broker, f"/messages?queue={queue}&live=1")
+    await expect(stage.page.get_by_text("live", exact=True)).to_be_visible()
+
+    await client.push({"queue": queue, "payload": {"greeting": "hello there"}})
+
+    await stage.row("Messages as they arrive", "hello there")
+
+
+async def test_a_message_can_be_pushed_by_hand(open_page, broker, client, queue):
+    await client.configure(queue)
+    stage = await open_page(broker, f"/queues/{queue}")
+
+    await stage.click("Push a message")
+    await stage.fill("Payload (JSON)", "{")
+    await expect(stage.page.get_by_role("button", name="Push", exact=True)).to_be_disabled()
+    await stage.fill("Payload (JSON)", '{"by": "hand"}')
+    await stage.click("Push")
+
+    await stage.sees("Pushed.")
+    (message,) = await client.pop(queue)
+    assert message["data"] == {"by": "hand"}
+
+
+async def test_a_message_is_found_by_its_id_and_replayed(open_page, broker, client, queue):
+    await client.push({"queue": queue, "payload": {"n": 1}, "transactionId": f"find-{queue}"})
+    await fail_all(client, queue, group="g", error="cannot reach the bank")
+    stage = await open_page(broker, "/messages")
+
+    await stage.fill("Transaction id", f"find-{queue}")
+    await (await stage.row("Messages", f"find-{queue}")).get_by_role("link").first.click()
+    await stage.sees("cannot reach the bank")
+    await stage.click("Retry")
+
+    await expect(stage.page.locator(".toast")).to_be_visible()
+    (again,) = await client.pop(queue, consumerGroup="g")
+    assert again["data"] == {"n": 1}
+
+
+async def test_dead_letters_are_grouped_and_redriven(open_page, broker, client, queue):
+    await client.push_payloads(queue, *range(5))
+    await fail_all(client, queue, group="g", error="timeout after 30 ms")
+    stage = await open_page(broker, f"/dead-letters?queue={queue}")
+
+    await stage.row("Dead letters by error", "timeout after # ms", "5")
+    await stage.click("Redrive all that match", exact=False)
+    await stage.click("Push 5 again")
+
+    await stage.sees("5 of 5 pushed again")
+    await stage.sees("No dead letters")
+    assert len(await client.pop(queue, consumerGroup="g", batch=10)) == 5
+
+
+async def test_only_chosen_letters_are_redriven(open_page, broker, client, queue):
+    await client.push(
+        *({"queue": queue, "payload": n, "transactionId": f"{queue}-{n}"} for n in range(3))
+    )
+    await fail_all(client, queue, group="g", error="no")
+    stage = await open_page(broker, f"/dead-letters?queue={queue}")
+
+    await stage.page.get_by_label(f"Choose {queue}-1").check()
+    await stage.click("Redrive the chosen (1)")
+    await stage.click("Push 1 again")
+
+    await stage.sees("1 of 1 pushed again")
+    (again,) = await client.pop(queue, consumerGroup="g", batch=10)
+    assert again["data"] == 1
+
+
+async def test_a_seek_shows_what_it_skips_before_it_moves(open_page, broker, client, queue):
+    await client.push_payloads(queue, *range(20))
+    await client.pop(queue, consumerGroup="g", batch=5, autoAck=True)
+    stage = await open_page(broker, f"/groups/g/{queue}")
+
+    await stage.click("Seek")
+    await expect(stage.page.get_by_role("dialog").get_by_role("status")).to_contain_text(
+        re.compile(r"skips 15 unread messages and replays 0")
+    )
+    await stage.choose("To", "start")
+    await expect(stage.page.get_by_role("dialog").get_by_role("status")).to_contain_text(
+        re.compile(r"skips 0 unread messages and replays 5")
+    )
+    await stage.click("Move")
+
+    await stage.sees("Moved in 1 partitions.")
+    assert len(await client.pop(queue, consumerGroup="g", batch=50)) == 20
+
+
+async def test_an_edited_configuration_shows_the_difference_first(open_page, broker, client, queue):
+    await client.configure(queue, leaseTime=60)
+    stage = await open_page(broker, f"/queues/{queue}?tab=configuration")
+
+    await stage.page.get_by_label("Lease", exact=True).fill("90")
+    await stage.sees("leaseTime: 60 → 90")
+    await stage.click("Store changes")
+
+    await stage.sees("The configuration is stored and in force.")
+    assert (await client.configure(queue))["options"]["leaseTime"] == 90
+
+
+async def test_clearing_needs_the_name_to_be_typed(open_page, broker, client, queue):
+    await client.push_payloads(queue, 1, 2)
+    stage = await open_page(broker, f"/queues/{queue}")
+
+    await stage.click("Clear")
+    drop = stage.page.get_by_role("button", name="Drop all messages")
+    await expect(drop).to_be_disabled()
+    await stage.page.get_by_role("dialog").get_by_role("textbox").fill(queue)
+    await drop.click()
+
+    await stage.sees("2 messages dropped.")
+    assert await client.pop(queue) == []
+
+
+async def test_a_paused_queue_says_so(open_page, broker, client, queue):
+    await client.configure(queue)
+    stage = await open_page(broker, f"/queues/{queue}")
+
+    await stage.click("Pause")
+
+    await stage.sees("Paused: nothing is delivered until it is resumed.")
+    await stage.sees("Resume", role="button")
+
+
+async def test_a_view_comes_back_by_its_address(open_page, broker, client, queue):
+    await client.push_payloads(queue, 1)
+    stage = await open_page(broker, "/queues")
+
+    await stage.fill("Search", queue)
+    await stage.page.wait_for_url(f"**/queues?search={queue}")
+    await stage.page.reload()
+    await (await stage.row("Queues", queue)).get_by_role("link").first.click()
+    await stage.sees(queue, role="heading")
+    await stage.page.go_back()
+
+    await stage.row("Queues", queue)
+
+
+@pytest.fixture(scope="module")
+def guarded(start_broker, built_site):
+    with start_broker("--workers", "1", jwt_enabled="true", jwt_secret=SECRET) as broker:
+        yield broker
+
+
+def token_of(role):
+    claims = {"sub": f"{role}@example.com", "role": role, "exp": int(time.time()) + 600}
+    return jwt.encode(claims, SECRET, "HS256")
+
+
+async def call_as(role, broker, method, path, body=b""):
+    header = f"authorization: Bearer {token_of(role)}\r\n"
+    async with broker.connect() as connection:
+        return await connection.call(method, path, body, header)
+
+
+@pytest.mark.parametrize(
+    ("role", "offered", "withheld"),
+    [
+        ("read-only", [], ["Push a message", "Pause", "Clear", "Delete"]),
+        ("read-write", ["Push a message", "Pause"], ["Clear", "Delete"]),
+        ("admin", ["Push a message", "Pause", "Clear", "Delete"], []),
+    ],
+)
+async def test_a_role_is_offered_what_it_may_do(role, offered, withheld, open_page, guarded, queue):
+    await call_as(
+        "admin", guarded, "POST", "/api/v1/configure", b'{"queue": "%b"}' % queue.encode()
+    )
+    stage = await open_page(guarded, f"/queues/{queue}")
+    stage.allowed = ("401",)
+    await stage.sees("Sign in to Skep")
+
+    await stage.fill("Token (JWT)", token_of(role))
+    await stage.click("Sign in")
+
+    await stage.sees(queue, role="heading")
+    await stage.sees("Live tail", role="link")
+    await stage.sees(f"{role}@example.com")
+    for name in offered:
+        await stage.sees(name, role="button")
+    for name in withheld:
+        await stage.lacks(name, role="button")
+
+
+async def test_a_token_that_is_not_accepted_is_refused_with_a_reason(open_page, guarded):
+    stage = await open_page(guarded, "/")
+    stage.allowed = ("401",)
+
+    await stage.fill("Token (JWT)", "not a token")
+    await stage.click("Sign in")
+
+    await expect(stage.page.get_by_role("alert")).to_be_visible()
+    await stage.click("Sign in")
+    await stage.sees("Sign in to Skep")
