@@ -40,6 +40,7 @@ fmt: $(INSTALLED) ## Format the code and mend what can be mended by itself
 
 bench: $(INSTALLED) ## Measure throughput, latency and cost per message (ARGS="--help")
 	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks.jobs $(filter --quick,$(ARGS))
 	$(BIN)/python -m benchmarks.spark $(SPARK_ARGS)
 
 soak: $(INSTALLED) ## Break things for a long time and account for every message (ARGS="--help")

@@ -7,6 +7,8 @@ its own: `part` and `pack` in the transaction of their completion, `send` in ato
 started in transactions of the user, of which some roll back. One worker is killed every second and
 another takes its place. At the end the rows must match the chains exactly, and no job may wait for
 chains that are all done. The tests run the short form.
+
+Workers are killed once they work: one that is still starting loses nothing by it.
 """
 
 import asyncio
@@ -129,6 +131,41 @@ class Outcome:
     complaints: dict[str, int] = field(default_factory=dict)
 
 
+class WorkerProcess:
+    """A worker in a process of its own; `is_at_work` once it has said so."""
+
+    def __init__(self, dsn, log):
+        command = [sys.executable, "-m", "skep", "worker", "tests.faults.job_kills:app"]
+        options = ["--concurrency", str(CONCURRENCY), "--lease", str(LEASE_S), "--poll", "1"]
+        environment = {**os.environ, "SKEP_DATABASE_URL": dsn, "SKEP_LOG_LEVEL": "error"}
+        self._process = subprocess.Popen(
+            [*command, *options], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log
+        )
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._is_at_work = False
+
+    @property
+    def is_at_work(self):
+        self._is_at_work = self._is_at_work or bool(self._process.stdout.read())
+        return self._is_at_work
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def terminate(self):
+        self._process.terminate()
+
+    def end(self):
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+
 class Workers:
     """Worker processes, of which one can be killed and replaced."""
 
@@ -136,32 +173,23 @@ class Workers:
         self._dsn = dsn
         self._log = log
         self._chance = chance
-        self._processes = [self._start() for _ in range(count)]
-
-    def _start(self):
-        command = [sys.executable, "-m", "skep", "worker", "tests.faults.job_kills:app"]
-        options = ["--concurrency", str(CONCURRENCY), "--lease", str(LEASE_S), "--poll", "1"]
-        environment = {**os.environ, "SKEP_DATABASE_URL": self._dsn, "SKEP_LOG_LEVEL": "error"}
-        return subprocess.Popen(
-            [*command, *options], cwd=ROOT, env=environment, stdout=self._log, stderr=self._log
-        )
+        self._processes = [WorkerProcess(dsn, log) for _ in range(count)]
 
     def kill_one(self):
-        """Kill a worker; another takes its place."""
-        place = self._chance.randrange(len(self._processes))
+        """Kill a worker that works, if one does; another takes its place."""
+        at_work = [n for n, process in enumerate(self._processes) if process.is_at_work]
+        if not at_work:
+            return False
+        place = self._chance.choice(at_work)
         self._processes[place].kill()
-        self._processes[place].wait()
-        self._processes[place] = self._start()
+        self._processes[place] = WorkerProcess(self._dsn, self._log)
+        return True
 
     def stop(self):
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.end()
 
 
 async def start_orders(client, connection, count, chance):
@@ -204,8 +232,7 @@ async def run_campaign(dsn, *, chains, seconds, workers, patience_s, log, seed=1
             starting = asyncio.ensure_future(start_orders(client, connection, chains, chance))
             while time.monotonic() - began < seconds:
                 await asyncio.sleep(1)
-                await asyncio.to_thread(processes.kill_one)
-                outcome.kills += 1
+                outcome.kills += await asyncio.to_thread(processes.kill_one)
             outcome.rolled_back = await starting
             await all_ended(client, connection, patience_s)
         finally:
@@ -238,14 +265,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--patience-s", type=float, default=900)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="skep-kills-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o755)  # as root the server runs under another account
-        with EmbeddedPostgres(Path(name) / "postgres") as postgres:
+        parameters = {"max_connections": "400"}  # sessions of the killed take a while to end
+        with EmbeddedPostgres(Path(name) / "postgres", parameters=parameters) as postgres:
             asyncio.run(migrate(postgres.dsn))
-            outcome = asyncio.run(
-                run_campaign(postgres.dsn, **vars(options), patience_s=600, log=sys.stderr)
-            )
+            outcome = asyncio.run(run_campaign(postgres.dsn, **vars(options), log=sys.stderr))
     print(json.dumps(asdict(outcome), indent=2))  # noqa: T201 -- the result of the program
     sys.exit(1 if outcome.complaints else 0)
 

@@ -1,4 +1,4 @@
-"""Workers are killed while they run chains; the long form is `python -m tests.faults.job_kills`."""
+"""Workers are killed while they run chains: the short form of `tests.faults.job_kills`."""
 
 import os
 
@@ -29,11 +29,9 @@ async def test_every_chain_ends_exactly_once_although_workers_are_killed(databas
     ("harm", "complaint"),
     [
         (
-            (
-                "insert into skep.open_job"
-                " (job_id, chain_id, type_id, priority, due_at, max_attempts, open_blockers)"
-                " values (gen_random_uuid(), gen_random_uuid(), 1, 0, now(), 1, 1)"
-            ),
+            """insert into skep.open_job
+                 (job_id, chain_id, type_id, priority, due_at, max_attempts, open_blockers)
+               values (gen_random_uuid(), gen_random_uuid(), 1, 0, now(), 1, 1)""",
             "stranded jobs",
         ),
         ("insert into ordered values (gen_random_uuid())", "orders without a chain"),

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from skep.db.foreign import NoTransaction, UnknownConnection
 from skep.jobs import ChainFilter, Continue, Dedup, JobFilter, JobTypes, Limits, Ref, Start
 from skep.jobs.errors import (
     BlockerMissing,
@@ -18,7 +19,6 @@ from skep.jobs.errors import (
     NotRetryable,
     NotTriggerable,
     SelfBlocked,
-    TransactionRequired,
     UnknownJobType,
 )
 from skep.jobs.identifiers import new_id
@@ -50,9 +50,9 @@ async def test_case_02_a_chain_is_there_when_the_users_transaction_commits(clien
 
 
 async def test_a_connection_outside_a_transaction_is_refused(client, sql):
-    with pytest.raises(TransactionRequired):
+    with pytest.raises(NoTransaction):
         await client.start(price, 1, tx=sql)
-    with pytest.raises(TransactionRequired, match="str"):
+    with pytest.raises(UnknownConnection, match="str"):
         await client.start(price, 1, tx="not a connection")
 
 

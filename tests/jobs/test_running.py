@@ -8,6 +8,7 @@ import pytest
 from skep.jobs import ChainFilter, JobFilter, Start
 from skep.jobs.errors import ChainCancelled, ChainFailed, ChainNotFound, ResultTimeout
 from skep.jobs.identifiers import new_id
+from tests.fixtures.sizes import sized
 from tests.jobs.shop import (
     Basket,
     Order,
@@ -93,7 +94,7 @@ async def test_case_05_every_job_is_handled_exactly_once_by_several_workers(
     stage = new_stage()
     for _ in range(3):
         await start_worker(concurrency=50)
-    numbers = range(1500)
+    numbers = range(sized(1500, large=10_000))
     for begin in range(0, len(numbers), 500):
         await client.start_many([Start(price, n) for n in numbers[begin : begin + 500]])
 
@@ -101,7 +102,9 @@ async def test_case_05_every_job_is_handled_exactly_once_by_several_workers(
     await eventually(lambda: sql.fetchval(f"select not exists ({open_jobs} having count(*) > 0)"))
 
     assert sorted(stage.seen) == list(numbers)
-    assert await sql.fetchval("select count(*) from skep.chain where state = 'completed'") == 1500
+    assert await sql.fetchval("select count(*) from skep.chain where state = 'completed'") == len(
+        numbers
+    )
 
 
 async def test_case_21_a_job_is_tried_as_often_as_it_may_and_then_fails(client, worker):
@@ -296,13 +299,14 @@ async def test_case_36_a_worker_whose_listener_breaks_hears_again(client, worker
 async def test_case_38_a_worker_outlives_broken_connections(client, worker, sql):
     stage = new_stage()
     cut = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1"
-    chains = await client.start_many([Start(price, n) for n in range(30)])
-    for _ in range(3):
+    numbers = range(sized(30, large=1000))
+    chains = await client.start_many([Start(price, n) for n in numbers])
+    for _ in range(sized(3, large=100)):
         await sql.execute(cut, "skep-worker")
         await sql.execute(cut, "skep-jobs-upkeep")
 
-    assert [await result_of(chain) for chain in chains] == list(range(30))
-    assert set(stage.seen) == set(range(30))
+    assert [await result_of(chain) for chain in chains] == list(numbers)
+    assert set(stage.seen) == set(numbers)
     assert await sql.fetch(STRANDED) == []
 
 

@@ -11,7 +11,10 @@ from uuid import UUID
 from skep.jobs.identifiers import new_id
 from tests.pg.log import NOON
 
-TABLES = "job_type, chain, job, open_job, blocker, job_attempt, chain_key, job_worker, job_schedule"
+TABLES = (
+    "job_type, chain, job, open_job, blocker, job_attempt, job_progress, chain_key, job_worker, "
+    "job_schedule"
+)
 STATE = """
 select skep.job_state(j.state, o.open_blockers, o.worker_id, o.due_at, skep.now())
 from skep.job j left join skep.open_job o on o.job_id = j.id where j.id = $1

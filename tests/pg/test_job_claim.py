@@ -4,9 +4,10 @@ from datetime import timedelta
 import pytest
 
 from skep.jobs.identifiers import new_id
+from tests.fixtures.sizes import sized
 from tests.pg.chains import Chains
 
-BACKLOG = 20_000
+BACKLOG = sized(20_000, large=200_000)
 
 
 async def claimed_inputs(chains, worker, *types, limit=10):

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from skep.jobs.identifiers import new_id
+from tests.fixtures.sizes import sized
 
 JOBS = "select * from skep.job_list($1, $2, $3, $4, $5, $6, $7, $8)"
 CHAINS = "select * from skep.chain_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
@@ -152,8 +153,9 @@ async def test_case_35_every_filter_of_chains_walks_an_index_in_the_order_of_the
         insert into skep.chain (id, type_id, state, last_job_id, created_at)
         select gen_random_uuid(), n % 10,
                case when n % 100 = 0 then 'failed' else 'completed' end, gen_random_uuid(), now()
-        from generate_series(1, 50000) n
-        """
+        from generate_series(1, $1::integer) n
+        """,
+        sized(50_000, large=1_000_000),
     )
     await chains.connection.execute("analyze skep.chain")
 

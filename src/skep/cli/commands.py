@@ -5,6 +5,7 @@ import typer
 from skep import __version__
 from skep.cli.archive import archive_app
 from skep.cli.config import config
+from skep.cli.jobs import jobs_app
 from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
 from skep.cli.pipeline import pipeline_app
@@ -30,6 +31,7 @@ app.command()(replay)
 app.command("import")(import_rows)
 app.command("export")(export_messages)
 app.add_typer(archive_app)
+app.add_typer(jobs_app)
 app.add_typer(pipeline_app)
 
 

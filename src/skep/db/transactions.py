@@ -69,4 +69,6 @@ class TransactionPool:
             except _FAILURES as error:
                 raise translate(error) from error
         finally:
+            if not connection.is_closed() and connection.is_in_transaction():
+                connection.terminate()  # interrupted while it ended: the server undoes it
             await self._pool.release(connection)

@@ -87,7 +87,13 @@ class Attempt:
         self.name: Final = name
         self.task: asyncio.Task[None] | None = None
         self.lost_reason: str | None = None
+        self.is_timed_out = False
         self._progress: Final = progress
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the handler should stop, or None."""
+        return self.lost_reason or ("timeout" if self.is_timed_out else None)
 
     def report(self, share: float | None, note: str | None) -> None:
         """Hear from the handler how far it got."""
@@ -180,7 +186,11 @@ class AttemptRunner:
                 attempt,
             )
             async with transactions:
-                result = await self._handle(job, middleware, context, transactions)
+                try:
+                    result = await self._handle(job, middleware, context, transactions)
+                except TimeoutError:
+                    attempt.is_timed_out = True  # a handler in a thread goes on until it asks
+                    raise
                 settlement = self._settlement(job, claimed, result, trace)
                 return settlement, await self._settle_in(transactions.completing, settlement)
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
+from skep.db.foreign import join
 from skep.db.listening import Listener
 from skep.db.slots import ONE_OFF, Slots
 from skep.db.transactions import TransactionPool
@@ -29,7 +30,6 @@ from skep.jobs.errors import (
     OwnershipLost,
     ResultTimeout,
 )
-from skep.jobs.foreign import join
 from skep.jobs.inspection import Inspection
 from skep.jobs.signals import CHAIN_CLOSED, Announcements, Signals, each_line
 from skep.jobs.store import (
@@ -205,7 +205,7 @@ class JobClient(ChainControl):
         """Start a chain; see `Start` for what can be asked for.
 
         Raises:
-            InvalidInput, DuplicateBlocker, BlockerMissing, ChainExists, TransactionRequired:
+            InvalidInput, DuplicateBlocker, BlockerMissing, ChainExists, NoTransaction:
                 nothing was written.
         """
         start = Start(

@@ -67,7 +67,7 @@ class Attendance(Protocol):
     """The worker's side of an attempt: what it tells the handler, and what it is told."""
 
     @property
-    def lost_reason(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """Why the handler should stop, or None."""
         ...
 
@@ -79,7 +79,7 @@ class Attendance(Protocol):
 class Detached:
     """Of handlers that run in another process: nobody hears them, and they hear nobody."""
 
-    lost_reason: str | None = None
+    stop_reason: str | None = None
 
     def report(self, share: float | None, note: str | None) -> None:
         """Forget it."""
@@ -182,11 +182,11 @@ class Ctx(Generic[I, O]):
     @property
     def cancelled(self) -> str | None:
         """Why the handler should stop, or None."""
-        return self._attendance.lost_reason
+        return self._attendance.stop_reason
 
     def check(self) -> None:
         """Raise OwnershipLost if the handler should stop; for handlers that cannot be cancelled."""
-        if (reason := self._attendance.lost_reason) is not None:
+        if (reason := self._attendance.stop_reason) is not None:
             raise OwnershipLost(f"the job should stop: {reason}")
 
     def report(self, share: float | None = None, note: str | None = None) -> None:

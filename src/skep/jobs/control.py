@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
+from skep.db.foreign import join
 from skep.db.slots import Caller
 from skep.jobs.declaration import Step
 from skep.jobs.errors import (
@@ -25,7 +26,6 @@ from skep.jobs.errors import (
     OwnershipLost,
     SelfBlocked,
 )
-from skep.jobs.foreign import join
 from skep.jobs.signals import Announcements, Signals
 from skep.jobs.store import (
     CANCEL_CALL,
@@ -221,7 +221,8 @@ class ChainControl:
     async def _announce_in(self, fetch: Fetch, signals: Signals) -> None:
         """Say it when the transaction commits, and not before: nobody could see it yet."""
         if self.uses_notify and (payloads := signals.payloads()):
-            await fetch(NOTIFY_CALL, *zip(*payloads, strict=True))
+            # Lists: to other drivers than ours a tuple is a row.
+            await fetch(NOTIFY_CALL, *map(list, zip(*payloads, strict=True)))
 
     def _fetch(self, tx: object) -> Fetch:
         return self._caller.call if tx is None else join(tx).fetch

@@ -4,8 +4,7 @@
     ├── BadRequest
     │   ├── InvalidInput, InvalidOutput      a value is not of the declared type, or too large
     │   ├── UnknownJobType, JobTypeMismatch  a name nobody declared, or another one than expected
-    │   ├── DuplicateBlocker, SelfBlocked    a chain to wait for is named twice, or is the own one
-    │   └── TransactionRequired              `tx` is not inside a transaction
+    │   └── DuplicateBlocker, SelfBlocked    a chain to wait for is named twice, or is the own one
     ├── Refused
     │   ├── NotFound: ChainNotFound, JobNotFound, BlockerMissing, NoSuchJobType, ScheduleNotFound
     │   ├── ChainExists, ChainClosed, ChainReferenced, CyclicBlockers, NotRetryable, NotTriggerable
@@ -56,12 +55,6 @@ class SelfBlocked(BadRequest):
     """A job cannot wait for its own chain."""
 
     code = "self_blocked"
-
-
-class TransactionRequired(BadRequest):
-    """The connection is not inside a transaction."""
-
-    code = "transaction_required"
 
 
 class ChainNotFound(NotFound):

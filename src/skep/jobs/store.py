@@ -15,6 +15,18 @@ from skep.jobs.declaration import Start, Step
 Fetch: TypeAlias = Callable[..., Awaitable[Sequence[Any]]]
 Outcome: TypeAlias = Literal["completed", "continued", "retry", "rescheduled", "released", "failed"]
 
+TABLES: Final = (
+    "open_job",
+    "job",
+    "chain",
+    "blocker",
+    "job_attempt",
+    "job_progress",
+    "chain_key",
+    "job_worker",
+)
+"""Those in which rows come and go."""
+
 START_CALL: Final = (
     "select item, chain_id, outcome from skep.chain_start($1::uuid[], $2::text[], $3::text[],"
     " $4::smallint[], $5::timestamptz[], $6::double precision[], $7::integer[], $8::text[],"

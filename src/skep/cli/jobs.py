@@ -1,0 +1,392 @@
+"""`skep jobs`: show chains and jobs, and change what becomes of them.
+
+Speaks to the database that has them, as workers do: no broker needs to run.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from uuid import UUID
+
+import typer
+
+from skep.cli.options import ConfigFile, JobsUrl, effective_settings, jobs_dsn
+from skep.model.errors import BadRequest
+
+if TYPE_CHECKING:
+    from skep.jobs import JobClient
+
+jobs_app: Final = typer.Typer(
+    name="jobs", help="Show job chains, and change what becomes of them.", no_args_is_help=True
+)
+
+T = TypeVar("T")
+
+Output: TypeAlias = Annotated[
+    Literal["table", "json", "ndjson"], typer.Option("--output", "-o", help="How to print it.")
+]
+Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1000, help="Rows at most.")]
+After: TypeAlias = Annotated[
+    UUID | None, typer.Option(help="Go on behind this id, the last of the page before.")
+]
+OnlyType: TypeAlias = Annotated[str | None, typer.Option("--type", help="Only jobs of this name.")]
+Oldest: TypeAlias = Annotated[bool, typer.Option("--oldest", help="The oldest first.")]
+ChainIds: TypeAlias = Annotated[list[UUID], typer.Argument(help="Ids of chains.", metavar="ID...")]
+JobIds: TypeAlias = Annotated[list[UUID], typer.Argument(help="Ids of jobs.", metavar="ID...")]
+Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@jobs_app.command("start")
+def start(
+    job: Annotated[str, typer.Argument(help="The job's name, as workers declare it.")],
+    value: Annotated[
+        str, typer.Argument(metavar="[INPUT]", help="Its input as JSON; `-` reads it from stdin.")
+    ] = "null",
+    *,
+    key: Annotated[
+        str | None, typer.Option(help="Start none if an open chain has this key.")
+    ] = None,
+    delay: Annotated[float, typer.Option(min=0, help="Seconds until it is due.")] = 0.0,
+    priority: Annotated[int, typer.Option(help="Smaller runs first.")] = 0,
+    wait: Annotated[
+        float | None, typer.Option(min=0, help="Seconds to wait for what the chain yields.")
+    ] = None,
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Start a chain; print its id, or with --wait what it yields."""
+    import msgspec
+
+    from skep.jobs import Job, Start
+
+    text = sys.stdin.read() if value == "-" else value
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the input is not JSON: {error}") from error
+
+    async def work(client: "JobClient") -> None:
+        declared: Job[Any, Any] = Job(job, msgspec.Raw, msgspec.Raw)
+        request = Start(
+            declared,
+            msgspec.Raw(text.encode()),
+            key=key,
+            after=timedelta(seconds=delay),
+            priority=priority,
+        )
+        (chain,) = await client.start_many([request])
+        if wait is None:
+            typer.echo(f"{chain.id}{' (was there already)' if chain.is_duplicate else ''}")
+        else:
+            typer.echo(bytes(await chain.result(timeout=wait)).decode())
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("chains")
+def list_chains(
+    *,
+    only_type: OnlyType = None,
+    state: Annotated[
+        Literal["open", "completed", "failed", "cancelled"] | None,
+        typer.Option(help="Only chains in this state."),
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Only chains started with this key.")] = None,
+    limit: Limit = 50,
+    after: After = None,
+    oldest: Oldest = False,
+    output: Output = "table",
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """List chains, the newest first."""
+    from skep.jobs import ChainFilter
+
+    which = ChainFilter(type=only_type, state=state, key=key)
+
+    async def work(client: "JobClient") -> None:
+        page = await client.inspection.chains(
+            which, limit=limit, after=after, descending=not oldest
+        )
+        columns = ("id", "type", "state", "created_at", "job_count", "last_job_type", "error")
+        _print(page.items, columns, output)
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("list")
+def list_jobs(
+    *,
+    only_type: OnlyType = None,
+    state: Annotated[
+        Literal[
+            "blocked",
+            "scheduled",
+            "ready",
+            "running",
+            "completed",
+            "continued",
+            "failed",
+            "cancelled",
+        ]
+        | None,
+        typer.Option(help="Only jobs in this state."),
+    ] = None,
+    chain: Annotated[UUID | None, typer.Option(help="Only jobs of this chain.")] = None,
+    limit: Limit = 50,
+    after: After = None,
+    oldest: Oldest = False,
+    output: Output = "table",
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """List jobs, the newest first."""
+    from skep.jobs import JobFilter
+
+    which = JobFilter(type=only_type, state=state, chain_id=chain)
+
+    async def work(client: "JobClient") -> None:
+        page = await client.inspection.jobs(which, limit=limit, after=after, descending=not oldest)
+        columns = ("id", "type", "state", "attempts", "due_at", "progress", "error")
+        _print(page.items, columns, output)
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("attempts")
+def list_attempts(
+    job_id: Annotated[UUID, typer.Argument(help="The id of a job.")],
+    *,
+    output: Output = "table",
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """List the attempts of a job, with the errors of those that failed."""
+
+    async def work(client: "JobClient") -> None:
+        attempts = await client.inspection.attempts(job_id)
+        _print(attempts, ("attempt", "outcome", "started_at", "ended_at", "error"), output)
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("types")
+def list_types(
+    *,
+    output: Output = "table",
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Count the open jobs of each type."""
+
+    async def work(client: "JobClient") -> None:
+        counts = await client.inspection.counts()
+        columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s")
+        _print(counts, columns, output)
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("workers")
+def list_workers(
+    *,
+    limit: Limit = 50,
+    output: Output = "table",
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """List the workers, and how many jobs each runs."""
+
+    async def work(client: "JobClient") -> None:
+        page = await client.inspection.workers(limit=limit)
+        _print(page.items, ("id", "name", "running", "enrolled_at", "is_late"), output)
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("schedules")
+def list_schedules(
+    *,
+    limit: Limit = 50,
+    output: Output = "table",
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """List schedules, when they ran last and when they run next."""
+    from skep.jobs import Scheduler
+
+    async def work(client: "JobClient") -> None:
+        rows = await Scheduler(client.slots).page(limit=limit)
+        columns = ("name", "type", "cron", "timezone", "is_enabled", "last_at", "next_at")
+        _print(rows, columns, output)
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("cancel")
+def cancel(
+    chain_ids: ChainIds,
+    *,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Also the chains that wait for them.")
+    ] = False,
+    reason: Annotated[str | None, typer.Option(help="Why; kept with the chain.")] = None,
+    yes: Yes = False,
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Cancel chains; those that have ended stay as they are."""
+    _confirm(f"Cancel {len(chain_ids)} chains?", is_answered=yes)
+
+    async def work(client: "JobClient") -> None:
+        states = await client.cancel(*chain_ids, cascade=cascade, reason=reason)
+        for chain_id, state in states.items():
+            typer.echo(f"{chain_id} {state}")
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("retry")
+def retry(
+    chain_ids: ChainIds, *, database_url: JobsUrl = None, config_file: ConfigFile = None
+) -> None:
+    """Let failed and cancelled chains go on from the job at which they ended."""
+    _with_client(database_url, config_file, lambda client: client.retry(*chain_ids))
+
+
+@jobs_app.command("trigger")
+def trigger(
+    job_ids: JobIds, *, database_url: JobsUrl = None, config_file: ConfigFile = None
+) -> None:
+    """Let scheduled jobs run now, all of them or none."""
+    _with_client(database_url, config_file, lambda client: client.trigger(*job_ids))
+
+
+@jobs_app.command("pause")
+def pause(
+    job: Annotated[str, typer.Argument(help="The name of a job.")],
+    *,
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Let no more jobs of this name start; those that run go on."""
+    _with_client(database_url, config_file, lambda client: client.pause(job))
+
+
+@jobs_app.command("resume")
+def resume(
+    job: Annotated[str, typer.Argument(help="The name of a job.")],
+    *,
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Let jobs of this name start again."""
+    _with_client(database_url, config_file, lambda client: client.resume(job))
+
+
+@jobs_app.command("delete")
+def delete(
+    chain_ids: ChainIds,
+    *,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Also the chains that their jobs wait or waited for.")
+    ] = False,
+    yes: Yes = False,
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Delete chains with their jobs."""
+    _confirm(f"Delete {len(chain_ids)} chains?", is_answered=yes)
+
+    async def work(client: "JobClient") -> None:
+        gone = await client.delete(*chain_ids, cascade=cascade)
+        typer.echo(f"{len(gone)} chains are gone")
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("prune")
+def prune(
+    days: Annotated[float, typer.Option(min=0, help="Only chains that ended so long ago.")] = 30.0,
+    *,
+    yes: Yes = False,
+    database_url: JobsUrl = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Delete chains that ended long ago."""
+    _confirm(f"Delete all chains that ended more than {days:g} days ago?", is_answered=yes)
+    before = datetime.now(UTC) - timedelta(days=days)
+
+    async def work(client: "JobClient") -> None:
+        typer.echo(f"{await client.prune(before)} chains are gone")
+
+    _with_client(database_url, config_file, work)
+
+
+@jobs_app.command("vacuum")
+def vacuum(*, database_url: JobsUrl = None, config_file: ConfigFile = None) -> None:
+    """Let PostgreSQL reclaim at once what finished jobs left behind in the tables of jobs."""
+    from skep.db.vacuum import vacuum_tables
+    from skep.jobs.store import TABLES
+
+    settings = effective_settings(config_file, database_url=database_url).settings
+    for table, size in asyncio.run(vacuum_tables(jobs_dsn(settings), TABLES)).items():
+        typer.echo(f"{table:24} {size:>14,} bytes")
+
+
+def _with_client(
+    database_url: str | None,
+    config_file: Path | None,
+    work: Callable[["JobClient"], Awaitable[T]],
+) -> None:
+    from skep.jobs import JobClient
+
+    dsn = jobs_dsn(effective_settings(config_file, database_url=database_url).settings)
+
+    async def run() -> None:
+        # Signals that go out now are heard by workers; there is nobody here who listens.
+        async with JobClient(dsn) as client:
+            await work(client)
+
+    asyncio.run(run())
+
+
+def _confirm(question: str, *, is_answered: bool) -> None:
+    if not is_answered:
+        typer.confirm(question, abort=True)
+
+
+def _print(rows: Sequence[Any], columns: Sequence[str], output: str) -> None:
+    import msgspec
+
+    if output == "table":
+        _print_table(rows, columns)
+    elif output == "json":
+        typer.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+    else:
+        for row in rows:
+            typer.echo(msgspec.json.encode(row).decode())
+
+
+def _print_table(rows: Sequence[Any], columns: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*(column.replace("_", " ") for column in columns), box=None)
+    for row in rows:
+        table.add_row(*(Text(_cell(getattr(row, column))) for column in columns))
+    Console().print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(sep=" ", timespec="seconds")
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return str(value).strip().rpartition("\n")[2]  # of a stack the last line says what happened

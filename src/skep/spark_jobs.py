@@ -1,0 +1,137 @@
+"""A step of a chain that runs on Spark.
+
+    @spark_job(types, "daily volume", timeout=timedelta(hours=2))
+    def daily_volume(ctx: Ctx[Day, int], spark: SparkSession) -> int | Continue[int]:
+        return spark.read.format("skep").load().filter(...).count()
+
+The function runs in a thread of the worker, which is Spark's driver. While it does, the job's
+progress is that of the tasks of its Spark jobs. When it is cancelled, timed out or lost, its Spark
+jobs are cancelled, too. `run_query` does the same for a streaming query that ends by itself.
+
+Needs the extra `spark`, and a driver in this process: not Spark Connect. The session is shared by
+all steps of a process: the first one makes it.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from skep.jobs import Continue, Ctx, Job, JobTypes, Limits, Retry
+from skep.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+I = TypeVar("I")  # noqa: E741 -- input and output, as in Job[I, O]
+O = TypeVar("O")  # noqa: E741
+
+MakeSession: TypeAlias = "Callable[[], SparkSession]"
+
+WATCH_S: Final = 0.5
+QUERY_WATCH_S: Final = 1
+STARTED_SHARE_MAX: Final = 0.99
+"""Nobody knows whether the function will start another Spark job: it is done when it returns."""
+
+
+def spark_job(
+    types: JobTypes,
+    name: str,
+    *,
+    session: MakeSession = spark_session,
+    retry: Retry | None = None,
+    timeout: timedelta | None = None,
+    limits: Limits | None = None,
+    priority: int = 0,
+) -> "Callable[[Callable[[Ctx[I, O], SparkSession], O | Continue[O]]], Job[I, O]]":
+    """Declare the decorated function as a job that runs on Spark.
+
+    Args:
+        types: where the job is declared.
+        name: of the job.
+        session: makes the session, or returns the one there is.
+        retry: as of any job.
+        timeout: as of any job; the Spark jobs are cancelled.
+        limits: as of any job.
+        priority: as of any job.
+    """
+
+    def decorate(step: "Callable[[Ctx[I, O], SparkSession], O | Continue[O]]") -> Job[I, O]:
+        @wraps(step)
+        def run(ctx: Ctx[I, O]) -> O | Continue[O]:
+            spark = session()
+            with _watched(ctx, spark):
+                result = step(ctx, spark)
+            ctx.check()
+            return result
+
+        declare = types.sync_job(
+            name, retry=retry, timeout=timeout, limits=limits, priority=priority
+        )
+        return declare(run)
+
+    return decorate
+
+
+def run_query(ctx: Ctx[Any, Any], query: "StreamingQuery") -> None:
+    """Wait for a streaming query that ends by itself, such as one with `availableNow`.
+
+    What it has read is the job's progress; a job that should stop stops it.
+
+    Raises:
+        OwnershipLost: the job should stop.
+        Exception: what the query failed with.
+    """
+    rows = 0
+    last_batch = -1
+    while not query.awaitTermination(QUERY_WATCH_S):
+        if ctx.cancelled is not None:
+            query.stop()
+            ctx.check()
+        for progress in query.recentProgress:
+            if progress.batchId > last_batch:
+                last_batch, rows = progress.batchId, rows + progress.numInputRows
+        ctx.report(note=f"{rows:,} rows in {last_batch + 1} batches")
+
+
+@contextmanager
+def _watched(ctx: Ctx[Any, Any], spark: "SparkSession") -> Generator[None]:
+    """Report what the Spark jobs of this thread do, and cancel them when the job should stop."""
+    group, is_over = str(ctx.job_id), threading.Event()
+    context = spark.sparkContext
+    context.setJobGroup(group, ctx.facts.name, interruptOnCancel=True)
+
+    def watch() -> None:
+        while not is_over.wait(WATCH_S):
+            if ctx.cancelled is not None:
+                context.cancelJobGroup(group)
+                return
+            share, note = _progress(context.statusTracker(), group)
+            if note is not None:
+                ctx.report(share, note)
+
+    watcher = threading.Thread(target=watch, name=f"skep-spark-{group}", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+def _progress(tracker: Any, group: str) -> tuple[float | None, str | None]:
+    """Return the share of tasks that are done, of those that Spark knows of, and words for it."""
+    done = total = 0
+    for job_id in tracker.getJobIdsForGroup(group):
+        job = tracker.getJobInfo(job_id)
+        for stage_id in () if job is None else job.stageIds:
+            stage = tracker.getStageInfo(stage_id)
+            if stage is not None:
+                done += stage.numCompletedTasks
+                total += stage.numTasks
+    if total == 0:
+        return None, None
+    return min(done / total, STARTED_SHARE_MAX), f"{done} of {total} tasks"
