@@ -67,14 +67,14 @@ async def test_the_tasks_of_spark_are_the_progress_of_the_job(spark, run_jobs, c
     assert await chain.result(timeout=60) == 10
 
 
+def dawdle(numbers):
+    """Work that takes long, in a process of Spark."""
+    yield from numbers
+    threading.Event().wait(600)
+
+
 async def test_cancelling_the_job_cancels_the_work_on_spark(spark, run_jobs):
     types, is_running, ended = JobTypes("pipeline"), threading.Event(), threading.Event()
-
-    def dawdle(numbers):
-        import time
-
-        yield from numbers
-        time.sleep(600)
 
     @spark_job(types, "dawdle", session=lambda: spark, retry=Retry(max_attempts=1))
     def slow(ctx: Ctx[None, int], spark) -> int:
@@ -97,12 +97,6 @@ async def test_cancelling_the_job_cancels_the_work_on_spark(spark, run_jobs):
 
 async def test_a_step_that_takes_too_long_is_cancelled_on_spark(spark, run_jobs):
     types, ended = JobTypes("pipeline"), threading.Event()
-
-    def dawdle(numbers):
-        import time
-
-        yield from numbers
-        time.sleep(600)
 
     @spark_job(
         types,
