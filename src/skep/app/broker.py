@@ -295,7 +295,7 @@ class Broker:
         self._leadership: Final = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
             self._leadership,
-            _duties(settings, self.housekeeping_slots, self._leadership.term),
+            _duties(settings, self.housekeeping_slots, self._leadership.term, self.meters),
             gives_way=lambda: is_shed(Priority.BACKGROUND, self.engine.load),
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
@@ -319,7 +319,7 @@ class Broker:
         self.default_subscription_mode: Final = settings.default_subscription_mode
         self.hash_seed: int
         self.retention: Final = RetentionOnRequest(
-            self.housekeeping_slots, _retention_limits(settings)
+            self.housekeeping_slots, _retention_limits(settings), self.meters.queues.note_letters
         )
         self.groups: Final = Groups(self.query_slots)
         self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
@@ -648,6 +648,7 @@ class Broker:
             due_listener=self._sequencer,
             hash_seed=self.hash_seed,
             scheduled_max=self._scheduled_max,
+            note_letters=self.meters.queues.note_letters,
         )
         self._staged = StagedSequencer(mover, self._wakeups, self._leadership, self._dsn)
 
@@ -722,6 +723,7 @@ class Broker:
             self.dead_letters,
             self._wakeups,
             hash_seed=hash_seed,
+            note_letters=self.meters.queues.note_letters,
             open_envelope=open_envelope,
         )
 
@@ -762,7 +764,7 @@ def _retention_limits(settings: Settings) -> Limits:
     return Limits(segments=settings.retention_batch, messages=settings.eviction_batch)
 
 
-def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
+def _duties(settings: Settings, caller: Slots, term: Term, meters: Meters) -> list[Duty]:
     limits = _retention_limits(settings)
     duties: list[Duty] = [
         RetentionDuty(
@@ -772,6 +774,7 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
             kinds=("retention", "completed"),
             interval_s=settings.retention_interval_s,
             limits=limits,
+            note_letters=meters.queues.note_letters,
         ),
         RetentionDuty(
             caller,
@@ -780,6 +783,7 @@ def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
             kinds=("eviction",),
             interval_s=settings.eviction_interval_s,
             limits=limits,
+            note_letters=meters.queues.note_letters,
         ),
         PurgeDuty(
             caller,
