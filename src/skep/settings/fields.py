@@ -533,6 +533,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "pushes are refused. 0 keeps nothing: pushes fail while PostgreSQL is away.",
         ),
     ] = 4 << 30
+    start_without_database: Annotated[
+        Literal["away", "always", "never"],
+        Meta(
+            description="Whether `skep serve` starts while its database cannot be used, and keeps "
+            "pushes on disk meanwhile. `away`: when nobody answers there; it ends with the reason "
+            "when the host has no address, the login is refused or the database does not exist. "
+            "`always`: then too. `never`: it ends in either case. Needs `spill_bytes_max`."
+        ),
+    ] = "away"
     spill_after_s: Annotated[
         float,
         Meta(
