@@ -24,6 +24,7 @@ from random import Random
 
 from skep.db.migrate import migrate
 from tests.faults.consumers import freeze_consumers
+from tests.faults.dying_sessions import POINTS, deadly_database, transact_repeatedly
 from tests.faults.full_disks import fill_both, small_disks
 from tests.faults.instances import fleet_of, instance, memory_watched
 from tests.faults.ledger import KINDS, summary
@@ -48,6 +49,7 @@ class Run:
     postgres: MortalPostgres
     spill_dir: Path
     seconds: float
+    times: int
     seed: str
 
     @property
@@ -182,6 +184,14 @@ async def disks_full(run):
     return figures(load, memory, **{"full disks": 2 * FULL_TIMES, "refused": refused})
 
 
+async def sessions_killed(run):
+    """Scenario 15: the session of a transaction dies at six points; half of one ends the run."""
+    for number, point in enumerate(POINTS):
+        async with deadly_database(run.postgres, f"{run.queue}-{number}", point) as (proxy, sql):
+            await transact_repeatedly(proxy, sql, run.queue, point, times=run.times)
+    return {"points": len(POINTS), "transactions": len(POINTS) * run.times, "half done": 0}
+
+
 async def overloaded(run):
     """Three times the capacity for 60 s."""
     settings = {**run.settings, **SETTINGS}
@@ -215,6 +225,7 @@ STORMS: dict[str, Callable[[Run], Awaitable[dict]]] = {
     "postgres-away": postgres_away,
     "consumers-frozen": consumers_frozen,
     "disks-full": disks_full,
+    "sessions-killed": sessions_killed,
     "network-bad": network_bad,
     "overloaded": overloaded,
 }
@@ -248,7 +259,7 @@ async def soak(options):
     async with server() as postgres:
         for name in options.storms:
             with tempfile.TemporaryDirectory() as spill_dir:
-                run = Run(postgres, Path(spill_dir), options.seconds, options.seed)
+                run = Run(postgres, Path(spill_dir), options.seconds, options.times, options.seed)
                 began = time.monotonic()
                 outcome = await STORMS[name](run)
             result = {
@@ -278,6 +289,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("storms", nargs="*", default=list(STORMS), help=", ".join(STORMS))
     parser.add_argument("--seconds", type=float, default=600, help="how long a storm lasts")
+    parser.add_argument("--times", type=int, default=1_000, help="sessions killed at each point")
     parser.add_argument("--seed", default=str(int(time.time())), help="what chance goes by")
     parser.add_argument("--json", type=Path, default=Path("build/soak.json"))
     options = parser.parse_args()

@@ -425,12 +425,16 @@ class Broker:
             now=utc_now,
             meters=self.meters,
         )
-        self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
+        requires_lease = self._settings.require_lease
+        self.ack = Ack(
+            self.engine, self._leases, hash_seed=hash_seed, requires_lease=requires_lease
+        )
         stager = Stager(
             self._leases,
             hash_seed=hash_seed,
             now=utc_now,
             check_lane=self.diversion.refuse_if_waiting,
+            requires_lease=requires_lease,
         )
         self.transaction = Transaction(self.engine, self._directory, stager)
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)

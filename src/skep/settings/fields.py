@@ -298,6 +298,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "kept, or at the present."
         ),
     ] = "all"
+    require_lease: Annotated[
+        bool,
+        Meta(
+            description="Refuse acknowledgments that name no lease, also in transactions without "
+            "`requiredLeases`. Queen's wire allows them, and whoever sends them may complete "
+            "what another consumer holds."
+        ),
+    ] = False
     poll_interval_ms: Annotated[
         int,
         Meta(
