@@ -25,6 +25,7 @@ from random import Random
 from skep.db.migrate import migrate
 from tests.faults.consumers import freeze_consumers
 from tests.faults.dying_sessions import POINTS, deadly_database, transact_repeatedly
+from tests.faults.failover import fail_over, pair_of_servers
 from tests.faults.full_disks import fill_both, small_disks
 from tests.faults.instances import fleet_of, instance, memory_watched
 from tests.faults.ledger import KINDS, summary
@@ -38,6 +39,9 @@ from tests.fixtures.postgres import make_reachable_directory
 DRAIN_S = 180
 FEW_PRODUCERS = 6
 FULL_TIMES = 10
+FAILOVERS = 5
+FAILED_S = 30
+"""How long to wait for messages that may be gone with the primary."""
 BROKEN = (*KINDS, "accepted after expiry", "cursors moved", "unanswered", "crashed")
 """Figures that have to be 0."""
 
@@ -192,6 +196,32 @@ async def sessions_killed(run):
     return {"points": len(POINTS), "transactions": len(POINTS) * run.times, "half done": 0}
 
 
+async def standby_promoted(run, *, is_synchronous=True):
+    """Scenario 12: kill -9 of the primary under load; its standby takes over."""
+    ledgers = []
+    for number in range(FAILOVERS):
+        directory = make_reachable_directory()
+        try:
+            async with pair_of_servers(directory, is_synchronous=is_synchronous) as servers:
+                spill_dir = run.spill_dir / f"{number}"
+                load = await fail_over(*servers, spill_dir, run.queue, run.seed, drain_s=FAILED_S)
+        finally:
+            shutil.rmtree(directory)
+        ledgers.append(load.ledger)
+    summaries = [summary(ledger, [GROUP]) for ledger in ledgers]
+    return {
+        "failovers": FAILOVERS,
+        "stored": sum(len(ledger.stored) for ledger in ledgers),
+        **{kind: sum(each[kind] for each in summaries) for kind in KINDS},
+    }
+
+
+async def late_standby_promoted(run):
+    """The same with a standby that nobody waits for: what it had not received is gone."""
+    counted = await standby_promoted(run, is_synchronous=False)
+    return {f"{name} (allowed)" if name in KINDS else name: n for name, n in counted.items()}
+
+
 async def overloaded(run):
     """Three times the capacity for 60 s."""
     settings = {**run.settings, **SETTINGS}
@@ -225,6 +255,8 @@ STORMS: dict[str, Callable[[Run], Awaitable[dict]]] = {
     "postgres-away": postgres_away,
     "consumers-frozen": consumers_frozen,
     "disks-full": disks_full,
+    "standby-promoted": standby_promoted,
+    "late-standby-promoted": late_standby_promoted,
     "sessions-killed": sessions_killed,
     "network-bad": network_bad,
     "overloaded": overloaded,
