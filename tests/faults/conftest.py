@@ -9,7 +9,6 @@ from skep.db.migrate import migrate
 from tests.faults.mortal_postgres import MortalPostgres
 from tests.fixtures.postgres import make_reachable_directory
 
-
 STARVED_S = 300
 """How long a test may take that starts and kills real processes, where others use the machine too.
 Starting one takes a second here and a minute there; only what hangs must not go on for ever."""

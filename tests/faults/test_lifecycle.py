@@ -18,6 +18,9 @@ select count(*) from pg_stat_activity
 where datname = current_database() and wait_event_type = 'Lock'
   and application_name = 'skep worker 0'
 """
+HELD_UP = """
+select count(*) from pg_locks where relation = 'skep.installation'::regclass and not granted
+"""
 LEADER = """
 select holder from skep.leadership where service = 'housekeeping' and expires_at > clock_timestamp()
 """
@@ -205,6 +208,23 @@ async def test_when_the_leader_is_killed_another_instance_leads_within_seconds(d
 
 
 # Starts
+
+
+async def test_a_stop_while_a_worker_starts_ends_well(database_url, connect):
+    sql = await connect()
+    with instances.instance(database_url, "--workers", "2") as broker:
+        victim, _ = worker_pids(broker)
+        async with sql.transaction():
+            # The worker that is started in its place cannot get beyond its first look here.
+            await sql.execute("lock table skep.installation in access exclusive mode")
+            os.kill(victim, signal.SIGKILL)
+            await eventually(lambda: sql.fetchval(HELD_UP))
+            exit_code = await asyncio.to_thread(broker.stop)
+        log = broker.log()
+
+    assert exit_code == 0, log
+    assert "Traceback" not in log, log
+
 
 WATCH_DDL = """
 create table public.noticed (command text);
