@@ -106,11 +106,13 @@ class Bench:
         self._meter: Final = meter
         self._fills = 0
 
-    async def fill(self, job: Job[Any, Any], count: int) -> None:
-        """Put jobs into the tables as starting them would, and settle the tables."""
+    async def fill_up(self, job: Job[Any, Any], count: int) -> None:
+        """Let so many jobs wait, written as starting them would, and settle the tables."""
         self._fills += 1
-        await self.sql.fetch("select * from skep.job_type_ensure($1)", [job.name])
-        await self.sql.execute(_FILL, job.name, self._fills, count, timeout=WINDOW_S_MAX)
+        rows = await self.sql.fetch("select id from skep.job_type_ensure($1)", [job.name])
+        waiting = "select count(*) from skep.open_job where type_id = $1"
+        missing = count - await self.sql.fetchval(waiting, rows[0][0], timeout=WINDOW_S_MAX)
+        await self.sql.execute(_FILL, job.name, self._fills, missing, timeout=WINDOW_S_MAX)
         for table in ("chain", "job", "open_job"):
             await self.sql.execute(f"vacuum analyze skep.{table}", timeout=WINDOW_S_MAX)
         await self.sql.execute("checkpoint", timeout=WINDOW_S_MAX)
@@ -225,9 +227,9 @@ async def _run_jobs(
     bench: Bench, client: JobClient, mode: Mode, *, backlog: int, count: int
 ) -> Figures:
     types, counter = JobTypes("bench"), Counter()
-    job = _declare(types, f"{mode} {backlog}", mode, counter)
+    job = _declare(types, f"backlog {backlog}", mode, counter)
     warm_up = count // 10
-    await bench.fill(job, backlog + count + warm_up)
+    await bench.fill_up(job, backlog + count + warm_up)
     concurrency = CONCURRENCY[mode]
     counter.expect(warm_up)
     worker = Worker(client, [types], concurrency=concurrency, transactions=TRANSACTIONS)

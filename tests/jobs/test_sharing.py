@@ -183,6 +183,7 @@ class FakePool:
     def __init__(self, *, is_away=False):
         self.said = []
         self.is_away = is_away
+        self.is_broken = False
 
     @asynccontextmanager
     async def begin(self):
@@ -196,6 +197,8 @@ class FakePool:
         self.said.append("committed")
 
     async def execute(self, statement):
+        if self.is_broken:
+            raise OSError
         self.said.append(statement)
 
 
@@ -236,12 +239,46 @@ async def test_a_transaction_has_no_more_turns_than_seats():
     assert pool.said.count("committed") == 3
 
 
-async def test_who_cannot_have_a_transaction_is_told_why():
+async def test_who_cannot_have_a_transaction_is_sent_away():
     sharing = Sharing(FakePool(is_away=True), 2, settle_all)
 
     for _ in range(2):
-        with pytest.raises(Unavailable):
+        with pytest.raises(SharingUndone) as told:
             await take_turn(sharing, touches=True)
+        assert isinstance(told.value.__cause__, Unavailable)
+
+
+async def test_a_connection_that_breaks_keeps_nothing_and_hides_no_error():
+    pool = FakePool()
+    sharing = Sharing(pool, 3, settle_all)
+    first = asyncio.ensure_future(take_turn(sharing, touches=True))
+
+    async def break_it():
+        async with sharing.turn() as turn:
+            assert turn.connection is not None
+            pool.is_broken = True
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        await break_it()
+
+    with pytest.raises(SharingUndone):
+        await first
+    assert pool.said[-1] == "undone"
+
+
+async def test_the_last_in_the_row_may_be_stopped_at_the_moment_of_its_turn():
+    pool = FakePool()
+    sharing = Sharing(pool, 10, settle_all)
+    async with sharing.turn() as turn:
+        last = asyncio.ensure_future(take_turn(sharing, touches=True))
+        await asyncio.sleep(0)
+        first = asyncio.ensure_future(turn.settle(settlement()))
+        await asyncio.sleep(0)  # it has passed its turn on, and `last` has not begun with it
+        last.cancel()
+
+        assert (await asyncio.wait_for(first, 5)).outcome == "settled"
+    assert pool.said[-1] == "committed"
 
 
 async def test_when_a_completion_is_impossible_everything_is_undone_and_all_are_told():

@@ -12,6 +12,7 @@ each in a transaction of its own, where the guilty one fails alone.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from skep.db.connection import Connection
@@ -79,28 +80,42 @@ class Sharing:
         return SharedTurn(self)
 
     async def begin_turn(self) -> tuple[_Shared, Connection]:
-        """Wait for the turn; return the transaction."""
+        """Wait for the turn; return the transaction.
+
+        Raises:
+            SharingUndone: there is none to be had; run alone.
+        """
+        await self._wait_for_turn()
+        shared = self._shared or self._open()
+        try:
+            return shared, await shared.connect()
+        except BaseException as error:
+            shared.is_broken = True
+            self._pass_on(shared)
+            if isinstance(error, Exception):
+                raise SharingUndone from error
+            raise
+
+    async def _wait_for_turn(self) -> None:
         self._waiting += 1
         try:
             await self._turn.acquire()
         finally:
             self._waiting -= 1
-        shared = self._shared or self._open()
-        try:
-            return shared, await shared.connect()
-        except BaseException:
-            shared.is_broken = True
-            self._pass_on(shared)
-            raise
+            # Who is stopped at the very moment of his turn may be the one they all wait for.
+            if self._shared is not None and not self._waiting and not self._turn.locked():
+                self._close(self._shared)
 
     async def undo_turn(self, shared: _Shared) -> None:
         """End a turn of which nothing is to be kept."""
+        is_undone = False
         try:
-            await shared.undo_turn()
-        except BaseException:
-            shared.is_broken = True
-            raise
+            # If it cannot be done the attempt still fails for its own reason, and all is undone.
+            with suppress(Exception):
+                await shared.undo_turn()
+                is_undone = True
         finally:
+            shared.is_broken = shared.is_broken or not is_undone
             self._pass_on(shared)
 
     def end_turn(self, shared: _Shared, settlement: Settlement) -> asyncio.Future[Settled]:
@@ -120,9 +135,12 @@ class Sharing:
     def _pass_on(self, shared: _Shared) -> None:
         """Give the turn to the next; a transaction that is full, broken or alone ends."""
         if shared.is_broken or not self._waiting or len(shared.members) >= self._seats:
-            self._shared = None
-            shared.is_closed.set()
+            self._close(shared)
         self._turn.release()
+
+    def _close(self, shared: _Shared) -> None:
+        self._shared = None
+        shared.is_closed.set()
 
     async def _run(self, shared: _Shared) -> None:
         """Keep a transaction open for the turns, then settle and commit."""
