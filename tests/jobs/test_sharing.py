@@ -239,6 +239,31 @@ async def test_a_transaction_has_no_more_turns_than_seats():
     assert pool.said.count("committed") == 3
 
 
+async def test_a_row_is_crowded_when_its_seats_are_taken():
+    sharing = Sharing(FakePool(), 2, settle_all)
+    async with sharing.turn() as turn:
+        assert not sharing.is_crowded
+        second = asyncio.ensure_future(take_turn(sharing, touches=True))
+        await asyncio.sleep(0)
+        assert sharing.is_crowded
+
+        await turn.settle(settlement())
+        await second
+        assert not sharing.is_crowded
+
+
+async def test_more_than_one_transaction_may_be_under_way(client, start_worker, filed):
+    """The first one that is held up does not hold up those who find no seat in it."""
+    stage = new_stage(holds=0)
+    chains = await start_and_run(client, start_worker, file, SEATS + 3)
+    await stage.entered.wait()
+
+    assert await results(chains[SEATS:]) == list(range(SEATS, SEATS + 3))
+
+    stage.may_leave.set()
+    assert await results(chains[:SEATS]) == list(range(SEATS))
+
+
 async def test_who_cannot_have_a_transaction_is_sent_away():
     sharing = Sharing(FakePool(is_away=True), 2, settle_all)
 

@@ -75,6 +75,11 @@ class Sharing:
         self._shared: _Shared | None = None
         self._running: Final = set[asyncio.Task[None]]()
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether as many want a turn as a transaction has seats."""
+        return self._waiting + self._turn.locked() >= self._seats
+
     def turn(self) -> "SharedTurn":
         """Return a turn, to be entered."""
         return SharedTurn(self)

@@ -58,7 +58,7 @@ class TransactionDesk:
     def __init__(self, pool: TransactionPool, worker_id: Callable[[], UUID]) -> None:
         self._pool: Final = pool
         self._worker_id: Final = worker_id
-        self._shared: Final[dict[str, Sharing]] = {}
+        self._shared: Final[dict[str, list[Sharing]]] = {}
 
     def of(self, job: Job[Any, Any], claimed: Claimed, *, is_alone: bool) -> AttemptTransactions:
         """Return those of an attempt; `is_alone`: it must not share."""
@@ -66,9 +66,16 @@ class TransactionDesk:
             return OwnTransactions(
                 self._pool, claimed, self._worker_id(), is_atomic=job.mode == "atomic"
             )
-        if job.name not in self._shared:
-            self._shared[job.name] = Sharing(self._pool, job.together, self._write)
-        return SharedTransaction(self._shared[job.name].turn())
+        return SharedTransaction(self._sharing(job).turn())
+
+    def _sharing(self, job: Job[Any, Any]) -> Sharing:
+        """Return where there is room: transactions are filled first, then run side by side."""
+        rows = self._shared.setdefault(job.name, [])
+        for sharing in rows:
+            if not sharing.is_crowded:
+                return sharing
+        rows.append(Sharing(self._pool, job.together, self._write))
+        return rows[-1]
 
     async def _write(
         self, connection: Connection, settlements: Sequence[Settlement]
