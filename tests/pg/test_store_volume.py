@@ -33,5 +33,14 @@ async def test_other_hours_and_queues_are_left_alone(analyses):
     assert len(await keys_of(analyses)) == 3
 
 
+async def test_keys_of_a_kind_that_was_not_computed_again_stay(analyses, log):
+    await analyses.store(keys={"a": 10})
+    await log.execute("update skep.analytics_key set kind = 'key', key = 'Ann'")
+
+    await analyses.store(keys={"a": 10})
+
+    assert await keys_of(analyses) == [("hive", "Ann", 10), ("hive", "a", 10)]
+
+
 async def test_nothing_is_stored_of_nothing(analyses, log):
     assert await log.value("select skep.store_volume('[]', '[]')") == 0

@@ -251,7 +251,6 @@ class LakeReader:
             return header_structs(values.to_pylist())
         return values
 
-
     def _payload_bytes(self, rows: Any) -> list[int]:
         keys, payloads = rows.column("key_id").to_pylist(), rows.column("payload").to_pylist()
         return [

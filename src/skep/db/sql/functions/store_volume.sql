@@ -7,7 +7,7 @@ Returns how many hours of queues were stored.
 Locks   the rows written and deleted.
 Why     A log only loses messages of an hour that is over, but for a few that were committed late. So
         an account with fewer messages than the one that is here comes from a log that has lost some,
-        and is not taken; any other replaces it, with its keys.
+        and is not taken; any other replaces it, with its keys of the kinds that p_keys has.
 */
 create function skep.store_volume(p_volume json, p_keys json) returns bigint
 language plpgsql as $$
@@ -28,7 +28,9 @@ begin
   select array_agg(s.hour), array_agg(s.queue) into v_hour, v_queue from stored s;
 
   delete from skep.analytics_key k using unnest(v_hour, v_queue) f(hour, queue)
-  where k.hour = f.hour and k.queue = f.queue;
+  where k.hour = f.hour and k.queue = f.queue
+    and k.kind in (
+      select n.kind from json_populate_recordset(null::skep.analytics_key, p_keys) n);
   insert into skep.analytics_key
   select n.* from json_populate_recordset(null::skep.analytics_key, p_keys) n
   join unnest(v_hour, v_queue) f(hour, queue) on f.hour = n.hour and f.queue = n.queue;
