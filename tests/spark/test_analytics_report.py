@@ -192,6 +192,7 @@ def test_a_page_without_anything_to_plot_is_whole():
     page = Page(render_report(gather_figures(DAY_LONG, reader()), NOON))
 
     assert page.tags["section"] == 9
+    assert page.texts.count("None.") == 3
 
 
 @settings(deadline=None)

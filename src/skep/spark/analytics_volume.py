@@ -85,21 +85,22 @@ def count_volume(
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
 
-    reader = spark.read.format("skep").options(
+    chosen = {
         **options,
-        tier="all",
-        includeExpired="true",
-        failOnDataLoss="false",
-        endingTimestamp=hours.upto.isoformat(),
-    )
+        "tier": "all",
+        "includeExpired": "true",
+        "failOnDataLoss": "false",
+        "endingTimestamp": hours.upto.isoformat(),
+    }
     with explained():
-        frame = reader.schema(MEASURED_COLUMNS).load()
+        frame = spark.read.format("skep").options(**chosen).schema(MEASURED_COLUMNS).load()
         volume = _totals(busiest_keys(frame.withColumn("key", f.col("partition"))).collect())
         if key is not None:
-            whole = reader.load()
-            size = f.octet_length("payload")
-            chosen = whole.withColumn("payload_bytes", size).withColumn("key", f.expr(key))
-            volume.keys += _keys(busiest_keys(chosen).collect(), "key")
+            whole = spark.read.format("skep").options(**chosen).load()
+            sized = whole.withColumn("payload_bytes", f.octet_length("payload"))
+            volume.keys += _keys(
+                busiest_keys(sized.withColumn("key", f.expr(key))).collect(), "key"
+            )
     return volume
 
 

@@ -23,6 +23,8 @@ LABEL_WIDTH: Final = 300
 LABEL_CHARS_MAX: Final = 42
 TICKS: Final = 4
 LEGEND_CHARS_MAX: Final = 60
+NOTHING: Final = "None."
+"""What stands where there is nothing to rank."""
 
 Spell = Callable[[float], str]
 
@@ -137,7 +139,9 @@ def lines(
 
 def ranking(title: str, bars: Sequence[Ranked], spell: Spell = spell_count) -> str:
     """Draw bars from left to right, one below the other, with their labels beside them."""
-    largest = max((each.value for each in bars), default=0) or 1
+    if not bars:
+        return f"<p>{NOTHING}</p>"
+    largest = max(each.value for each in bars) or 1
     room = WIDTH - LABEL_WIDTH - 90
     marks: list[str] = []
     for number, each in enumerate(bars):
@@ -151,7 +155,7 @@ def ranking(title: str, bars: Sequence[Ranked], spell: Spell = spell_count) -> s
             f'<text x="{LABEL_WIDTH + width + 6:.1f}" y="{y + 17}">'
             f"{escaped(spell(each.value))}</text></g>"
         )
-    height = max(len(bars), 1) * BAR_HEIGHT
+    height = len(bars) * BAR_HEIGHT
     return (
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escaped(title)}">'
         f"{''.join(marks)}</svg>"
