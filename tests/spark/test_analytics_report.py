@@ -271,7 +271,7 @@ def test_rows_come_page_by_page(known, database_url, monkeypatch):
 
     figures = gather_figures(DAY_LONG, rows_of(database_url, DAY_LONG, None))
 
-    assert sorted(figures.queues) == ["wasps", 'say "hi", \\']
+    assert sorted(figures.queues) == ['say "hi", \\', "wasps"]
     assert sum(figures.messages.values()) == 20
 
 
