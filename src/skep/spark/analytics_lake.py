@@ -8,7 +8,7 @@ changed it there: both always say the same. PostgreSQL forgets after a while, th
 which a run that died has left behind.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -161,24 +161,27 @@ class AnalyticsLake:
 
     def ensure_tables(self) -> bool:
         """Make the tables that are missing; return whether there is a place for them."""
-        root = self._root()
+        catalog: Any = self._lake.catalog
+        missing = [name for name in TABLES if not catalog.table_exists(f"{NAMESPACE}.{name}")]
+        root = self._root(missing)
         if root is None:
             return False
-        catalog: Any = self._lake.catalog
         catalog.create_namespace_if_not_exists(NAMESPACE)
-        for name, table in TABLES.items():
-            if not catalog.table_exists(f"{NAMESPACE}.{name}"):
-                catalog.create_table(
-                    f"{NAMESPACE}.{name}",
-                    table.schema,
-                    f"{root}/{name}",
-                    _BY_DAY,
-                    properties=_properties(table.schema),
-                )
+        for name in missing:
+            schema = TABLES[name].schema
+            catalog.create_table(
+                f"{NAMESPACE}.{name}",
+                schema,
+                f"{root}/{name}",
+                _BY_DAY,
+                properties=_properties(schema),
+            )
         return True
 
-    def _root(self) -> str | None:
-        """Return where the tables lie: beside the archive, or where it would be."""
+    def _root(self, missing: Sequence[str]) -> str | None:
+        """Return where the tables lie: where others do, beside the archive, or where it would."""
+        if others := [name for name in TABLES if name not in missing]:
+            return self._table(others[0]).location().rpartition("/")[0]
         if self._lake.has_table():
             return f"{self._lake.table().location().rpartition('/')[0]}/analytics"
         if self._warehouse is None:
