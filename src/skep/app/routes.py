@@ -8,6 +8,7 @@ from litestar.types import ControllerRouterHandler
 from skep.app.broker import Broker
 from skep.broker.depth import Depths
 from skep.broker.holds import Holds
+from skep.broker.hourly import Hourly
 from skep.broker.pipelines import Pipelines
 from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.queue_lifecycle import QueueLifecycle
@@ -25,6 +26,7 @@ from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
+from skep.server.routes.hourly import hourly_routes
 from skep.server.routes.internal import internal_routes
 from skep.server.routes.jobs import job_routes
 from skep.server.routes.live import LiveParts, live_route
@@ -71,6 +73,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         ),
         *status_routes(StatusReport(broker.query_slots, charts, catalog), charts),
         *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(broker.query_slots)),
+        *hourly_routes(Hourly(broker.query_slots), charts),
         *group_routes(broker.groups, broker.subscriptions),
         *seek_routes(broker.seek),
         *dead_letter_routes(broker.dead_letters, broker.redrives),

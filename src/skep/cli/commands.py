@@ -3,6 +3,7 @@
 import typer
 
 from skep import __version__
+from skep.cli.analytics import analytics_app
 from skep.cli.archive import archive_app
 from skep.cli.config import config
 from skep.cli.jobs import jobs_app
@@ -10,6 +11,7 @@ from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
 from skep.cli.pipeline import pipeline_app
 from skep.cli.replay import replay
+from skep.cli.report import report
 from skep.cli.serve import serve
 from skep.cli.transfer import export_messages, import_rows
 from skep.cli.worker import worker
@@ -30,6 +32,8 @@ app.command()(openapi)
 app.command()(replay)
 app.command("import")(import_rows)
 app.command("export")(export_messages)
+app.command()(report)
+app.add_typer(analytics_app)
 app.add_typer(archive_app)
 app.add_typer(jobs_app)
 app.add_typer(pipeline_app)
