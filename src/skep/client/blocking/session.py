@@ -11,13 +11,15 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Final
 
 from skep.client.endpoints import Endpoint, Endpoints
 from skep.client.errors import GATEWAY_STATUSES, NotSent, Stopped, Unreachable, error_of
 from skep.client.http import Answer, render_header, render_request
-from skep.client.io_blocking import Connection, Stop
+from skep.client.io_blocking import Connection, Stop, run_aside
+from skep.client.live_link import LiveLink
 from skep.client.retry import RetryPolicy
 from skep.client.session_options import Doubt, SessionOptions
 
@@ -161,6 +163,29 @@ class Session:
             connection.close()
         return answer
 
+    def open_link(self, path: str, affinity: str) -> LiveLink:
+        """Open a WebSocket to the broker that requests of this affinity go to.
+
+        Raises:
+            Unreachable: Nobody is there; another broker is chosen the next time.
+            LinkRefused: There is no WebSocket to be had.
+        """
+        self._check_open(None)
+        endpoint = self.endpoints.choose(affinity, self._clock())
+        opening = partial(
+            LiveLink.open,
+            endpoint.address,
+            path,
+            headers={**self.options.headers, **self._bearer()},
+            tls=self._tls,
+            timeout_s=self.options.connect_timeout_s,
+        )
+        try:
+            return run_aside(opening)
+        except OSError as error:
+            self.endpoints.report_failure(endpoint, self._clock())
+            raise NotSent(f"{endpoint.address.url} does not answer: {error}") from error
+
     def _take_idle(self, endpoint: Endpoint) -> Connection | None:
         idle = self._idle[endpoint]
         while idle:
@@ -187,11 +212,13 @@ class Session:
             idle.pop().abort()
 
     def _authorization(self) -> bytes:
+        return b"".join(render_header(name, value) for name, value in self._bearer().items())
+
+    def _bearer(self) -> dict[str, str]:
         token = self.options.token
         if token is None:
-            return b""
-        text = token if isinstance(token, str) else token()
-        return render_header("Authorization", f"Bearer {text}")
+            return {}
+        return {"Authorization": f"Bearer {token if isinstance(token, str) else token()}"}
 
     def close(self) -> None:
         """End all connections; requests from now on raise `Stopped`."""
