@@ -1,6 +1,7 @@
 """Consuming by WebSocket: the same promises as by polls."""
 
 import asyncio
+import sys
 import threading
 
 import pytest
@@ -95,10 +96,9 @@ async def test_leaving_the_loop_gives_back_the_rest_at_once(queen, queue):
     again = await queen.pop(queue, group="g", batch=10, wait_s=10)
 
     assert [message.data for message in again] == list(range(4, 10))
-    assert {message.retry_count for message in again} == {0}
 
 
-async def test_what_arrived_behind_the_batch_at_hand_is_given_back_too(queen, queue):
+async def test_what_arrived_behind_the_batch_at_hand_is_given_back_too(broker, queen, queue):
     await queen.push(queue, 1, partition="a")
     consumption = queen.consume(
         queue, group="g", batch=10, partitions=1, lease_s=3_600, delivery="websocket"
@@ -111,9 +111,17 @@ async def test_what_arrived_behind_the_batch_at_hand_is_given_back_too(queen, qu
             async with asyncio.timeout(10):
                 await feed._batches._news.wait()
             break
+    async with broker.sql() as sql:
+        unanswered = await sql.fetchval(
+            "select max(c.unanswered) from skep.cursor c "
+            "join skep.partition p on p.id = c.partition_id "
+            "join skep.queue q on q.id = p.queue_id where q.name = $1",
+            queue,
+        )
     (again,) = await queen.pop(queue, group="g", batch=10, partitions=10, wait_s=10)
 
-    assert (again.data, again.retry_count) == (2, 0)
+    assert again.data == 2
+    assert unanswered == 0, "it does not count towards the dead letters"
     assert len(consumption._keeper._renewals) == 0
 
 
@@ -191,6 +199,21 @@ async def test_a_server_without_websockets_is_polled():
     ]
 
 
+async def test_a_server_that_is_busy_is_asked_for_a_socket_again(monkeypatch):
+    monkeypatch.setattr("skep.client.aio.live.REOPEN_S", 0.0)
+    busy, nothing = (503, {"error": "starting"}), (204, None)
+    async with scripted(busy, nothing, busy, nothing) as broker, AsyncClient(broker.url) as client:
+        consumption = client.consume("q", idle_s=0.05, wait_s=0.01, delivery="websocket")
+        assert [message async for message in consumption] == []
+
+    asked = [path.partition("?")[0] for path in broker.paths]
+    assert asked[:3] == [
+        "/api/v1/stream/queue/q",
+        "/api/v1/pop/queue/q",
+        "/api/v1/stream/queue/q",
+    ]
+
+
 async def test_another_broker_is_polled_and_subscribed_to_when_one_is_down(broker, queue):
     dead = f"http://127.0.0.1:{free_port()}"
     async with AsyncClient([dead, broker.url], retries=1) as client:
@@ -225,6 +248,33 @@ async def test_a_socket_that_breaks_is_replaced_and_nothing_is_lost(queen, queue
 
     assert cuts >= 1
     assert seen == set(range(50))
+
+
+async def test_no_lease_is_kept_of_what_came_and_nobody_took(queen, queue):
+    await queen.push(queue, 1)
+    consumption = queen.consume(queue, group="g", lease_s=3_600, delivery="websocket")
+    live = consumption._live
+    taken = await live.take(10, 10.0, consumption._stop)
+    live._feed._hear(b'{"type":"messages","leaseId":"left over","messages":[]}')
+    assert "left over" in consumption._keeper._renewals._leases
+    live._feed._batches.take_all()
+
+    await live.close()
+
+    assert consumption._keeper._renewals._leases.keys() == {taken.lease.id}
+
+
+async def test_a_client_that_is_closed_ends_a_consumer_on_a_socket(broker, queue):
+    client = AsyncClient(broker.url)
+    await client.push(queue, 1)
+    seen = []
+
+    async for message in client.consume(queue, group="g", delivery="websocket", wait_s=0.1):
+        seen.append(message.data)
+        await message.ack()
+        await client.close()
+
+    assert seen == [1]
 
 
 async def test_verdicts_that_the_socket_does_not_answer_go_by_request(monkeypatch, queen, queue):
@@ -310,7 +360,7 @@ async def test_another_word_for_the_delivery_is_refused(queen):
 
 
 async def test_without_the_package_there_is_no_socket(monkeypatch, queen):
-    monkeypatch.setitem(__import__("sys").modules, "websockets.client", None)
+    monkeypatch.setitem(sys.modules, "websockets.client", None)
     address = queen._session.endpoints.all[0].address
 
     with pytest.raises(LinkRefused, match="not installed"):

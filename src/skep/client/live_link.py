@@ -234,4 +234,12 @@ def _shake_hands(
             raise ConnectionResetError("the broker closed the connection")
         protocol.receive_data(data)
     if protocol.handshake_exc is not None:
-        raise LinkRefused(str(protocol.handshake_exc))
+        raise _refusal(protocol.handshake_exc)
+
+
+def _refusal(error: Exception) -> Exception:
+    """Tell a broker that is busy or starting from one that has no WebSocket."""
+    status = getattr(getattr(error, "response", None), "status_code", 0)
+    if status == 429 or status >= 500:
+        return ConnectionRefusedError(str(error))
+    return LinkRefused(str(error))

@@ -9,6 +9,7 @@ them: either way messages come again, and none is lost.
 """
 
 import logging
+from contextlib import suppress
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -60,6 +61,7 @@ class Feed:
         self._turn: Final = Condition()
         self._has_clear_replies = True
         self._credit = 0
+        self._is_closed = False
 
     def start(self, credit: int) -> None:
         """Subscribe, for so many messages at first.
@@ -82,12 +84,10 @@ class Feed:
         Raises:
             TimeoutError: Nothing came.
         """
-        try:
-            if self._credit < wanted:
+        if self._credit < wanted:
+            with suppress(OSError):  # what came before the end is taken all the same
                 self._link.send(b'{"type":"credit","messages":%d}' % (wanted - self._credit))
-                self._credit = wanted
-        except OSError:
-            return None
+            self._credit = wanted
         text = self._batches.take(timeout_s, stop)
         return None if text is None else self._taken(text)
 
@@ -119,13 +119,18 @@ class Feed:
         return [self._taken(text) for text in self._batches.take_all()]
 
     def close(self) -> None:
-        """End the socket."""
+        """End the socket, and keep no lease of what nobody took."""
+        self._is_closed = True
         self._link.close()
+        for lease_id in tuple(self._leases):
+            self._keeper.forget(lease_id)
 
     # The thread of the socket calls these.
 
     def _hear(self, text: bytes) -> None:
         if text.startswith(_MESSAGES):
+            if self._is_closed:
+                return  # the broker sees the socket close, and gives it to others
             self._keep_lease(text)
             self._batches.put(text)
         elif text.startswith(_ACKED):
@@ -176,10 +181,13 @@ class LiveDelivery:
 
         Raises:
             TimeoutError: Nothing came.
+            Stopped: The client is closed.
         """
         while (feed := self._feed or self._open(wanted)) is not None:
+            self._session.check_open(stop)
             taken = feed.take(wanted, timeout_s, stop)
             if taken is None:
+                feed.close()
                 self._drop()
             elif not taken.lease.is_lost:  # else it lay here for too long, and comes again
                 self._pause_s = REOPEN_S
@@ -191,12 +199,14 @@ class LiveDelivery:
         feed, self._feed = self._feed, None
         if feed is None:
             return
-        for messages, lease, _ in feed.take_rest():
-            settlement = Settlement(
-                self._session, messages, lease=lease, keeper=self._keeper, acknowledger=feed
-            )
-            Batch(messages, settlement).settlement.finish()
-        feed.close()
+        try:
+            for messages, lease, _ in feed.take_rest():
+                settlement = Settlement(
+                    self._session, messages, lease=lease, keeper=self._keeper, acknowledger=feed
+                )
+                Batch(messages, settlement).settlement.finish()
+        finally:
+            feed.close()
 
     def _open(self, wanted: int) -> Feed | None:
         if self._is_refused or monotonic() < self._open_at_s:

@@ -84,7 +84,7 @@ class Session:
         tried: set[Endpoint] = set()
         failures = 0
         while True:
-            self._check_open(stop)
+            self.check_open(stop)
             endpoint = self.endpoints.choose(affinity, self._clock(), tried)
             tried.add(endpoint)
             rendered = self._render(endpoint, method, path, body, headers)
@@ -92,7 +92,7 @@ class Session:
             if isinstance(outcome, Answer) and outcome.is_success:
                 self.endpoints.report_success(endpoint)
                 return outcome
-            self._check_open(stop)
+            self.check_open(stop)
             self._judge(endpoint, outcome, doubt)
             failures += 1
             self._raise_if_final(policy, outcome, failures)
@@ -101,7 +101,12 @@ class Session:
                 pause_s = policy.pause_s(failures, _retry_after_s(outcome), self._random.random())
                 (stop or Stop()).pause(pause_s)
 
-    def _check_open(self, stop: Stop | None) -> None:
+    def check_open(self, stop: Stop | None) -> None:
+        """Raise if there is nothing more to be asked.
+
+        Raises:
+            Stopped: The session is closed, or the caller was asked to stop.
+        """
         if self._is_closed:
             raise Stopped("the client is closed")
         if stop is not None and stop.is_set:
@@ -170,7 +175,7 @@ class Session:
             Unreachable: Nobody is there; another broker is chosen the next time.
             LinkRefused: There is no WebSocket to be had.
         """
-        self._check_open(None)
+        self.check_open(None)
         endpoint = self.endpoints.choose(affinity, self._clock())
         opening = partial(
             LiveLink.open,
