@@ -17,7 +17,7 @@ from skep.broker import (
     traces,
 )
 from skep.client import NotFound, TransactionFailed, values
-from skep.client.bodies import AckItem
+from skep.client.acks import AckItem
 from skep.client.items import Item
 from skep.model import wire
 from skep.server import shapes

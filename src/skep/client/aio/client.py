@@ -18,7 +18,7 @@ from skep.client.aio.groups import Groups
 from skep.client.aio.message import (
     Message,
     Settlement,
-    ack_item,
+    ack_text_of,
     decode_acked,
     send_acks,
 )
@@ -34,7 +34,7 @@ from skep.client.aio.session import Session
 from skep.client.aio.transaction import Transaction
 from skep.client.aio.worker import Worker
 from skep.client.bodies import PushBody
-from skep.client.consume_options import ConsumeOptions
+from skep.client.consume_options import ConsumeOptions, Delivery
 from skep.client.errors import LeaseLost
 from skep.client.items import (
     Headers,
@@ -321,6 +321,7 @@ class AsyncClient:
         conflation: bool | None = None,
         limit: int | None = None,
         idle_s: float | None = None,
+        delivery: Delivery = "auto",
     ) -> Consumption:
         """Return the messages of a queue, to be iterated over.
 
@@ -348,6 +349,8 @@ class AsyncClient:
             conflation: Deliver only the newest message of each partition.
             limit: End after so many messages.
             idle_s: End when nothing came for so long.
+            delivery: By `websocket`, where the broker has it and the package `websockets` is
+                installed, or by `poll`; `auto` is what costs less, which is to poll.
         """
         options = ConsumeOptions(
             queue=queue,
@@ -367,6 +370,7 @@ class AsyncClient:
             conflation=conflation,
             limit=limit,
             idle_s=idle_s,
+            delivery=delivery,
         )
         return Consumption(self._session, self._keeper, options)
 
@@ -475,7 +479,7 @@ class AsyncClient:
         for message in messages:
             message.settlement.progress.settle(message.place, verdict)
         group = messages[0].consumer_group
-        items = [ack_item(message, verdict) for message in messages]
+        items = b",".join(ack_text_of(message, verdict) for message in messages)
         affinity = affinity_of(messages[0].queue, group)
         return decode_acked(await send_acks(self._session, items, group, affinity))
 

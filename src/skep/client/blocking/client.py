@@ -19,7 +19,7 @@ from skep.client.blocking.groups import Groups
 from skep.client.blocking.message import (
     Message,
     Settlement,
-    ack_item,
+    ack_text_of,
     decode_acked,
     send_acks,
 )
@@ -35,7 +35,7 @@ from skep.client.blocking.session import Session
 from skep.client.blocking.transaction import Transaction
 from skep.client.blocking.worker import Worker
 from skep.client.bodies import PushBody
-from skep.client.consume_options import ConsumeOptions
+from skep.client.consume_options import ConsumeOptions, Delivery
 from skep.client.errors import LeaseLost
 from skep.client.items import (
     Headers,
@@ -322,6 +322,7 @@ class Client:
         conflation: bool | None = None,
         limit: int | None = None,
         idle_s: float | None = None,
+        delivery: Delivery = "auto",
     ) -> Consumption:
         """Return the messages of a queue, to be iterated over.
 
@@ -349,6 +350,8 @@ class Client:
             conflation: Deliver only the newest message of each partition.
             limit: End after so many messages.
             idle_s: End when nothing came for so long.
+            delivery: By `websocket`, where the broker has it and the package `websockets` is
+                installed, or by `poll`; `auto` is what costs less, which is to poll.
         """
         options = ConsumeOptions(
             queue=queue,
@@ -368,6 +371,7 @@ class Client:
             conflation=conflation,
             limit=limit,
             idle_s=idle_s,
+            delivery=delivery,
         )
         return Consumption(self._session, self._keeper, options)
 
@@ -473,7 +477,7 @@ class Client:
         for message in messages:
             message.settlement.progress.settle(message.place, verdict)
         group = messages[0].consumer_group
-        items = [ack_item(message, verdict) for message in messages]
+        items = b",".join(ack_text_of(message, verdict) for message in messages)
         affinity = affinity_of(messages[0].queue, group)
         return decode_acked(send_acks(self._session, items, group, affinity))
 
