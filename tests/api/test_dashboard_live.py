@@ -52,12 +52,6 @@ async def test_a_broker_that_stops_ends_the_streams_of_those_who_watch(broker_to
     assert "ERROR" not in broker_to_stop.log()
 
 
-async def test_the_parts_are_those_of_the_api(client):
-    answer = await client.call("GET", "/api/v1/dashboard/parts")
-
-    assert {"messages", "consumer-groups", "dlq"} <= set(json.loads(answer.body)["parts"])
-
-
 async def test_settings_are_shown_with_their_origin_and_without_passwords(broker_with_secret):
     async with broker_with_secret.connect() as client:
         answer = await client.call("GET", "/api/v1/system/settings")

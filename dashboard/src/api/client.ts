@@ -100,27 +100,3 @@ export async function get<Path extends GetPath>(
   const response = await request("GET", url, given.signal ? { signal: given.signal } : {});
   return (await response.json()) as Answer<Path>;
 }
-
-let served: ReadonlySet<string> = new Set();
-
-/** Find out which parts of the API this broker has. */
-export async function learnParts(): Promise<void> {
-  served = new Set((await get("/api/v1/dashboard/parts")).parts);
-}
-
-/** Read from a route that this broker may not have; null says that it does not. */
-export async function getIfServed<T>(
-  path: string,
-  given: { names?: Names; query?: Values; signal?: AbortSignal } = {},
-): Promise<T | null> {
-  const part = path.split("/")[3] ?? "";
-  if (!served.has(part)) return null;
-  try {
-    const url = spellPath(path, given.names, given.query);
-    const response = await request("GET", url, given.signal ? { signal: given.signal } : {});
-    return (await response.json()) as T;
-  } catch (error) {
-    if (error instanceof ApiError && error.code === "no_such_route") return null;
-    throw error;
-  }
-}
