@@ -1,4 +1,4 @@
-"""What the dashboard asks a broker for: the pulse, the parts there are, the settings in force."""
+"""What the dashboard asks a broker for: the pulse, and the settings in force."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ async def samples_of(broker, wanted):
         async with asyncio.timeout(20):
             while len(found) < wanted:
                 line = await reader.readline()
-                if line.startswith(b"data: "):
+                if line.startswith(b"data: ") and line != b"data: {}\n":
                     found.append(json.loads(line[6:]))
         return found
     finally:

@@ -2,6 +2,7 @@
 //
 // `schema.d.ts` is generated from the OpenAPI document of the checkout, so a route that changes its
 // shape is noticed by the type check. Every failure is an `ApiError` with the words of the broker.
+import { noteRead } from "../state/pace";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -97,6 +98,8 @@ export async function get<Path extends GetPath>(
   given: { names?: Names; query?: Query<Path>; signal?: AbortSignal } = {},
 ): Promise<Answer<Path>> {
   const url = spellPath(path, given.names, given.query as Values);
+  const began = performance.now();
   const response = await request("GET", url, given.signal ? { signal: given.signal } : {});
+  noteRead(performance.now() - began);
   return (await response.json()) as Answer<Path>;
 }

@@ -107,7 +107,7 @@ function Types() {
       return { views, after: types.after, spanSeconds: pace.spanSeconds };
     },
     [after],
-    { everySeconds: 4 },
+    { everySeconds: 5 },
   );
   if (data && !data.views.length) return <Empty title="No job was ever started"><p>Types appear with their first job.</p></Empty>;
   return (

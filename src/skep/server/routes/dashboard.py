@@ -36,6 +36,7 @@ _PAGE_HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 
+_BEAT: Final = b"event: beat\ndata: {}\n\n"
 _PUBLIC_PAGE: Final[dict[str, Any]] = {"include_in_schema": False, "opt": {ACCESS: PUBLIC}}
 
 _NOT_BUILT: Final = b"""\
@@ -110,8 +111,8 @@ def _pulse_route(pulse: Pulse, live: Live) -> HTTPRouteHandler:
         operation_id="watchPulse",
         opt=needs(Level.READ_ONLY),
         summary="Watch the figures of the whole broker as server-sent events",
-        description="Each event is a `PulseSample`. One sample serves all who watch; the more it "
-        "costs, the rarer it is taken.",
+        description="Each event `sample` is a `PulseSample`. One sample serves all who watch; the "
+        "more it costs, the rarer it is taken. Between them come events `beat` with nothing.",
         media_type="text/event-stream",
         responses={
             200: ResponseSpec(
@@ -144,7 +145,7 @@ async def _events(pulse: Pulse, live: Live, left_s: float) -> AsyncGenerator[byt
             async for sample in samples:
                 if now() >= expires_at:
                     raise InvalidToken("Token has expired")
-                yield b"event: sample\ndata: %b\n\n" % sample
+                yield _BEAT if sample is None else b"event: sample\ndata: %b\n\n" % sample
     except SkepError as error:
         yield _error_event(error)
     finally:
