@@ -43,10 +43,11 @@ async def test_a_blocker_is_a_link_to_its_chain(open_page, broker, ask, queue):
     chain_id = await build(ask, queue)
     stage = await open_page(broker, f"/chains/{chain_id}")
 
-    await stage.click("Chain fetch wheels: open", role="link")
+    await stage.click("fetch wheels", role="link", exact=False)
 
-    await stage.sees("fetch wheels", role="heading")
-    await stage.sees("Waits for this chain: weld, blocked", role="link")
+    await drawing_says(stage, "fetch wheels: ready. Awaited by weld")
+    await stage.click("weld", role="link", exact=False)
+    await stage.page.wait_for_url(f"**/chains/{chain_id}")
 
 
 async def test_a_failed_chain_shows_its_attempts_and_is_retried(open_page, broker, client, queue):

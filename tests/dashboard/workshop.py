@@ -71,7 +71,7 @@ async def fill_workshop(broker, client):
             for job in ("wheels", "weld", "paint"):
                 doors.open(f"{job} {colour}")
             await ask.result(await build(ask, colour))
-        await ask.result(await ask.start("polish", "the bell"))
+        await ask.result(await ask.start("polish", "the bell", maxAttempts=2))
     await build(ask, "yellow")
     await ask.start("fetch wheels", "black", delaySeconds=3600)
     times = {"type": "fetch wheels", "cron": "0 6 * * 1", "timezone": "Europe/Rome"}

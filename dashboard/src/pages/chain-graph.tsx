@@ -29,7 +29,7 @@ function OtherChain({ at, chain, to }: { at: Spot; chain: Blocker; to: Spot }) {
   return (
     <g>
       <line x1={at.x + BOX.width / 2} y1={at.y + BOX.height} x2={to.x + BOX.width / 2} y2={to.y} />
-      <a href={hrefTo(["chains", chain.chain])} aria-label={`Chain ${chain.type}: ${chain.state}`}><Box at={at} title={chain.type} state={chain.state} isOutside /></a>
+      <a href={hrefTo(["chains", chain.chain])}><Box at={at} title={chain.type} state={chain.state} isOutside /></a>
     </g>
   );
 }
@@ -63,7 +63,7 @@ export function ChainGraph({ jobs, blockers, waiting }: { jobs: Job[]; blockers:
           return (
             <g key={other.chain}>
               <line class="awaited" x1={spot.x - BOX.gap} y1={top + BOX.height / 2} x2={spot.x} y2={spot.y + BOX.height / 2} />
-              <a href={hrefTo(["chains", other.chain])} aria-label={`Waits for this chain: ${other.type}, ${other.state}`}><Box at={spot} title={other.type} state={other.state} isOutside /></a>
+              <a href={hrefTo(["chains", other.chain])}><Box at={spot} title={other.type} state={other.state} isOutside /></a>
             </g>
           );
         })}

@@ -11,16 +11,13 @@ export type Sample = Schemas["PulseSample"];
 export type Connection = "connecting" | "live" | "away" | "unserved";
 
 export const latest = signal<Sample | null>(null);
-export const samples = signal<Sample[]>([]);
 export const connection = signal<Connection>("connecting");
 export const beat = signal(0);
 
-const SAMPLES_MAX = 180;
 const OWN_BEAT_MS = 5_000;
 
 function take(sample: Sample): void {
   latest.value = sample;
-  samples.value = [...samples.value.slice(1 - SAMPLES_MAX), sample];
   beat.value++;
 }
 
