@@ -8,6 +8,9 @@ BEGIN = (
     " false)"
 )
 REPORT = "select * from skep.report_pipeline($1, $2, $3, $4, $5, 812.5, 1200, 3, $6, $7)"
+STILL_THERE = """
+update skep.pipeline set seen_at = now() + interval '2 minutes' where run_id = $1
+"""
 ARCHIVE = """
 insert into skep.archive (queue_id, system, upto, messages, archived_at)
 select id, skep.system_identity(), pg_current_xact_id(), 120, now() from skep.queue where name = $1
@@ -38,6 +41,8 @@ async def run_pipeline(broker, name, *, state="running", error=None, number=24):
         run_id = await sql.fetchval(BEGIN, name, json.dumps(definition))
         spelled = (json.dumps(position), number, rows, error, json.dumps(recent))
         await sql.fetch(REPORT, run_id, state, *spelled)
+        # It counts as alive for as long as a test may look at it.
+        await sql.execute(STILL_THERE, run_id)
 
 
 async def archive(broker, client, queue):

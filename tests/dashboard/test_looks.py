@@ -112,7 +112,7 @@ async def take_picture(stage, path):
     await stage.page.wait_for_load_state("load")
     await stage.page.set_viewport_size({"width": 1120, "height": 760})
     await stage.page.wait_for_function(IS_DRAWN)
-    await stage.page.screenshot(path=path, type="jpeg", quality=60)
+    await stage.page.screenshot(path=path, type="jpeg", quality=45)
 
 
 async def test_pages_fit_on_a_phone(open_page, shown_broker, filled):

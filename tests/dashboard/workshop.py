@@ -64,6 +64,13 @@ async def build(ask, colour):
     return await ask.start("weld", colour, blockers=[wheels], key=f"bicycle-{colour}")
 
 
+async def until_at(ask, chain_id, job):
+    """Return once a chain has come to a job."""
+    async with asyncio.timeout(60):
+        while (await ask("GET", f"/chains/{chain_id}"))["lastJobType"] != job:
+            pass
+
+
 async def fill_workshop(broker, client):
     """Leave something of every kind: done, failed, waiting, by the clock."""
     async with working(broker, client) as ask:
@@ -72,7 +79,9 @@ async def fill_workshop(broker, client):
                 doors.open(f"{job} {colour}")
             await ask.result(await build(ask, colour))
         await ask.result(await ask.start("polish", "the bell", maxAttempts=2))
-    await build(ask, "yellow")
+        for job in ("wheels", "weld"):
+            doors.open(f"{job} yellow")
+        await until_at(ask, await build(ask, "yellow"), "paint")
     await ask.start("fetch wheels", "black", delaySeconds=3600)
     times = {"type": "fetch wheels", "cron": "0 6 * * 1", "timezone": "Europe/Rome"}
     await ask("PUT", "/schedules/weekly%20delivery", times)

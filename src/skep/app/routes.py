@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from litestar.types import ControllerRouterHandler
 
 from skep.app.broker import Broker
-from skep.broker.archive_coverage import ArchiveCoverage
+from skep.broker.archived_queues import ArchiveCoverage
 from skep.broker.depth import Depths
 from skep.broker.holds import Holds
 from skep.broker.message_history import MessageHistories

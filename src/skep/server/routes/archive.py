@@ -5,7 +5,7 @@ from typing import Final
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
 
-from skep.broker.archive_coverage import ArchiveCoverage, ArchivePage
+from skep.broker.archived_queues import ArchiveCoverage, ArchivePage
 from skep.server.access import Level, needs
 from skep.server.routes.paging import Limit, Offset
 
