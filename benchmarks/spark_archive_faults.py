@@ -1,5 +1,6 @@
 """The campaign against `skep archive run`: everything is archived once, and leaves the log."""
 
+import sys
 import time
 from collections import Counter
 from contextlib import suppress
@@ -9,6 +10,8 @@ import psycopg
 
 from benchmarks.spark_campaign import Campaign
 from benchmarks.spark_victims import Feed, Job, LedgerBroken
+from skep.spark.archive_jobs import run_here
+from skep.spark.archive_runs import ArchivePlan, Archiver
 from skep.spark.lake import Lake
 
 QUEUE = "faults-old"
@@ -34,10 +37,14 @@ class ArchiveCampaign(Campaign):
     COMMIT = "finish_archive"
 
     def __init__(self, url, directory, *, master="local[2,4]", **tools):
-        command = ["archive", "run", "--database-url", url, "--master", master, "--queue", QUEUE]
-        command += ["--warehouse", str(Path(directory) / "lake")]
-        job = Job(directory, command, forever=["--every", "1"], once=["--once"])
+        lake = str(Path(directory) / "lake")
+        job = Job(directory, *self.command(url, lake, master))
         super().__init__(url, job, Feed(url, QUEUE, also=_READ_ALL), **tools)
+
+    def command(self, url, lake, master):
+        """Return how to archive: the command, its flags for ever, and those for one time."""
+        command = ["skep", "archive", "run", "--database-url", url, "--warehouse", lake]
+        return [*command, "--master", master, "--queue", QUEUE], ["--every", "1"], ["--once"]
 
     def await_a_moment(self):
         """Wait until a run is under way, and for any moment of it."""
@@ -78,6 +85,27 @@ class ArchiveCampaign(Campaign):
         return False
 
 
+class ArchiveHereCampaign(ArchiveCampaign):
+    """The same without Spark: the driver copies."""
+
+    KINDS = ("driver", "staged", "commit", "postgres")
+    CLUSTER_KINDS = ()
+
+    def command(self, url, lake, _master):
+        return ["benchmarks.spark_archive_faults", url, lake], ["for-ever"], ["once"]
+
+
+def archive_here(url, warehouse, how_long):
+    """Archive in this process, again and again, a second apart."""
+    plan = ArchivePlan(url=url, warehouse=warehouse, queues=(QUEUE,), messages_per_task=100)
+    with Lake(url, {}) as lake:
+        archiver = Archiver(lake, plan, run_here)
+        archiver.archive()
+        while how_long == "for-ever":
+            time.sleep(1)
+            archiver.archive()
+
+
 def check_archive(found, count):
     """Compare the transaction ids in an archive with what was pushed."""
     times = Counter(found)
@@ -86,3 +114,7 @@ def check_archive(found, count):
         raise LedgerBroken(f"{len(missing)} of {count} messages are missing")
     if wrong := [name for name, count in times.items() if count > 1 or name not in expected]:
         raise LedgerBroken(f"{len(wrong)} messages are there twice or were never pushed")
+
+
+if __name__ == "__main__":
+    archive_here(*sys.argv[1:])

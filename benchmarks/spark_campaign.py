@@ -26,7 +26,8 @@ import psycopg
 
 from benchmarks.spark_victims import LedgerBroken
 
-START_S = 600
+START_S = 3600
+"""Spark gives a Python worker ten seconds to start; on a busy machine a job needs several tries."""
 _WAITING = (
     "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like %s"
     " and datname = current_database()"
@@ -37,6 +38,7 @@ class Campaign:
     """Strikes one job; what is said about a job in general is in its subclasses."""
 
     KINDS = ("driver", "staged", "commit", "worker", "postgres")
+    CLUSTER_KINDS = ("executor",)
     PROGRESS = ""
     """A query for a number that grows with every commit."""
     COMMIT = ""

@@ -4,7 +4,8 @@
 pipeline queue -> window -> queue, and then an archive; executors are killed on a standalone cluster
 of two workers. Messages are pushed all the while. At the end every message must be in exactly one
 window, and every window there once; in the archive every message must be there once, none in the
-live log, and no file that nobody refers to.
+live log, and no file that nobody refers to. `--during archive-here` archives in the driver itself,
+without Spark, whose start is most of what a strike takes.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.spark_archive_faults import ArchiveCampaign
+from benchmarks.spark_archive_faults import ArchiveCampaign, ArchiveHereCampaign
 from benchmarks.spark_campaign import Campaign
 from benchmarks.spark_cluster import standalone_cluster
 from benchmarks.spark_victims import Feed, Job, LedgerBroken, killable_database
@@ -53,9 +54,18 @@ class PipelineCampaign(Campaign):
     def __init__(self, url, directory, *, master=LOCAL, **tools):
         definition = Path(directory) / "faults.yaml"
         definition.write_text(DEFINITION)
-        command = ["pipeline", "run", str(definition), "--database-url", url, "--master", master]
+        command = [
+            "skep",
+            "pipeline",
+            "run",
+            str(definition),
+            "--database-url",
+            url,
+            "--master",
+            master,
+        ]
         command += ["--checkpoint", str(Path(directory) / "checkpoint")]
-        job = Job(directory, command, forever=[], once=["--available-now"])
+        job = Job(directory, command, [], ["--available-now"])
         super().__init__(url, job, Feed(url, SOURCE), **tools)
 
     def hold(self, connection):
@@ -71,7 +81,12 @@ class PipelineCampaign(Campaign):
         )
 
 
-CAMPAIGNS = {"pipeline": PipelineCampaign, "archive": ArchiveCampaign}
+CAMPAIGNS = {
+    "pipeline": PipelineCampaign,
+    "archive": ArchiveCampaign,
+    "archive-here": ArchiveHereCampaign,
+}
+DEFAULT_CAMPAIGNS = ("pipeline", "archive")
 
 
 def check_ledger(url, count):
@@ -132,12 +147,16 @@ def main():
         "--minutes", type=float, default=10_000, help="strike no longer than this in a campaign"
     )
     chosen = parser.parse_args()
-    for during in chosen.during or CAMPAIGNS:
+    for during in chosen.during or DEFAULT_CAMPAIGNS:
         for on_cluster in (False, True):
-            wanted = [each for each in chosen.kind or kinds if (each == "executor") == on_cluster]
-            strikes = wanted * chosen.kills
+            known = (*CAMPAIGNS[during].KINDS, *CAMPAIGNS[during].CLUSTER_KINDS)
+            wanted = [
+                each
+                for each in chosen.kind or known
+                if each in known and (each == "executor") == on_cluster
+            ]
+            strikes = wanted * chosen.kills  # in turn, so that there is some of each at any time
             chance = random.Random(chosen.seed)
-            chance.shuffle(strikes)
             if strikes:
                 strike(during, strikes, chance, on_cluster=on_cluster, minutes=chosen.minutes)
 

@@ -207,7 +207,7 @@ def main():
     with (
         tempfile.TemporaryDirectory() as home,
         tempfile.TemporaryDirectory() as kept,
-        killable_database(Path(home)) as (url, _),
+        killable_database(Path(home), max_connections=str(chosen.writers + 50)) as (url, _),
     ):
         work = run(url, kept, writers=chosen.writers, messages=chosen.messages, seed=chosen.seed)
         print(asyncio.run(work))

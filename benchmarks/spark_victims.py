@@ -25,7 +25,8 @@ LANES = ("a", "b", "c")
 PUSHED_AT_ONCE = 10
 STEP_MS = 200
 CLOSING_MS = 4_000_000_000_000
-FINISH_S = 900
+FINISH_S = 3600
+FINISH_TRIES = 5
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For JVMs that are killed soon after they started."""
 
@@ -116,14 +117,14 @@ class Feed:
 
 
 class Job:
-    """A command of `skep` in a process group of its own."""
+    """A module run in a process group of its own, such as a command of `skep`."""
 
-    def __init__(self, directory, command, *, forever, once):
+    def __init__(self, directory, command, forever, once):
         """Prepare.
 
         Args:
             directory: For its log.
-            command: What follows `skep`.
+            command: The module, and what it is told.
             forever: Flags with which it runs until it is killed.
             once: Flags with which it does what there is, and ends.
         """
@@ -140,7 +141,7 @@ class Job:
     def _start(self, flags):
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "skep", *self._command, *flags],
+                [sys.executable, "-m", *self._command, *flags],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -162,23 +163,30 @@ class Job:
         return bool(workers)
 
     def finish(self):
-        """Run until all there is has been done."""
-        self._start(self._once)
+        """Run until all there is has been done; a few times if it fails, as Spark may by itself."""
         try:
-            if self._process.wait(FINISH_S) != 0:
-                raise LedgerBroken(f"the last run failed:\n{self.log()}")
+            for _ in range(FINISH_TRIES):
+                self._start(self._once)
+                if self._process.wait(FINISH_S) == 0:
+                    return
         finally:
             self.kill()
+        raise LedgerBroken(f"the last run failed:\n{self.log()}")
 
     def log(self):
         return self._log.read_text(errors="replace")[-4000:]
 
 
 @contextmanager
-def killable_database(directory):
-    """Yield the address of a migrated database, and what kills and revives its server."""
+def killable_database(directory, **parameters):
+    """Yield the address of a migrated database, and what kills and revives its server.
+
+    Args:
+        directory: For its files.
+        parameters: Of the server.
+    """
     directory.chmod(0o711)  # the server of root runs as another account
-    server = EmbeddedPostgres(directory / "postgres")
+    server = EmbeddedPostgres(directory / "postgres", parameters=parameters)
     server.start()
 
     def restart():
