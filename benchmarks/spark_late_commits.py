@@ -1,7 +1,7 @@
 """Late commits: a hundred writers, a reader killed at random, and a ledger.
 
 `python -m benchmarks.spark_late_commits` opens a hundred sessions. Each stores messages in
-transactions that stay open for a random while, some of them over many micro-batches, and a fifth of
+transactions that stay open for a random while, most of them over some micro-batches, and a fifth of
 which is rolled back. Meanwhile a process reads the queue as a streaming query does: it notes where
 a micro-batch ends, reads it, writes it down, and goes on; started again, it repeats the one that it
 had noted. It is killed by kill -9 and started again all the while. At the end what it wrote down
@@ -29,6 +29,7 @@ from skep.spark.stream_reader import SkepStreamReader
 
 QUEUE = "late"
 LANES_PER_WRITER = 1.5
+PUSHED_ON_AVERAGE = 50
 SCHEMA = StructType([StructField("payload", StringType())])
 _PROVISION = "select partition_id from skep.provision_partitions($1, $2)"
 _PUSH = "select first from skep.push_segments($1, $2, $3, $4, $5, $6, false)"
@@ -37,8 +38,9 @@ _PUSH = "select first from skep.push_segments($1, $2, $3, $4, $5, $6, false)"
 class Writers:
     """Sessions that store numbered messages; knows which of them were committed."""
 
-    def __init__(self, url, *, count, messages, seed):
+    def __init__(self, url, *, count, messages, seconds, seed):
         self._url, self._count, self._messages = url, count, messages
+        self._pause_s = seconds * count * PUSHED_ON_AVERAGE / messages
         self._chance = random.Random(seed)
         self._next = 0
         self.committed = []
@@ -63,12 +65,10 @@ class Writers:
         await transaction.start()
         stored = []
         for _ in range(self._chance.randint(1, 3)):
-            numbers = self._numbers(self._chance.randint(1, 100))
+            numbers = self._numbers(self._chance.randint(1, 2 * PUSHED_ON_AVERAGE))
             await connection.execute(_PUSH, *_segment(partition, numbers))
             stored += numbers
-            await asyncio.sleep(self._chance.expovariate(20))
-        if self._chance.random() < 0.05:
-            await asyncio.sleep(self._chance.uniform(1, 3))  # over some micro-batches
+            await asyncio.sleep(self._chance.expovariate(1 / self._pause_s))
         if self._chance.random() < 0.2:
             await transaction.rollback()
             self.rolled_back += len(stored)
@@ -93,7 +93,7 @@ class Reader:
 
     def __init__(self, url, directory):
         self._directory = Path(directory)
-        options = {"url": url, "queue": QUEUE, "maxMessagesPerTrigger": "5000"}
+        options = {"url": url, "queue": QUEUE, "maxMessagesPerTrigger": "1000"}
         self._reader = SkepStreamReader({**options, "minPartitions": "3"}, SCHEMA)
 
     def run(self):
@@ -132,19 +132,19 @@ class Reader:
         unfinished.rename(self._directory / name)
 
 
-async def run(url, directory, *, writers=100, messages=200_000, seed=1):
-    """Let all of them work; return what came of it, in words."""
+async def run(url, directory, *, writers=100, messages=200_000, seconds=120.0, seed=1):
+    """Let all of them work, for about so many seconds; return what came of it, in words."""
     directory = Path(directory)
     connection = await asyncpg.connect(url)
     await connection.fetch(_PROVISION, [QUEUE], ["p0"])
     await connection.close()
-    crowd = Writers(url, count=writers, messages=messages, seed=seed)
+    crowd = Writers(url, count=writers, messages=messages, seconds=seconds, seed=seed)
     work = asyncio.create_task(crowd.run())
     chance = random.Random(seed)
     kills = 0
     while not work.done():
         with _reading(url, directory) as process:
-            await _some_batches(directory, chance, work, process)
+            await _middle_of_a_batch(directory, chance, work, process)
             process.send_signal(signal.SIGKILL)
         kills += 1
     await work
@@ -165,14 +165,14 @@ def _reading(url, directory):
     return subprocess.Popen([*command, str(directory)], stdin=subprocess.DEVNULL)
 
 
-async def _some_batches(directory, chance, work, process):
-    """Wait until a reader has got on, and then for any moment."""
-    enough = len(list(directory.glob("done-*"))) + chance.randint(1, 4)
-    while len(list(directory.glob("done-*"))) < enough and not work.done():
+async def _middle_of_a_batch(directory, chance, work, process):
+    """Wait until a reader has got on and noted its next micro-batch, and then for any moment."""
+    enough = len(list(directory.glob("plan-*"))) + chance.randint(1, 4)
+    while len(list(directory.glob("plan-*"))) < enough and not work.done():
         if process.poll() is not None:
             raise LedgerBroken(f"a reader ended with {process.returncode}")
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(chance.uniform(0, 0.1))
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(chance.uniform(0, 0.02))
 
 
 def check(directory, committed):
@@ -198,6 +198,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--writers", type=int, default=100)
     parser.add_argument("--messages", type=int, default=200_000, help="to be committed")
+    parser.add_argument("--seconds", type=float, default=120.0, help="to write for, about")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--read", nargs=2, metavar=("URL", "DIRECTORY"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -209,7 +210,14 @@ def main():
         tempfile.TemporaryDirectory() as kept,
         killable_database(Path(home), max_connections=str(chosen.writers + 50)) as (url, _),
     ):
-        work = run(url, kept, writers=chosen.writers, messages=chosen.messages, seed=chosen.seed)
+        work = run(
+            url,
+            kept,
+            writers=chosen.writers,
+            messages=chosen.messages,
+            seconds=chosen.seconds,
+            seed=chosen.seed,
+        )
         print(asyncio.run(work))
 
 

@@ -38,6 +38,10 @@ class Cost:
     python_s: float
     postgres_s: float
 
+    @property
+    def cpu_s(self) -> float:
+        return self.jvm_s + self.python_s + self.postgres_s
+
     @classmethod
     def between(cls, before: SparkReading, after: SparkReading, messages: int) -> Self:
         return cls(
