@@ -11,6 +11,7 @@ without Spark, whose start is most of what a strike takes.
 import argparse
 import json
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -147,6 +148,8 @@ def main():
         "--minutes", type=float, default=10_000, help="strike no longer than this in a campaign"
     )
     chosen = parser.parse_args()
+    # Whoever ends a campaign ends its jobs and servers as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     for during in chosen.during or DEFAULT_CAMPAIGNS:
         for on_cluster in (False, True):
             known = (*CAMPAIGNS[during].KINDS, *CAMPAIGNS[during].CLUSTER_KINDS)

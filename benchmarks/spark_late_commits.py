@@ -106,7 +106,7 @@ class Reader:
                 if is_last:
                     return
                 continue
-            start, end = json.loads(plan.read_text())
+            start, end, _ = json.loads(plan.read_text())
             self._note(f"read-{number}-{os.getpid()}", self._read(start, end))
             self._note(f"done-{number}", [])
             self._reader.commit(end)
@@ -117,7 +117,7 @@ class Reader:
         start = json.loads(before.read_text())[1] if number else self._reader.initialOffset()
         end = self._reader.latestOffset(start, self._reader.getDefaultReadLimit())
         if end != start:
-            self._note(plan.name, [start, end])
+            self._note(plan.name, [start, end, os.getpid()])
         return end != start
 
     def _read(self, start, end):
@@ -152,11 +152,11 @@ async def run(url, directory, *, writers=100, messages=200_000, seconds=120.0, s
     with _reading(url, directory) as process:
         if await asyncio.to_thread(process.wait) != 0:
             raise LedgerBroken("the last reader failed")
-    batches, repeated = check(directory, crowd.committed)
+    batches, taken_over = check(directory, crowd.committed)
     return (
         f"{writers} writers, {len(crowd.committed):,} messages committed and "
         f"{crowd.rolled_back:,} rolled back, {kills} kills of the reader, {batches} micro-batches "
-        f"of which {repeated} were read again: each message once"
+        f"of which {taken_over} were taken over: each message once"
     )
 
 
@@ -176,22 +176,27 @@ async def _middle_of_a_batch(directory, chance, work, process):
 
 
 def check(directory, committed):
-    """Compare what was read with what was committed; return how many micro-batches, and repeats."""
+    """Compare what was read with what was committed.
+
+    Returns:
+        How many micro-batches there were, and how many of them were read by another process than
+        the one that had planned them.
+    """
     by_batch = {}
-    repeated = 0
+    taken_over = set()
     for path in sorted(Path(directory).glob("read-*")):
         found = json.loads(path.read_text())
-        number = path.name.split("-")[1]
-        if number in by_batch:
-            repeated += 1
-            if by_batch[number] != found:
-                raise LedgerBroken(f"micro-batch {number} was read again, and was another one")
-        by_batch[number] = found
+        _, number, reader = path.name.split("-")
+        if by_batch.setdefault(number, found) != found:
+            raise LedgerBroken(f"micro-batch {number} was read again, and was another one")
+        planner = json.loads((path.parent / f"plan-{number}").read_text())[2]
+        if int(reader) != planner:
+            taken_over.add(number)
     read = Counter(number for found in by_batch.values() for number in found)
     if read != Counter(committed):
         missing, more = Counter(committed) - read, read - Counter(committed)
         raise LedgerBroken(f"{missing.total()} messages are missing, {more.total()} too many")
-    return len(by_batch), repeated
+    return len(by_batch), len(taken_over)
 
 
 def main():

@@ -22,15 +22,16 @@ def test_what_many_late_writers_commit_is_read_once_by_a_reader_that_is_killed(
 
 
 def test_the_ledger_notices_what_is_missing_twice_or_otherwise(tmp_path):
-    (tmp_path / "read-0-1").write_text(json.dumps([1, 2]))
-    (tmp_path / "read-1-1").write_text(json.dumps([3]))
+    for number, payloads in enumerate([[1, 2], [3]]):
+        (tmp_path / f"plan-{number}").write_text(json.dumps(["start", "end", 7]))
+        (tmp_path / f"read-{number}-7").write_text(json.dumps(payloads))
     assert check(tmp_path, [1, 2, 3]) == (2, 0)
 
     for committed in ([1, 2, 3, 4], [1, 2], [1, 2, 3, 3]):
         with pytest.raises(LedgerBroken):
             check(tmp_path, committed)
-    (tmp_path / "read-1-2").write_text(json.dumps([3]))
+    (tmp_path / "read-1-8").write_text(json.dumps([3]))
     assert check(tmp_path, [1, 2, 3]) == (2, 1)
-    (tmp_path / "read-1-3").write_text(json.dumps([3, 4]))
+    (tmp_path / "read-1-9").write_text(json.dumps([3, 4]))
     with pytest.raises(LedgerBroken, match="was another one"):
         check(tmp_path, [1, 2, 3])
