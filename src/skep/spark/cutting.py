@@ -55,6 +55,18 @@ class Envelope(msgspec.Struct, rename="camel", gc=False):
     expires_at: str | None = None
 
 
+class _PlainEnvelope(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
+    """A message that is neither sealed nor expires: nothing else is decoded as one of these."""
+
+    enc: ClassVar[str | None] = None
+    expires_at: ClassVar[str | None] = None
+    transaction_id: str
+    data: msgspec.Raw
+    trace_id: str | None = None
+    producer_sub: str | None = None
+    headers: msgspec.Raw = _RAW_NULL
+
+
 @dataclass(slots=True)
 class Rows:
     """Messages cut out of segments that are not handed on yet."""
@@ -63,7 +75,9 @@ class Rows:
     counts: list[int] = field(default_factory=list[int])
     """How many messages each segment has here."""
     offsets: list[int] = field(default_factory=list[int])
-    envelopes: list[Envelope] = field(default_factory=list[Envelope])
+    envelopes: list[Envelope | _PlainEnvelope] = field(
+        default_factory=list["Envelope | _PlainEnvelope"]
+    )
 
     def shared(self, name: str) -> Any:
         """Return a column that all messages of a segment share."""
@@ -122,6 +136,7 @@ class Cutter:
             else columns[each.name]
             for each in schema.fields
         ]
+        self._decode_plain: Final = msgspec.json.Decoder(list[_PlainEnvelope]).decode
         self._decode: Final = msgspec.json.Decoder(list[Envelope | None]).decode
         self._decode_raw: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
         self._decode_one: Final = msgspec.json.Decoder(Envelope).decode
@@ -141,24 +156,24 @@ class Cutter:
             yield self._finished(rows)
 
     def _add(self, rows: Rows, segment: dict[str, Any], body: Any) -> None:
-        envelopes = self._decode(body)
         first = segment["first"]
-        offsets: Iterable[int] = range(first, first + len(envelopes))
-        if any(each is None or each.enc or each.expires_at for each in envelopes):
-            envelopes, offsets = self._readable(envelopes, first, body)
+        offsets: Iterable[int]
+        try:
+            envelopes = self._decode_plain(body)
+            offsets = range(first, first + len(envelopes))
+        except msgspec.ValidationError:
+            envelopes, offsets = self._readable(first, body)
         rows.segments.append(segment)
         rows.counts.append(len(envelopes))
         rows.offsets.extend(offsets)
-        rows.envelopes.extend(envelopes)  # pyright: ignore[reportArgumentType] (no None is left)
+        rows.envelopes.extend(envelopes)
 
-    def _readable(
-        self, envelopes: list[Envelope | None], first: int, body: Any
-    ) -> tuple[list[Envelope | None], list[int]]:
+    def _readable(self, first: int, body: Any) -> tuple[list[Envelope], list[int]]:
         """Leave out what is deleted or expired, and open what is sealed."""
-        kept: list[Envelope | None] = []
+        kept: list[Envelope] = []
         offsets: list[int] = []
         stored = self._decode_raw(body)
-        for index, envelope in enumerate(envelopes):
+        for index, envelope in enumerate(self._decode(body)):
             if envelope is None or self._has_expired(envelope):
                 continue
             if envelope.enc is not None and self._opens:
