@@ -10,8 +10,13 @@ from skep.cli.jobs import jobs_app
 from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
 from skep.cli.pipeline import pipeline_app
+from skep.cli.pop import ack, pop
+from skep.cli.push import push
 from skep.cli.replay import replay
 from skep.cli.serve import serve
+from skep.cli.tail import tail
+from skep.cli.traces import traces_app
+from skep.cli.transaction import transaction
 from skep.cli.transfer import export_messages, import_rows
 from skep.cli.worker import worker
 
@@ -29,6 +34,11 @@ app.command()(worker)
 app.command()(migrate)
 app.command()(config)
 app.command()(openapi)
+app.command()(push)
+app.command()(pop)
+app.command()(ack)
+app.command()(tail)
+app.command()(transaction)
 app.command()(replay)
 app.command("import")(import_rows)
 app.command("export")(export_messages)
@@ -36,6 +46,7 @@ app.add_typer(archive_app)
 app.add_typer(context_app)
 app.add_typer(jobs_app)
 app.add_typer(pipeline_app)
+app.add_typer(traces_app)
 
 
 @app.command()
