@@ -6,6 +6,7 @@ from skep import __version__
 from skep.cli.archive import archive_app
 from skep.cli.config import config
 from skep.cli.context import context_app
+from skep.cli.doctor import doctor
 from skep.cli.jobs import jobs_app
 from skep.cli.migrate import migrate
 from skep.cli.openapi import openapi
@@ -33,6 +34,7 @@ app.command()(serve)
 app.command()(worker)
 app.command()(migrate)
 app.command()(config)
+app.command()(doctor)
 app.command()(openapi)
 app.command()(push)
 app.command()(pop)
