@@ -41,14 +41,19 @@ def test_a_queue_that_is_as_declared_does_not_change():
     assert changes(text, orders=existing(task="billing", retryLimit=5)) == []
 
 
-def test_what_a_file_does_not_name_goes_back_to_its_default():
-    (change,) = changes("queues: {orders: {}}", orders=existing(namespace="shop", leaseTime=10))
+def test_an_option_that_a_file_does_not_name_goes_back_to_its_default():
+    (change,) = changes("queues: {orders: {}}", orders=existing(leaseTime=10))
 
     assert change.action == "change"
-    assert set(change.members) == {
-        MemberChange("namespace", "shop", ""),
-        MemberChange("leaseTime", 10, 300),
-    }
+    assert change.members == [MemberChange("leaseTime", 10, 300)]
+
+
+def test_namespace_and_task_change_only_where_the_file_speaks_of_them():
+    orders = existing(namespace="shop", task="billing")
+
+    assert changes("queues: {orders: {}}", orders=orders) == []
+    (change,) = changes("queues: {orders: {namespace: '', task: billing}}", orders=orders)
+    assert change.members == [MemberChange("namespace", "shop", "")]
 
 
 def test_null_is_the_default():

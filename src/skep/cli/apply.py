@@ -25,7 +25,9 @@ def apply(
     *,
     files: Annotated[
         list[str],
-        typer.Option("--file", "-f", help="A YAML file that declares queues; `-` is stdin. Repeat."),
+        typer.Option(
+            "--file", "-f", help="A YAML file that declares queues; `-` is stdin. Repeat."
+        ),
     ],
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete the queues that are not declared, too.")
@@ -65,9 +67,7 @@ def apply(
 def _read(files: Iterable[str]) -> "Declaration":
     from skep.cli.declared_queues import merge_declarations, parse_declaration
 
-    return merge_declarations(
-        [parse_declaration(_text_of(file), source=file) for file in files]
-    )
+    return merge_declarations([parse_declaration(_text_of(file), source=file) for file in files])
 
 
 def _text_of(file: str) -> str:

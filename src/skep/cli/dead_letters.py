@@ -226,7 +226,7 @@ def delete_letters(
     every: AllLetters = False,
     yes: Yes = False,
 ) -> None:
-    """Delete dead letters: those named, those that match, or all. Other groups keep the messages."""
+    """Delete dead letters: those named, those that match, or all. The messages stay elsewhere."""
     which = Filter(
         queue=queue, partition=partition, group=group, error=error, since=since, until=until
     )

@@ -1,8 +1,9 @@
 """Queues as a file declares them, and how they differ from those that exist.
 
 Pure: text in, differences out; `skep apply` reads the file, asks the broker and acts. A file is the
-whole truth about the queues it names: an option it leaves out has its default. Only whether a queue
-is paused is left alone unless the file says so, because people pause queues in a hurry.
+whole truth about the options of the queues it names: one that it leaves out has its default. The
+namespace, the task and whether a queue is paused are left alone unless the file speaks of them: a
+push that makes a queue chooses the first two, and people pause queues in a hurry.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,10 +25,10 @@ DEFAULTS: Final[dict[str, Any]] = msgspec.to_builtins(QueueOptions())
 class DeclaredQueue(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A queue as it should be."""
 
-    namespace: str = ""
-    task: str = ""
+    namespace: str | None = None
+    task: str | None = None
     paused: bool | None = None
-    """None leaves it as it is."""
+    """None, like that of the two above, leaves it as it is."""
     options: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     """By the names of the wire; null is the default."""
 
@@ -128,12 +129,12 @@ def _members_of_new(wanted: DeclaredQueue) -> list[MemberChange]:
 
 
 def _changed_members(existing: ExistingQueue, wanted: DeclaredQueue) -> list[MemberChange]:
-    pairs: list[MemberChange] = [
+    spoken_of = (
         MemberChange("namespace", existing.namespace, wanted.namespace),
         MemberChange("task", existing.task, wanted.task),
-    ]
-    if wanted.paused is not None:
-        pairs.append(MemberChange("paused", existing.is_paused, wanted.paused))
+        MemberChange("paused", existing.is_paused, wanted.paused),
+    )
+    pairs = [each for each in spoken_of if each.after is not None]
     pairs += (
         # An older broker does not know every option: it acts as by the default then.
         MemberChange(name, existing.options.get(name, DEFAULTS[name]), value)

@@ -8,8 +8,17 @@ import typer
 from skep.cli.completion import QueueName, ask_quietly, complete_queue
 from skep.cli.connection import with_client
 from skep.cli.moments import read_moment
-from skep.cli.output import Output, print_record, print_rows
-from skep.cli.pages import Everything, Limit, Offset, Pages, by_offset, print_pages
+from skep.cli.output import Output, print_record
+from skep.cli.pages import (
+    PAGE_ROWS,
+    Everything,
+    Limit,
+    Offset,
+    Pages,
+    by_offset,
+    one_page,
+    print_pages,
+)
 from skep.cli.prompts import Yes, confirm
 from skep.model.errors import BadRequest, NotFound
 
@@ -48,6 +57,14 @@ _COLUMNS: Final = (
     "lanes",
     "isPaused",
 )
+_PROGRESS_COLUMNS: Final = (
+    "queue",
+    "partition",
+    "totalConsumed",
+    "offsetLag",
+    "timeLagSeconds",
+    "leaseActive",
+)
 _LANE_COLUMNS: Final = ("partition", "offsetLag", "timeLagSeconds", "leased", "failing")
 _LAGGING_COLUMNS: Final = (
     "consumer_group",
@@ -81,15 +98,26 @@ def list_groups(
 
 @groups_app.command("show")
 @with_client
-def show_group(client: "Client", group: GroupName, *, output: Output = "table") -> None:
-    """Show a group on each of its queues."""
-    found = client.groups.describe(group)
-    if output != "table":
-        print_record(found, output)
-        return
-    rows = [{"queue": queue, **lane} for queue, of in found.items() for lane in of["partitions"]]
-    columns = ("queue", "partition", "totalConsumed", "offsetLag", "timeLagSeconds", "leaseActive")
-    print_rows(rows, columns, output)
+def show_group(
+    client: "Client",
+    group: GroupName,
+    *,
+    queue: OnlyQueue = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+    everything: Everything = False,
+    output: Output = "table",
+) -> None:
+    """Show how far a group is in each partition of its queues."""
+    from skep.client.addresses import path_of
+
+    def fetch(rows: int, start: int) -> Any:
+        path = path_of("consumer-groups", group, queue=queue, limit=rows, offset=start)
+        found = client.request("GET", path)
+        return [{"queue": name, **lane} for name, of in found.items() for lane in of["partitions"]]
+
+    pages = Pages(by_offset(fetch), limit=None if everything else limit, start=str(offset))
+    print_pages(pages, _PROGRESS_COLUMNS, output, what="partition is known to it")
 
 
 @groups_app.command("lag")
@@ -101,20 +129,28 @@ def show_lag(
     *,
     limit: Limit = 100,
     offset: Offset = 0,
+    everything: Everything = False,
     output: Output = "table",
 ) -> None:
     """Show how far a group is behind on a queue, in total and by partition."""
-    lag = client.groups.lag(group, queue, limit=min(limit, 1000), offset=offset)
     if output != "table":
-        print_record(lag, output)
+        print_record(
+            client.groups.lag(group, queue, limit=min(limit, PAGE_ROWS), offset=offset), output
+        )
         return
+    lag = client.groups.lag(group, queue, limit=1)
     about = " (about)" if lag.estimated else ""
     typer.echo(
         f"{group} on {queue}: {lag.state}, {lag.offset_lag:,} messages{about} behind, "
         f"the oldest for {lag.time_lag_seconds:,} s, "
         f"in {lag.partitions_with_lag:,} of {lag.lanes:,} partitions"
     )
-    print_rows(lag.partitions, _LANE_COLUMNS, output)
+
+    def fetch(rows: int, start: int) -> Any:
+        return client.groups.lag(group, queue, limit=rows, offset=start).partitions
+
+    pages = Pages(by_offset(fetch), limit=None if everything else limit, start=str(offset))
+    print_pages(pages, _LANE_COLUMNS, output, what="partition")
 
 
 @groups_app.command("lagging")
@@ -129,9 +165,7 @@ def list_lagging(
     output: Output = "table",
 ) -> None:
     """List the partitions whose first unread message is oldest, the worst first."""
-    pages = Pages(
-        lambda rows, _: (client.groups.lagging(min_lag_s=min_lag, limit=rows), None), limit=limit
-    )
+    pages = one_page(client.groups.lagging(min_lag_s=min_lag, limit=limit))
     print_pages(pages, _LAGGING_COLUMNS, output, what=f"partition is {min_lag} s behind")
 
 

@@ -12,7 +12,7 @@ from skep.cli.completion import QueueName, complete_queue
 from skep.cli.connection import with_client
 from skep.cli.moments import Since, Until
 from skep.cli.output import Output, print_record, print_rows
-from skep.cli.pages import Everything, Limit, Pages, print_pages
+from skep.cli.pages import Everything, Limit, Pages, one_page, print_pages
 from skep.cli.prompts import Yes, confirm
 from skep.model.errors import BadRequest, NotFound
 from skep.model.ids import parse_address, partition_uuid
@@ -103,12 +103,8 @@ def peek_messages(
     output: Output = "table",
 ) -> None:
     """Show what a group would get next, claiming nothing."""
-
-    def fetch(rows: int, _: str | None) -> Any:
-        found = client.messages.peek(queue, group=group, partition=partition, limit=rows)
-        return found, None
-
-    print_pages(Pages(fetch, limit=limit), _PEEK_COLUMNS, output, what="message waits")
+    found = client.messages.peek(queue, group=group, partition=partition, limit=limit)
+    print_pages(one_page(found), _PEEK_COLUMNS, output, what="message waits")
 
 
 @messages_app.command("show")
@@ -125,7 +121,7 @@ def show_message(
     """Show a message with its payload, and what each group made of it."""
     place = _locate(client, message, queue, partition, partition_id)
     found = client.messages.show(place, message)
-    groups = found.pop("consumerGroups") if output == "table" else []
+    groups: list[Any] = found.pop("consumerGroups") if output == "table" else []
     print_record(found, output)
     if groups:
         typer.echo()

@@ -78,9 +78,7 @@ def show_stats(client: "Client", *, output: Output = "table") -> None:
         return
     rows = [{"type": name, **counts} for name, counts in stats.pop("byType").items()]
     rows.append({"type": "all", **stats.pop("total")})
-    print_rows(
-        rows, ("type", "waiting", "processing", "completed", "failed", "cancelled"), output
-    )
+    print_rows(rows, ("type", "waiting", "processing", "completed", "failed", "cancelled"), output)
     print_record(stats, output)
 
 

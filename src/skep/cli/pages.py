@@ -55,6 +55,16 @@ def by_offset(fetch: Callable[[int, int], Sequence[Any]]) -> FetchPage:
     return fetch_page
 
 
+def one_page(rows: Sequence[Any]) -> Pages:
+    """Make a listing of rows that are all there already."""
+
+    def fetch_page(limit: int, rest: str | None) -> tuple[Sequence[Any], str | None]:
+        del limit, rest  # there is nothing but this page
+        return rows, None
+
+    return Pages(fetch_page, limit=None)
+
+
 def print_pages(
     pages: Pages, columns: Sequence[str], output: Format, *, what: str, go_on: str = "--offset"
 ) -> None:

@@ -1,9 +1,10 @@
 """How `skep apply` shows people what would change: `+` is made, `~` is changed, `-` is deleted."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.text import Text
 
     from skep.cli.declared_queues import MemberChange, QueueChange
@@ -27,7 +28,9 @@ def render_diff(changes: "Sequence[QueueChange]") -> "Text":
 def summary_of(changes: "Sequence[QueueChange]") -> str:
     """Return how much would happen, in words."""
     counts = {action: sum(each.action == action for each in changes) for action in _SIGNS}
-    return f"{counts['create']} to create, {counts['change']} to change, {counts['delete']} to delete"
+    return (
+        f"{counts['create']} to create, {counts['change']} to change, {counts['delete']} to delete"
+    )
 
 
 def _member_line(member: "MemberChange", action: str) -> "Text":

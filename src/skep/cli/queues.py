@@ -149,9 +149,7 @@ def clear_queue(
     """Drop all messages of a queue, read or not. Its groups and dead letters stay."""
     place = queue if partition is None else f"partition {partition} of {queue}"
     pending = client.queues.describe(queue, partition_limit=1)["totals"]["pending"]
-    confirm(
-        f"Drop all messages of {place}? In {queue} {pending:,} are not done.", is_answered=yes
-    )
+    confirm(f"Drop all messages of {place}? In {queue} {pending:,} are not done.", is_answered=yes)
     cleared = client.queues.clear(queue, partition=partition)
     typer.echo(f"{cleared['messages']:,} messages dropped")
 

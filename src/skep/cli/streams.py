@@ -62,8 +62,6 @@ def show_query(client: "Client", name: QueryName, *, output: Output = "table") -
 def delete_query(client: "Client", name: QueryName, *, yes: Yes = False) -> None:
     """Delete a query with its state."""
     found = client.request("GET", f"{_PATH}/{quote(name, safe='')}")
-    confirm(
-        f"Delete the query {name} with {found['state_rows']:,} rows of state?", is_answered=yes
-    )
+    confirm(f"Delete the query {name} with {found['state_rows']:,} rows of state?", is_answered=yes)
     client.request("DELETE", f"{_PATH}/{quote(name, safe='')}")
     typer.echo(f"{name} is gone")

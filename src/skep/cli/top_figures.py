@@ -124,22 +124,19 @@ def frame_between(before: Reading, now: Reading) -> Frame:
         earlier = before.metrics[name]
         # A count that shrank belongs to a worker that was started again.
         return {
-            labels: value - earlier.get(labels, 0.0)
-            if value >= earlier.get(labels, 0.0)
-            else value
+            labels: value - earlier.get(labels, 0.0) if value >= earlier.get(labels, 0.0) else value
             for labels, value in now.metrics[name].items()
         }
 
+    flows = [by_label(grown(name), "queue") for name in (PUSHED, POPPED, ACKED)]
     connections = now.metrics[CONNECTIONS]
     return Frame(
         moment=now.moment,
-        rates=Rates(*(sum(grown(name).values()) / seconds for name in (PUSHED, POPPED, ACKED))),
+        rates=Rates(*(sum(flow.values()) / seconds for flow in flows)),
         latencies=[
             Latency(title, percentiles(grown(name), labels)) for title, name, labels in _LATENCIES
         ],
-        queues=_queue_rows(
-            now.queues, *(by_label(grown(name), "queue") for name in (PUSHED, POPPED, ACKED)), seconds
-        ),
+        queues=_queue_rows(now.queues, flows, seconds),
         groups=sorted(now.groups, key=lambda group: group.total_lag or 0, reverse=True),
         instances=now.instances,
         overview=now.overview,
@@ -172,16 +169,12 @@ def percentiles(
 
 
 def _queue_rows(
-    queues: "Sequence[QueueSummary]",
-    pushed: Mapping[str, float],
-    popped: Mapping[str, float],
-    acked: Mapping[str, float],
-    seconds: float,
+    queues: "Sequence[QueueSummary]", flows: Sequence[Mapping[str, float]], seconds: float
 ) -> list[QueueRow]:
     rows = [
         QueueRow(
             queue.name,
-            Rates(*(of.get(queue.name, 0.0) / seconds for of in (pushed, popped, acked))),
+            Rates(*(flow.get(queue.name, 0.0) / seconds for flow in flows)),
             queue.messages.pending,
             queue.messages.dead_letter,
             queue.is_paused,

@@ -140,7 +140,9 @@ def _rates(rates: Rates) -> list[str]:
 
 
 def _groups(frame: Frame, rows: int) -> "Table":
-    table = _table("consumer groups", ("name", "queue", "lag", "oldest", "partitions behind", "state"))
+    table = _table(
+        "consumer groups", ("name", "queue", "lag", "oldest", "partitions behind", "state")
+    )
     for group in frame.groups[:rows]:
         is_late = group.max_time_lag >= _FAR_BEHIND_S
         table.add_row(

@@ -6,7 +6,7 @@ import typer
 
 from skep.cli.connection import with_client
 from skep.cli.output import Output
-from skep.cli.pages import Everything, Limit, Offset, Pages, by_offset, print_pages
+from skep.cli.pages import Everything, Limit, Offset, Pages, by_offset, one_page, print_pages
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -76,5 +76,5 @@ def show_message(
     output: Output = "table",
 ) -> None:
     """Show the events of a message, oldest first."""
-    pages = Pages(lambda *_: (client.traces.of_message(partition_id, message), None), limit=None)
+    pages = one_page(client.traces.of_message(partition_id, message))
     print_pages(pages, _COLUMNS, output, what="event was recorded")
