@@ -116,9 +116,9 @@ def test_traces_are_listed_and_shown(skep, api, queue):
     pushed = api.push(queue, 1)
     api.traces.record(pushed.partition_id, pushed.message_id, {"step": 1}, names=[queue])
 
-    names = skep("traces", "list", "-o", "ndjson").ndjson()
+    names = skep("traces", "names", "-o", "ndjson").ndjson()
     (by_name,) = skep("traces", "show", queue, "-o", "ndjson").ndjson()
-    table = skep("traces", "of", pushed.partition_id, pushed.message_id).out
+    table = skep("traces", "message", pushed.partition_id, pushed.message_id).out
 
     assert queue in {each["trace_name"] for each in names}
     assert (by_name["data"], by_name["queue_name"]) == ({"step": 1}, queue)

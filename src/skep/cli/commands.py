@@ -19,12 +19,16 @@ from skep.cli.openapi import openapi
 from skep.cli.operations import operations_app
 from skep.cli.partitions import partitions_app
 from skep.cli.pipeline import pipeline_app
+from skep.cli.pop import ack, pop
+from skep.cli.push import push
 from skep.cli.queues import queues_app
 from skep.cli.replay import replay
 from skep.cli.serve import serve
 from skep.cli.streams import streams_app
+from skep.cli.tail import tail
 from skep.cli.top import top
 from skep.cli.traces import traces_app
+from skep.cli.transaction import transaction
 from skep.cli.transfer import export_messages, import_rows
 from skep.cli.worker import worker
 
@@ -42,6 +46,11 @@ app.command()(worker)
 app.command()(migrate)
 app.command()(config)
 app.command()(openapi)
+app.command()(push)
+app.command()(pop)
+app.command()(ack)
+app.command()(tail)
+app.command()(transaction)
 app.command()(replay)
 app.command("import")(import_rows)
 app.command("export")(export_messages)

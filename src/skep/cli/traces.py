@@ -26,7 +26,7 @@ _FILED_COLUMNS: Final = (
 )
 
 
-@traces_app.command("list")
+@traces_app.command("names")
 @with_client
 def list_names(
     client: "Client",
@@ -66,7 +66,7 @@ def show_name(
     print_pages(pages, _FILED_COLUMNS, output, what=f"event is filed under {name}")
 
 
-@traces_app.command("of")
+@traces_app.command("message")
 @with_client
 def show_message(
     client: "Client",
