@@ -79,5 +79,4 @@ def test_what_the_broker_refuses_ends_it_with_one_line(skep, api, broker, queue)
 
     ended = skep("bench", "--queue", queue, *SMALL, code=1)
 
-    assert ended.err.count("\n") == 1
-    assert "items were refused" in ended.err
+    assert ended.err == 'skep: payload: the value is not of type "string"\n'

@@ -77,13 +77,16 @@ def _run(server: "Server", plan: "Plan") -> dict[str, Any]:
     from skep.cli.bench_load import Load
     from skep.client import AsyncClient
 
+    console = Console(stderr=True)
     columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
 
     async def run() -> "Tally":
         async with AsyncClient(server.urls, token=server.token) as client:
             return await Load(client, plan).run(show)
 
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         bar = progress.add_task("", total=plan.duration_s)
 
         def show(tally: "Tally") -> None:

@@ -292,7 +292,8 @@ def _watch(client: "Client", started: "Redrive") -> "Redrive":
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(f"redrive {started.id}", total=started.total)
         now = started
         while now.state == "running":
