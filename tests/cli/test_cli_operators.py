@@ -55,7 +55,7 @@ def test_pushes_are_kept_on_disk_and_stored_again(skep, api, queue):
     assert [message.data for message in api.pop(queue, wait_s=10)] == [1]
 
 
-async def test_operations_are_listed_counted_shown_and_cancelled(ask, broker, client, queue):
+async def test_operations_are_listed_counted_and_shown(ask, broker, client, queue):
     async with standstill(broker):
         async with overload(broker, queue):
             first = (await accepted(client, queue, 1))["operationId"]
@@ -64,39 +64,40 @@ async def test_operations_are_listed_counted_shown_and_cancelled(ask, broker, cl
         cut = await ask("operations", "list", "--queue", queue, "--limit", 1)
         stats = await ask("operations", "stats")
         shown = await ask("operations", "show", first, "-o", "json")
-        cancelled = await ask("operations", "cancel", second, "--yes")
     done = await ended(client, first)
 
     assert [each["operationId"] for each in listed.ndjson()] == [second, first]
     assert "--before" in cut.err
     assert stats.out.splitlines()[0].split()[:2] == ["type", "waiting"]
     assert shown.json()["status"] in {"waiting", "processing"}
-    assert cancelled.out == f"{second} will not be done\n"
     assert done["status"] == "completed"
     assert (await ask("operations", "retry", first, code=1)).out == ""
 
 
-async def test_operations_that_were_given_up_are_cleaned_up(ask, broker, client, queue):
+async def test_operations_that_were_given_up_are_cancelled(ask, broker, client, queue):
     async with standstill(broker):
         async with overload(broker, queue):
-            given_up = (await accepted(client, queue, 1))["operationId"]
+            given_up = [(await accepted(client, queue, n))["operationId"] for n in range(2)]
         await client.call("DELETE", f"/api/v1/resources/queues/{queue}")
-    await ended(client, given_up)
+    for operation_id in given_up:
+        await ended(client, operation_id)
 
+    one = await ask("operations", "cancel", given_up[0], "--yes")
     refused = await ask("operations", "cleanup", code=1)
     cleaned = await ask("operations", "cleanup", "--yes")
     again = await ask("operations", "cleanup", "--yes")
-    shown = await ask("operations", "show", given_up, "-o", "json")
+    shown = [await ask("operations", "show", each, "-o", "json") for each in given_up]
 
+    assert one.out == f"{given_up[0]} will not be done\n"
     assert "Cancel 1 operations that are failed?" in refused.err
     assert cleaned.out == "1 operations cancelled\n"
     assert again.out == "there is nothing to clean up\n"
-    assert shown.json()["status"] == "cancelled"
+    assert [each.json()["status"] for each in shown] == ["cancelled", "cancelled"]
 
 
 def test_an_operation_that_does_not_exist_is_the_callers_mistake(skep):
     assert "operation" in skep("operations", "show", uuid4(), code=1).err
-    assert "not a valid UUID" in skep("operations", "show", "x", code=1).err
+    assert "valid UUID" in skep("operations", "show", "x", code=1).err
 
 
 def test_metrics_are_shown_in_few_words_or_all(skep, api, queue):

@@ -79,7 +79,8 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_numeric = any(_is_number(_member(row, column)) for row in rows)
-        table.add_column(column, justify="right" if is_numeric else "left", overflow="fold")
+        heading = column.rpartition(".")[2]
+        table.add_column(heading, justify="right" if is_numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell(_member(row, column))) for column in columns))
     console.print(table)

@@ -40,7 +40,7 @@ def spell_seconds(seconds: float | None) -> str:
     """Return a duration in the unit that suits it."""
     if seconds is None:
         return "-"
-    if seconds < 1:
+    if 0 < seconds < 1:
         return f"{seconds * 1000:.1f} ms"
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
@@ -110,19 +110,20 @@ def _broker(frame: Frame) -> "Table":
     )
 
 
-def _table(title: str, columns: tuple[str, ...]) -> "Table":
+def _table(title: str, texts: tuple[str, ...], figures: tuple[str, ...]) -> "Table":
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=None, expand=True)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", header_style="dim")
+    for column in texts:
+        table.add_column(column, header_style="dim")
+    for column in figures:
+        table.add_column(column, justify="right", header_style="dim")
     return table
 
 
 def _queues(frame: Frame, rows: int) -> "Table":
-    table = _table(
-        "queues", ("name", "in/s", "out/s", "acked/s", "waiting", "dead letters", "state")
-    )
+    figures = ("in/s", "out/s", "acked/s", "waiting", "dead letters", "state")
+    table = _table("queues", ("name",), figures)
     for row in frame.queues[:rows]:
         table.add_row(
             row.name,
@@ -140,16 +141,15 @@ def _rates(rates: Rates) -> list[str]:
 
 
 def _groups(frame: Frame, rows: int) -> "Table":
-    table = _table(
-        "consumer groups", ("name", "queue", "lag", "oldest", "partitions behind", "state")
-    )
+    figures = ("lag", "oldest", "partitions behind", "state")
+    table = _table("consumer groups", ("name", "queue"), figures)
     for group in frame.groups[:rows]:
         is_late = group.max_time_lag >= _FAR_BEHIND_S
         table.add_row(
             group.name,
             group.queue_name,
             f"{group.total_lag or 0:,}",
-            spell_seconds(group.max_time_lag),
+            spell_seconds(group.max_time_lag) if group.total_lag else "-",
             f"{group.partitions_with_lag:,} of {group.lanes:,}",
             group.state,
             style="yellow" if is_late else "",
@@ -158,7 +158,7 @@ def _groups(frame: Frame, rows: int) -> "Table":
 
 
 def _instances(frame: Frame, rows: int) -> "Table":
-    table = _table("instances", ("host", "workers", "version", "started", "state"))
+    table = _table("instances", ("host",), ("workers", "version", "started", "state"))
     for each in (frame.instances or ())[:rows]:
         is_alive = each["state"] == "alive"
         table.add_row(
