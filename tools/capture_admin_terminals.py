@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from rich.console import Console
+from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from skep.client import Client, dead_letter, spread
@@ -108,9 +109,9 @@ def picture(name: str, url: str, *command: str, folder: str | None = None) -> No
     """Run a command, and keep what its terminal showed."""
     shown = terminal_output([*command, "--url", url], folder).replace(url, "http://127.0.0.1:6632")
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
-    console.print(Text(f"$ skep {' '.join(command)}", style="dim"))
+    console.print(Text.assemble(("$ ", "bold green"), (f"skep {' '.join(command)}", "bold")))
     console.print(Text.from_ansi(shown.rstrip()))
-    drawn = console.export_svg(title="skep", unique_id=name)
+    drawn = console.export_svg(title="skep", theme=MONOKAI, unique_id=name)
     (IMAGES / f"{name}.svg").write_text(FONTS.sub("", drawn))
 
 

@@ -4,12 +4,15 @@ import asyncio
 import json
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from skep.cli import main
 from skep.cli.upload import Patience
 from skep.client import Stopped
 from skep.model.errors import Overloaded, Unavailable
+from tests.faults.instances import instance
 
 
 def lines_file(tmp_path, lines, name="orders.ndjson"):
@@ -99,7 +102,7 @@ def test_the_partition_is_what_a_field_says(skep, api, queue, tmp_path):
 
 
 def test_lines_that_are_refused_are_counted_and_written_down(skep, api, queue, tmp_path):
-    api.queues.configure(queue, schema={"type": "object", "required": ["n"]})
+    api.queues.configure(queue, jsonSchema={"type": "object", "required": ["n"]})
     lines = ['{"n": 1}', "no json", '{"m": 1}', '{"n": 2}', '{"n": 3}']
     file = lines_file(tmp_path, lines)
     rejects = tmp_path / "rejects.ndjson"
@@ -140,17 +143,11 @@ def test_what_is_wrong_is_said_before_anything_is_pushed(skep, api, queue, argum
     assert taken(api, queue) == []
 
 
-def test_without_payloads_at_a_terminal_there_is_nothing_to_push(skep, queue, monkeypatch):
-    monkeypatch.setattr("io.TextIOWrapper.isatty", lambda _: True, raising=False)
+def test_without_payloads_at_a_terminal_there_is_nothing_to_push(config_home, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
 
-    class Terminal:
-        def isatty(self):
-            return True
-
-    from skep.cli import main
-
-    monkeypatch.setattr("sys.stdin", Terminal())
-    assert main(["push", queue]) == 1
+    assert main(["push", "q"]) == 1
+    assert "nothing to push" in capsys.readouterr().err
 
 
 def test_a_push_that_gives_up_says_how_far_it_came(run, tmp_path):
@@ -174,32 +171,28 @@ def test_a_push_that_gives_up_says_how_far_it_came(run, tmp_path):
     assert "127.0.0.1:1" in ended.err
 
 
-async def test_a_push_outlives_a_broker_that_is_killed(start_broker, tmp_path, arun_nothing=None):
-    count = 20_000
-    file = lines_file(tmp_path, numbers(count))
-    with start_broker("--workers", "1") as home:
-        first = start_broker("--workers", "1", beside=home)
-        killed = first.__enter__()
-        port = killed.port
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "skep", "push", "bulk", "-f", str(file), "-o", "json"),
-            *("--batch", "100", "--url", killed.url),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with home.sql() as sql, asyncio.timeout(60):
-            while not await _stored(sql):
-                pass
-            killed.process.kill()
-            killed.process.wait()
-        with start_broker("--workers", "1", "--port", str(port), beside=home):
-            said, complained = await asyncio.wait_for(process.communicate(), 60)
+async def test_a_push_outlives_a_broker_that_is_killed(broker, tmp_path):
+    count = 5_000
+    file = lines_file(tmp_path, numbers(count), "bulk.ndjson")
+    async with broker.sql() as sql:
+        with instance(broker.database_url, "--workers", "1") as killed:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "skep", "push", str(file), "-o", "json"),
+                *("--batch", "50", "--url", killed.url),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            async with asyncio.timeout(100):
+                while not await _stored(sql):
+                    pass
+        assert await _stored(sql) < count
+        with instance(broker.database_url, "--workers", "1", "--port", str(killed.port)):
+            said, complained = await asyncio.wait_for(process.communicate(), 100)
         assert process.returncode == 0, complained.decode()
         counts = json.loads(said)
-        async with home.sql() as sql:
-            assert await _stored(sql) == count
-    assert counts["lines"] == count
-    assert counts["queued"] + counts["duplicate"] == count
+        assert await _stored(sql) == count
+    assert counts["lines"] == counts["queued"] + counts["duplicate"] == count
+    assert (counts["rejected"], counts["complete"]) == (0, True)
 
 
 async def _stored(sql):

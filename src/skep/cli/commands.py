@@ -9,6 +9,7 @@ from skep.cli.bench import bench
 from skep.cli.config import config
 from skep.cli.context import context_app
 from skep.cli.dead_letters import dlq_app
+from skep.cli.doctor import doctor
 from skep.cli.groups import groups_app
 from skep.cli.jobs import jobs_app
 from skep.cli.maintenance import maintenance_app
@@ -45,6 +46,7 @@ app.command()(serve)
 app.command()(worker)
 app.command()(migrate)
 app.command()(config)
+app.command()(doctor)
 app.command()(openapi)
 app.command()(push)
 app.command()(pop)

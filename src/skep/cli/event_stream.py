@@ -74,14 +74,16 @@ class EventStream:
         """
         self._heard_at_s = monotonic()
         while True:
+            reason = "the connection ended"
             try:
                 yield from self._one_connection()
             except (Unavailable, Overloaded) as error:
                 if not self._has_begun:
                     raise
-                self._on_wait(error.message)
+                reason = error.message
             if self._left_s() <= 0:
                 return
+            self._on_wait(reason)
             sleep(min(PAUSE_S, self._left_s()))
 
     def _left_s(self) -> float:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MESSAGE_COLUMNS: Final = ("createdAt", "partition", "transactionId", "data")
 _LEASED_COLUMNS: Final = (*_MESSAGE_COLUMNS, "partitionId", "leaseId")
-_ACK_COLUMNS: Final = ("transactionId", "success", "dlq", "error")
+_ACK_COLUMNS: Final = ("transactionId", "success", "noop", "dlq", "error")
 
 
 @with_client
