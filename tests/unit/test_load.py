@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from skep.app.broker import policies
+from skep.app.batching import policies
 from skep.broker.load import (
     CEILINGS,
     RETRY_AFTER_S_MAX,

@@ -1,26 +1,25 @@
 """Wire the broker of one process together."""
 
 import asyncio
-import dataclasses
-import os
-import socket
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from skep import __version__
 from skep.app.assignment import WorkerAssignment
+from skep.app.batching import engine_core
+from skep.app.duties import leader_duties, retention_limits
 from skep.app.failover import open_spill
-from skep.app.instruments import UsageProbe, show_failover, show_load, show_parts, show_peers
+from skep.app.instruments import show_failover, show_load, show_parts, show_peers
+from skep.app.neighbours import Neighbours
+from skep.app.observation import Observation
+from skep.app.pools import Pools
 from skep.app.security import Security
-from skep.broker.ack import ACK_CALL, Ack, AckExecutor
+from skep.broker.ack import Ack, AckExecutor
 from skep.broker.ack_attempt import AckIntake
 from skep.broker.admission import AdmissionGate
-from skep.broker.changes import MAINTENANCE, QUEUE, RULES, Changes
-from skep.broker.cluster import Cluster
+from skep.broker.changes import MAINTENANCE, QUEUE, RULES
 from skep.broker.configure import Configure
 from skep.broker.dead_letters import DeadLetters
 from skep.broker.deferral import DeferralExecutor, DepthLimits, OperationPart
@@ -30,50 +29,36 @@ from skep.broker.diversion import Diversion
 from skep.broker.enforcement import Enforcer
 from skep.broker.envelope_reader import EnvelopeReader
 from skep.broker.groups import Groups
-from skep.broker.housekeeping import Duty, Housekeeper
-from skep.broker.instances import Instances, OwnInstance
+from skep.broker.housekeeping import Housekeeper
 from skep.broker.intake import Intake
-from skep.broker.leadership import Leadership, Term
+from skep.broker.leadership import Leadership
 from skep.broker.leases import LeaseMemory
 from skep.broker.letter_moves import Mover
 from skep.broker.line import LaneKey, LaneWatch, Line
 from skep.broker.live import Live
-from skep.broker.load import engine_shares, is_shed
+from skep.broker.load import is_shed
 from skep.broker.lounge import Lounge
 from skep.broker.maintenance import Maintenance
 from skep.broker.message_list import MessageList
 from skep.broker.messages import Messages
 from skep.broker.operation_processor import OperationProcessor, ProcessorLimits
-from skep.broker.operations import OperationDesk, OperationPurge
+from skep.broker.operations import OperationDesk
 from skep.broker.outage import CutShort, Outage
 from skep.broker.parking import SweepPolicy
-from skep.broker.peer_notices import Notice
-from skep.broker.peers import Peers
 from skep.broker.pop import (
-    POP_CALL,
-    POP_PARTITION_CALL,
     Pop,
     PopExecutor,
     ReleaseExecutor,
     UndoExecutor,
 )
-from skep.broker.pulse import Pulse
-from skep.broker.pulse_sample import PulseFigures
-from skep.broker.push import PUSH_CALL, PUSH_VOUCHED_CALL, Push, PushExecutor
+from skep.broker.push import Push, PushExecutor
 from skep.broker.push_attempt import PushIntake
-from skep.broker.queue_catalog import QueueCatalog
-from skep.broker.queue_lifecycle import RemovedQueueSweep
 from skep.broker.redrive import Redrives
 from skep.broker.relief import Relief
 from skep.broker.renew import Renew, RenewExecutor
 from skep.broker.retention import (
-    CleanupDuty,
-    Limits,
-    PurgeDuty,
-    RetentionDuty,
     RetentionOnRequest,
 )
-from skep.broker.rollups import LagSampleDuty, MetricsPurge, Reporter, RollUpDuty, WorkerIdentity
 from skep.broker.rules import RuleBook
 from skep.broker.scheduled import Scheduled
 from skep.broker.scheduling import Schedule, ScheduleExecutor
@@ -83,41 +68,25 @@ from skep.broker.settlement import Settler, Stager
 from skep.broker.spill_drain import SpillDrain
 from skep.broker.staged import StagedSequencer
 from skep.broker.staged_moving import StagedMover
-from skep.broker.staging_sweep import StagingSweep
-from skep.broker.streams import CYCLE_CALL, CycleExecutor, Streams
-from skep.broker.subscriptions import RemovedGroupSweep, Subscriptions
+from skep.broker.streams import CycleExecutor, Streams
+from skep.broker.subscriptions import Subscriptions
 from skep.broker.tail import Tails
-from skep.broker.traces import TracePurge
-from skep.broker.transaction import TRANSACT_CALL, Transaction, TransactionExecutor
+from skep.broker.transaction import Transaction, TransactionExecutor
 from skep.broker.vouching import Vouching
-from skep.broker.wakeups import Announcer, Wakeups
-from skep.db.slots import HOT_PATH, ONE_OFF, Slots
+from skep.broker.wakeups import Announcer
 from skep.engine.dedup import DedupCache
 from skep.engine.driver import Engine
-from skep.engine.fusion import FusionCore
-from skep.engine.limiter import ConcurrencyLimiter, StaticLimiter, VegasLimiter
-from skep.engine.policy import BatchPolicy
 from skep.jobs.desk import JobDesk
-from skep.jobs.duties import ChainPrune, JobUpkeep
 from skep.model.encryption import KeyRing
 from skep.model.errors import Overloaded
 from skep.model.priorities import Priority
-from skep.settings import InvalidSettings, Settings
 from skep.settings.in_force import SettingsInForce
 from skep.settings.keys import encryption_keys
-from skep.settings.peers import peer_addresses
-from skep.telemetry.loop_watch import LoopWatch
 from skep.telemetry.meters import Meters
-from skep.telemetry.publisher import Publisher
-from skep.telemetry.slow_calls import CallWatch
-from skep.telemetry.snapshots import SnapshotBoard
-from skep.telemetry.tracing import Propagation
 
 if TYPE_CHECKING:
     from skep.spill.log import SpillLog
-    from skep.telemetry.otel import OtelExport
 
-_KIB: Final = 1024
 _MIB: Final = 1024 * 1024
 LEASE_MEMORY_BYTES: Final = 64 * _MIB
 SETTLEMENT_DEDUP_BYTES: Final = 8 * _MIB
@@ -138,58 +107,6 @@ PATIENCE_S: Final = 10.0
 """How long a request outlasts a database that is away before it is answered as unavailable."""
 
 
-def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchPolicy]:
-    """Return how each operation batches. Weights are bytes.
-
-    A push call holds its partitions until it commits, so a second one leaves early only when the
-    first carries enough to be worth an overlap. Polls share a claim per group. The rest is rare.
-    """
-    rare = BatchPolicy(
-        preferred_weight=1, hold_s_max=0.005, weight_max=_MIB, concurrency_max=min(2, connections)
-    )
-    polls = BatchPolicy(
-        preferred_weight=16 * 512,
-        hold_s_max=0.005,
-        weight_max=64 * 512,
-        concurrency_max=connections,
-        calls_per_lane=2,
-        lanes_per_call=1,
-    )
-    # Each is a call of its own, and none waits for another.
-    alone = BatchPolicy(
-        preferred_weight=1, hold_s_max=0, weight_max=_MIB, lots_max=1, concurrency_max=connections
-    )
-    return {
-        "push": BatchPolicy(
-            preferred_weight=256 * _KIB,
-            hold_s_max=push_hold_s,
-            gather_share=0.25,
-            weight_max=4 * _MIB,
-            lots_max=4096,
-            concurrency_max=connections,
-        ),
-        "pop": polls,
-        "pop_partition": polls,
-        "ack": BatchPolicy(
-            preferred_weight=64 * 256,
-            hold_s_max=0.01,
-            weight_max=_MIB,
-            concurrency_max=connections,
-        ),
-        "renew": rare,
-        "release": rare,
-        "undo": rare,
-        # One at a time: pushes that wait for the same new lane keep their order.
-        "provision": dataclasses.replace(rare, concurrency_max=1),
-        "subscribe": rare,
-        "transaction": alone,
-        "cycle": alone,
-        "schedule": rare,
-        # One at a time: operations of a lane are accepted in the order they came.
-        "defer": dataclasses.replace(rare, weight_max=4 * _MIB, concurrency_max=1),
-    }
-
-
 class Broker:
     """Everything one process needs to serve messages."""
 
@@ -197,48 +114,16 @@ class Broker:
         settings = assignment.settings
         loop = asyncio.get_running_loop()
         self.meters: Final = Meters(queues_exposed=settings.metrics_queues_max)
-        watch = CallWatch(self.meters, slow_s=settings.slow_call_s)
-        self.hot_slots: Final = Slots(
-            assignment.dsn,
-            size=settings.connections,
-            server_settings=HOT_PATH,
-            statement_timeout_s=settings.statement_timeout_s,
-            lock_timeout_s=settings.lock_timeout_s,
-            patience_s=PATIENCE_S,
-            application_name=f"skep worker {assignment.index}",
-            prepare=(
-                PUSH_CALL,
-                PUSH_VOUCHED_CALL,
-                POP_CALL,
-                POP_PARTITION_CALL,
-                ACK_CALL,
-                TRANSACT_CALL,
-                CYCLE_CALL,
-            ),
-            watch=watch,
-        )
-        self.query_slots: Final = Slots(
-            assignment.dsn,
-            size=settings.query_connections,
-            server_settings=ONE_OFF,
-            statement_timeout_s=settings.statement_timeout_s,
-            lock_timeout_s=settings.lock_timeout_s,
-            application_name=f"skep worker {assignment.index} queries",
-            watch=watch,
-        )
-        # One connection for all background work: it is done in turn, and no listing waits for it.
-        self.housekeeping_slots: Final = Slots(
-            assignment.dsn,
-            size=1,
-            server_settings=HOT_PATH,
-            statement_timeout_s=settings.statement_timeout_s,
-            lock_timeout_s=settings.lock_timeout_s,
-            application_name=f"skep worker {assignment.index} housekeeping",
-            watch=watch,
-        )
+        pools = Pools(assignment, self.meters, patience_s=PATIENCE_S)
+        self._pools: Final = pools
+        self.hot_slots: Final = pools.hot
+        self.query_slots: Final = pools.query
+        self.housekeeping_slots: Final = pools.housekeeping
         self.security: Final = Security(settings, self.query_slots, now=loop.time)
         self.door: Final = self.security.door
-        self.engine: Final = Engine(_core(settings), patience_s=PATIENCE_S, meters=self.meters)
+        self.engine: Final = Engine(
+            engine_core(settings), patience_s=PATIENCE_S, meters=self.meters
+        )
         self._directory: Final = Directory()
         self._line: Final = Line(
             self.engine,
@@ -265,37 +150,15 @@ class Broker:
         )
         self.tails: Final = Tails(self.query_slots, open_envelope=self.key_ring.open_envelope)
         self.settings_in_force: Final = SettingsInForce(settings, assignment.origins)
-        self.peers: Final = Peers(
-            peer_addresses(settings),
-            settings.peer_secret,
-            instance=sha256(assignment.wakeup_token).digest(),
-            hear=self._hear_peer,
-            now_ms=_now_ms,
-        )
-        self._peer_socket: Final = assignment.peer_socket
-        self.changes: Final = Changes()
-        self._wakeups: Final = Wakeups(
-            wake=self._wake,
-            own_socket=assignment.wakeup_socket,
-            peer_ports=_other_ports(assignment),
-            token=assignment.wakeup_token,
-            beyond=self.peers.tell_wakeups,
-            hear_changes=self.changes.heard,
-        )
-        self.changes.tell_also(self._wakeups.tell_changes)
-        self.changes.tell_also(self.peers.tell_changes)
-        self.instances: Final = Instances(self.query_slots, _own_instance(assignment))
-        self.cluster: Final = Cluster(
-            self.query_slots,
-            self.peers,
-            self.instances,
-            self._wakeups.pass_on,
-            worker_id=assignment.index,
-        )
+        self._neighbours: Final = Neighbours(assignment, self.query_slots, wake=self._wake)
+        self.peers: Final = self._neighbours.peers
+        self.changes: Final = self._neighbours.changes
+        self.cluster: Final = self._neighbours.cluster
+        self._wakeups: Final = self._neighbours.wakeups
         self._leadership: Final = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
             self._leadership,
-            _duties(settings, self.housekeeping_slots, self._leadership.term),
+            leader_duties(settings, self.housekeeping_slots, self._leadership.term),
             gives_way=lambda: is_shed(Priority.BACKGROUND, self.engine.load),
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
@@ -319,7 +182,7 @@ class Broker:
         self.default_subscription_mode: Final = settings.default_subscription_mode
         self.hash_seed: int
         self.retention: Final = RetentionOnRequest(
-            self.housekeeping_slots, _retention_limits(settings)
+            self.housekeeping_slots, retention_limits(settings)
         )
         self.groups: Final = Groups(self.query_slots)
         self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
@@ -339,7 +202,20 @@ class Broker:
         self._scheduled_max: Final = settings.scheduled_max
         self._dsn: Final = assignment.dsn
         self._staged: StagedSequencer
-        self._instrument(assignment)
+        show_parts(
+            self.meters,
+            engine=self.engine,
+            lounge=self.lounge,
+            leases=self._leases,
+            live=self.live,
+            envelopes=self.envelopes,
+            pools={"hot": pools.hot, "query": pools.query, "housekeeping": pools.housekeeping},
+        )
+        show_failover(self.meters, self.diversion, self.maintenance)
+        show_peers(self.meters, self.peers)
+        self.observation: Final = Observation(
+            assignment, self.meters, hot=pools.hot, query=pools.query, lounge=self.lounge
+        )
         self.operations: Final = OperationDesk(
             self.query_slots, when_waiting=self._hear_of_operations
         )
@@ -375,23 +251,17 @@ class Broker:
             Unavailable: The database cannot be reached.
         """
         self.open_spill()
-        await self.hot_slots.open()
-        await self.query_slots.open()
-        await self.housekeeping_slots.open()
+        await self._pools.open()
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
         self.wire(hash_seed=row[0])
-        await self._wakeups.start()
-        await self.peers.start(self._peer_socket)
-        self.instances.start()
+        await self._neighbours.start()
         self.lounge.start(self.pop)
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
         self._staged.start()
         self._processor.start()
-        self._loop_watch.start()
-        self.publisher.start()
-        self._reporter.start()
+        self.observation.start()
         self.security.start()
         await self.maintenance.start()
         if self._spill is not None:
@@ -443,7 +313,7 @@ class Broker:
         self.discovery.stop()
         self.lounge.stop()
         self.tails.stop()
-        self.pulse.stop()
+        self.observation.pulse.stop()
         await self.security.stop()
         await self.live.finish()
         await self.job_desk.stop()
@@ -459,18 +329,9 @@ class Broker:
             await self._drain.stop()
         await self.engine.drain()
         await self._gate.settle()
-        await self._reporter.stop()
-        await self.publisher.stop()
-        self._loop_watch.stop()
-        if self._export is not None:
-            await asyncio.to_thread(self._export.close)
-        await self.changes.stop()
-        await self.peers.stop()
-        await self.instances.stop()
-        self._wakeups.stop()
-        await self.housekeeping_slots.close()
-        await self.hot_slots.close()
-        await self.query_slots.close()
+        await self.observation.stop()
+        await self._neighbours.stop()
+        await self._pools.close()
         await self.close_spill()
 
     async def stop_waiting(self) -> None:
@@ -483,50 +344,6 @@ class Broker:
         await self.diversion.close()
         if self._spill is not None:
             self._spill.close()
-
-    def _instrument(self, assignment: WorkerAssignment) -> None:
-        """Make what measures this process, and what tells others of it."""
-        settings = assignment.settings
-        self.metrics_queues_max = settings.metrics_queues_max
-        self._worker_number = assignment.index
-        show_parts(
-            self.meters,
-            engine=self.engine,
-            lounge=self.lounge,
-            leases=self._leases,
-            live=self.live,
-            envelopes=self.envelopes,
-            pools={
-                "hot": self.hot_slots,
-                "query": self.query_slots,
-                "housekeeping": self.housekeeping_slots,
-            },
-        )
-        show_failover(self.meters, self.diversion, self.maintenance)
-        show_peers(self.meters, self.peers)
-        self._export = _otel_export(assignment)
-        self.tracing = _tracing(settings, self._export)
-        self._loop_watch = LoopWatch(self.meters.loop_lag)
-        self.publisher = Publisher(
-            self.meters,
-            SnapshotBoard(assignment.runtime_dir, assignment.index),
-            worker=assignment.index,
-            version=__version__,
-        )
-        figures = PulseFigures(
-            QueueCatalog(self.query_slots),
-            self.publisher.gather,
-            now=asyncio.get_running_loop().time,
-        )
-        self.pulse = Pulse(figures.take)
-        self._reporter = Reporter(
-            self.query_slots,
-            self.meters,
-            _identity(assignment),
-            read_gauges=UsageProbe(self.hot_slots, self.lounge, self._loop_watch).read,
-            read_parked=self.lounge.count_by_queue,
-            interval_s=settings.metrics_interval_s,
-        )
 
     def _wake(self, queue_id: int, lane_count: int) -> None:
         self.lounge.wake(queue_id, lane_count)
@@ -549,14 +366,6 @@ class Broker:
         for part in parts:
             self._watch.note(LaneKey(part.type, part.partition_id))
         self._hear_of_operations()
-
-    def _hear_peer(self, notice: Notice) -> None:
-        """Pass on inside this instance what another one told."""
-        for queue_id, lane_count in notice.wake:
-            self._wakeups.pass_on(queue_id, lane_count)
-        if notice.changed:
-            self.changes.heard(notice.changed)
-            self._wakeups.tell_changes(notice.changed)
 
     def _listen_for_changes(self, rule_book: RuleBook) -> None:
         async def read_rules(queue_id: int) -> None:
@@ -726,137 +535,6 @@ class Broker:
         )
 
 
-def _now_ms() -> int:
-    return int(utc_now().timestamp() * 1000)
-
-
 def utc_now() -> datetime:
     """Return the time, for what is compared with times of the database."""
     return datetime.now(UTC)
-
-
-def _core(settings: Settings) -> FusionCore:
-    shares = engine_shares(
-        push=settings.push_load_max / 100,
-        pop=settings.pop_load_max / 100,
-        ack=settings.ack_load_max / 100,
-    )
-    operations: dict[str, tuple[BatchPolicy, ConcurrencyLimiter]] = {
-        name: (
-            dataclasses.replace(policy, own_share=shares[name].own, ceiling=shares[name].ceiling),
-            _limiter(settings, policy.concurrency_max),
-        )
-        for name, policy in policies(
-            settings.connections, push_hold_s=settings.push_hold_ms / 1000
-        ).items()
-    }
-    return FusionCore(
-        operations,
-        slots=settings.connections,
-        weight_capacity=settings.engine_weight_mib * _MIB,
-    )
-
-
-def _retention_limits(settings: Settings) -> Limits:
-    """Return the most that a step of retention may take on."""
-    return Limits(segments=settings.retention_batch, messages=settings.eviction_batch)
-
-
-def _duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
-    limits = _retention_limits(settings)
-    duties: list[Duty] = [
-        RetentionDuty(
-            caller,
-            term,
-            name="retention",
-            kinds=("retention", "completed"),
-            interval_s=settings.retention_interval_s,
-            limits=limits,
-        ),
-        RetentionDuty(
-            caller,
-            term,
-            name="eviction",
-            kinds=("eviction",),
-            interval_s=settings.eviction_interval_s,
-            limits=limits,
-        ),
-        PurgeDuty(
-            caller,
-            term,
-            dead_letter_s=settings.dead_letter_retention_s,
-            history_days=settings.history_retention_days,
-        ),
-        RemovedQueueSweep(caller),
-        RemovedGroupSweep(caller),
-        OperationPurge(
-            caller,
-            keep_s=settings.operation_retention_s,
-            keep_failed_s=settings.operation_failed_retention_s,
-        ),
-        StagingSweep(caller),
-        RollUpDuty(caller, term),
-        LagSampleDuty(caller, term),
-        MetricsPurge(caller, term, keep=timedelta(days=settings.history_retention_days)),
-    ]
-    duties.append(JobUpkeep(caller))
-    if settings.job_retention_days:
-        duties.append(ChainPrune(caller, keep=timedelta(days=settings.job_retention_days)))
-    if settings.trace_retention_days:
-        duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))
-    if settings.partition_cleanup_days:
-        duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
-    return duties
-
-
-def _otel_export(assignment: WorkerAssignment) -> "OtelExport | None":
-    settings = assignment.settings
-    if settings.tracing != "otlp":
-        return None
-    try:
-        from skep.telemetry.otel import OtelExport  # noqa: PLC0415 (an extra, only where wanted)
-    except ModuleNotFoundError as error:
-        raise InvalidSettings(
-            f"tracing = otlp needs the packages of OpenTelemetry: {error.name} is missing"
-        ) from error
-    return OtelExport(
-        settings.otlp_endpoint,
-        version=__version__,
-        worker=assignment.index,
-        sample_ratio=settings.trace_sample_ratio,
-    )
-
-
-def _tracing(settings: Settings, export: "OtelExport | None") -> Propagation | None:
-    if export is not None:
-        return export.tracing
-    return Propagation() if settings.tracing == "propagate" else None
-
-
-def _identity(assignment: WorkerAssignment) -> WorkerIdentity:
-    try:
-        port: int = assignment.listener.getsockname()[1]
-    except OSError:
-        port = 0  # no socket that listens, as when the API is only described
-    return WorkerIdentity(socket.gethostname(), port, assignment.index, os.getpid())
-
-
-def _limiter(settings: Settings, cap: int) -> ConcurrencyLimiter:
-    return StaticLimiter(cap) if settings.concurrency == "static" else VegasLimiter(cap)
-
-
-def _own_instance(assignment: WorkerAssignment) -> OwnInstance | None:
-    """What this instance reports of itself; its first process does it for all."""
-    if assignment.index:
-        return None
-    return OwnInstance(
-        host=socket.gethostname(),
-        port=assignment.listener.getsockname()[1],
-        version=__version__,
-        worker_count=len(assignment.wakeup_ports),
-    )
-
-
-def _other_ports(assignment: WorkerAssignment) -> Sequence[int]:
-    ports: Sequence[Any] = assignment.wakeup_ports
-    return [port for index, port in enumerate(ports) if index != assignment.index]

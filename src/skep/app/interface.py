@@ -38,7 +38,7 @@ def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
             subscription_mode=settings.default_subscription_mode,
         ),
         now=asyncio.get_running_loop().time,
-        tracing=broker.tracing,
+        tracing=broker.observation.tracing,
     )
     routes = handlers.routes()
     meter_hot_routes(routes, broker.meters)

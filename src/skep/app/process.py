@@ -177,7 +177,7 @@ def _drain(broker: Broker, probe: "BrokerProbe") -> None:
     broker.discovery.stop()
     broker.lounge.stop()
     broker.tails.stop()
-    broker.pulse.stop()
+    broker.observation.pulse.stop()
 
 
 class _Server(uvicorn.Server):

@@ -66,8 +66,8 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     charts = Charts(broker.query_slots)
     return [
         *metrics_routes(
-            broker.publisher,
-            ScrapeFacts(broker.query_slots, queues_max=broker.metrics_queues_max),
+            broker.observation.publisher,
+            ScrapeFacts(broker.query_slots, queues_max=broker.observation.queues_max),
         ),
         *status_routes(StatusReport(broker.query_slots, charts, catalog), charts),
         *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(broker.query_slots)),
@@ -95,6 +95,6 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         live_route(live),
         tail_route(broker.tails, broker.live),
         *internal_routes(broker.cluster),
-        *dashboard_routes(read_site(), broker.pulse, broker.live),
+        *dashboard_routes(read_site(), broker.observation.pulse, broker.live),
         settings_route(broker.settings_in_force),
     ]

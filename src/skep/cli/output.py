@@ -21,7 +21,8 @@ def print_rows(rows: Iterable[Any], columns: Sequence[str], output: Format) -> N
 
     Args:
         rows: Each with the same members.
-        columns: Which members a table shows, by their name on the wire; `a.b` is member b of a.
+        columns: Which members a table shows, by their name on the wire; `a.b` is member b of
+            a, and its heading is b.
         output: How.
     """
     if output == "ndjson":

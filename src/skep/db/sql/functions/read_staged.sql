@@ -13,6 +13,7 @@ Why     Who commits late may have a number below the floor. p_seen tells who tha
         So no late commit is skipped, and an open transaction costs one look-up and delays nobody.
         Starting at the floor and not at the oldest entry of the index keeps the cost in proportion
         to what is new, even where an old snapshot somewhere keeps vacuum from removing entries.
+        Every `offset 0` keeps a look-up a look-up, whatever statistics the planner has.
         A stable function reads all it reads by one snapshot, the one it returns.
 */
 create function skep.read_staged(
@@ -39,19 +40,23 @@ begin
         select t.xid, t.commit_number from skep.staged_transaction t
         where t.commit_number > p_floor
           -- An operator may have deleted what a transaction staged.
-          and exists (select from skep.staged s where s.xid = t.xid)
+          and exists (select from skep.staged s where s.xid = t.xid offset 0)
         order by t.commit_number limit p_limit
       ) n
       union all
       select t.xid, t.commit_number
       from pg_snapshot_xip(p_seen) o(xid)
       cross join lateral (
-        select t.xid, t.commit_number from skep.staged_transaction t
-        where t.xid = o.xid and t.commit_number <= p_floor offset 0
+        select t.xid, t.commit_number from skep.staged_transaction t where t.xid = o.xid offset 0
       ) t
+      where t.commit_number <= p_floor
       union all
-      select t.xid, t.commit_number from skep.staged_transaction t
-      where t.xid >= pg_snapshot_xmax(p_seen) and t.commit_number <= p_floor
+      select t.xid, t.commit_number
+      from (
+        select t.xid, t.commit_number from skep.staged_transaction t
+        where t.xid >= pg_snapshot_xmax(p_seen) offset 0
+      ) t
+      where t.commit_number <= p_floor
     ) f
     order by f.commit_number
   loop

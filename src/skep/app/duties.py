@@ -1,0 +1,69 @@
+"""The background work that one process of an installation leads, by its settings."""
+
+from datetime import timedelta
+
+from skep.broker.housekeeping import Duty
+from skep.broker.leadership import Term
+from skep.broker.operations import OperationPurge
+from skep.broker.queue_lifecycle import RemovedQueueSweep
+from skep.broker.retention import CleanupDuty, Limits, PurgeDuty, RetentionDuty
+from skep.broker.rollups import LagSampleDuty, MetricsPurge, RollUpDuty
+from skep.broker.staging_sweep import StagingSweep
+from skep.broker.subscriptions import RemovedGroupSweep
+from skep.broker.traces import TracePurge
+from skep.db.slots import Slots
+from skep.jobs.duties import ChainPrune, JobUpkeep
+from skep.settings import Settings
+
+
+def retention_limits(settings: Settings) -> Limits:
+    """Return the most that a step of retention may take on."""
+    return Limits(segments=settings.retention_batch, messages=settings.eviction_batch)
+
+
+def leader_duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
+    """Return what the leader does in turn."""
+    limits = retention_limits(settings)
+    duties: list[Duty] = [
+        RetentionDuty(
+            caller,
+            term,
+            name="retention",
+            kinds=("retention", "completed"),
+            interval_s=settings.retention_interval_s,
+            limits=limits,
+        ),
+        RetentionDuty(
+            caller,
+            term,
+            name="eviction",
+            kinds=("eviction",),
+            interval_s=settings.eviction_interval_s,
+            limits=limits,
+        ),
+        PurgeDuty(
+            caller,
+            term,
+            dead_letter_s=settings.dead_letter_retention_s,
+            history_days=settings.history_retention_days,
+        ),
+        RemovedQueueSweep(caller),
+        RemovedGroupSweep(caller),
+        OperationPurge(
+            caller,
+            keep_s=settings.operation_retention_s,
+            keep_failed_s=settings.operation_failed_retention_s,
+        ),
+        StagingSweep(caller),
+        RollUpDuty(caller, term),
+        LagSampleDuty(caller, term),
+        MetricsPurge(caller, term, keep=timedelta(days=settings.history_retention_days)),
+    ]
+    duties.append(JobUpkeep(caller))
+    if settings.job_retention_days:
+        duties.append(ChainPrune(caller, keep=timedelta(days=settings.job_retention_days)))
+    if settings.trace_retention_days:
+        duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))
+    if settings.partition_cleanup_days:
+        duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
+    return duties
