@@ -71,12 +71,13 @@ def prepare(client: Client) -> None:
 
 @contextmanager
 def busy(url: str) -> Generator[None]:
-    """Keep a broker busy: orders that are billed and shipped, shipping the slower."""
+    """Keep a broker busy: orders are billed and, more slowly, shipped; nothing is returned."""
     is_over = Event()
     work = [
         Thread(target=produce, args=(url, is_over)),
-        Thread(target=consume, args=(url, "billing", 0.0, is_over)),
-        Thread(target=consume, args=(url, "shipping", 0.05, is_over)),
+        Thread(target=consume, args=(url, "orders", "billing", 0.0, is_over)),
+        Thread(target=consume, args=(url, "orders", "shipping", 0.05, is_over)),
+        Thread(target=consume, args=(url, "returns", "desk", 0.0, is_over)),
     ]
     for thread in work:
         thread.start()
@@ -98,11 +99,11 @@ def produce(url: str, is_over: Event) -> None:
             number += len(orders)
 
 
-def consume(url: str, group: str, pause_s: float, is_over: Event) -> None:
-    """Take orders and be done with them."""
+def consume(url: str, queue: str, group: str, pause_s: float, is_over: Event) -> None:
+    """Take messages and be done with them."""
     with Client(url) as client:
         while not is_over.wait(pause_s):
-            client.ack(client.pop("orders", group=group, batch=50, partitions=4, wait_s=0.5))
+            client.ack(client.pop(queue, group=group, batch=50, partitions=4, wait_s=2.0))
 
 
 def picture(name: str, url: str, *command: str, folder: str | None = None) -> None:
