@@ -1,5 +1,9 @@
 """Commands that speak to a broker: what they are given, and how they fail."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import typer
 
@@ -54,7 +58,8 @@ def test_flags_name_the_broker(run, probe, broker):
 def test_a_broker_that_is_away_is_named_in_one_line(run, probe):
     said = run("hi", "--url", "http://127.0.0.1:1", code=2).err
 
-    assert "http://127.0.0.1:1, from --url" in said
+    assert "http://127.0.0.1:1 does not answer" in said
+    assert "the URL is from --url" in said
     assert "skep context show" in said
     assert len(said.splitlines()) == 1
 
@@ -74,6 +79,32 @@ def test_completion_is_silent_when_the_broker_is_away(config_home, capsys):
     assert complete_queue(typed(url="http://127.0.0.1:1"), "") == []
     assert complete_queue(typed(url="nonsense"), "") == []
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_shell_completes_queues_in_a_process_of_its_own(broker, api, config_home, queue):
+    api.queues.configure(queue)
+    program = "import sys; sys.argv = ['skep']; from skep.cli import main; sys.exit(main())"
+
+    def complete(words):
+        variables = {
+            "_SKEP_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split()) - 1),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert queue in complete(f"skep tail --url {broker.url} {queue[:-1]}")
+    assert complete("skep tail --url http://127.0.0.1:1 queue") == []
+    assert complete("skep conte") == ["context"]
 
 
 class Terminal:
@@ -108,3 +139,16 @@ def test_a_person_is_asked(monkeypatch, answer, goes_on):
     else:
         with pytest.raises(typer.Abort):
             confirm("Really?", is_answered=False)
+
+
+HEAVY = ("asyncpg", "litestar", "pyspark", "rich", "skep.app", "skep.client", "skep.db", "yaml")
+
+
+def test_help_imports_nothing_that_only_commands_need():
+    program = f"import sys, skep.cli.commands; print([m for m in {HEAVY} if m in sys.modules])"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.stdout.strip() == "[]", done.stderr

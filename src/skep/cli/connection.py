@@ -134,9 +134,9 @@ def opened_client(
         try:
             yield client
         except Unreachable as error:
-            # Which broker did not answer, and who named it, is what a person has to know first.
-            where = f"{', '.join(server.urls)}, from {server.origin}"
-            raise Unreachable(f"{error.message.rstrip('.')} ({where})") from error
+            # Who named the broker that did not answer is what a person has to know first.
+            told = f"{error.message.rstrip('.')} (the URL is from {server.origin})"
+            raise Unreachable(told) from error
 
 
 def with_client(command: Callable[Concatenate["Client", P], T]) -> Callable[..., T]:

@@ -53,7 +53,7 @@ def _judge_silence(url: str, server: Server, error: SkepError) -> Finding:
     if server.origin == "the default":
         return warning("broker", f"none runs at {url}", "start one with `skep serve`")
     advice = "start it with `skep serve`, or correct the URL; `skep context show` says where it is"
-    return broken("broker", f"{url} (from {server.origin}) does not serve: {error.message}", advice)
+    return broken("broker", f"{error.message} (the URL is from {server.origin})", advice)
 
 
 def judge_version(url: str, version: str) -> Finding:

@@ -96,7 +96,7 @@ def _judge_url(url: str) -> Finding:
             version = client.health()["version"]
     except Exception as error:  # noqa: BLE001 (whatever a peer does is a finding, not our end)
         advice = "start it, or correct `peers`; deliveries are slower without it, not wrong"
-        return warning("peers", f"{url} does not answer: {error}", advice)
+        return warning("peers", f"{error}", advice)
     return ok("peers", f"{url} answers, version {version}")
 
 
