@@ -103,7 +103,7 @@ def consume(url: str, queue: str, group: str, pause_s: float, is_over: Event) ->
     """Take messages and be done with them."""
     with Client(url) as client:
         while not is_over.wait(pause_s):
-            client.ack(client.pop(queue, group=group, batch=50, partitions=4, wait_s=2.0))
+            client.ack(client.pop(queue, group=group, batch=50, partitions=4, wait_s=5.0))
 
 
 def picture(name: str, url: str, *command: str, folder: str | None = None) -> None:
