@@ -3,12 +3,16 @@
 import asyncio
 import json
 import os
+import pty
+import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from skep.cli import main
+from skep.cli.push_bar import push_bar
+from skep.cli.push_items import Batch, Line
 from skep.cli.upload import Patience
 from skep.client import Stopped
 from skep.model.errors import Overloaded, Unavailable
@@ -231,3 +235,33 @@ def test_patience_ends_when_somebody_asks():
 
     with pytest.raises(Stopped):
         patience.wait(Overloaded(retry_after_s=60))
+
+
+def test_a_terminal_shows_how_far_a_push_is(skep, broker, queue, tmp_path):
+    file = lines_file(tmp_path, numbers(300))
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "skep", "push", queue, "-f", file, "--batch", "100"],
+        env={**os.environ, "COLUMNS": "120", "TERM": "xterm-256color"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 1 << 20).decode()
+    os.close(ours)
+
+    assert done.stdout.startswith("300 lines")
+    assert "orders.ndjson" in shown
+    assert "100%" in shown
+    assert "300 lines" in shown
+
+
+def test_a_bar_says_what_is_waited_for():
+    with push_bar("orders", None) as bar:
+        bar.advance(Batch([Line(1, b"1")], [], [], 2))
+        bar.wait("away")
+
+        assert bar.said == "1 lines; waiting: away"

@@ -74,9 +74,6 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(width=_PIPE_WIDTH, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_numeric = any(_is_number(_member(row, column)) for row in rows)
@@ -84,7 +81,15 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
         table.add_column(heading, justify="right" if is_numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell(_member(row, column))) for column in columns))
-    console.print(table)
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    plain = Console(width=_PIPE_WIDTH, highlight=False)
+    with plain.capture() as captured:
+        plain.print(table)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def _member(row: Mapping[str, Any], path: str) -> Any:

@@ -85,7 +85,7 @@ def ack(
     transaction_ids: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TRANSACTION_ID]...",
+            metavar="TRANSACTION_ID",
             help="Of messages of one partition; without any, lines of `skep pop -o ndjson`.",
         ),
     ] = None,

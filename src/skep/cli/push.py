@@ -32,7 +32,7 @@ def push(
     ],
     payloads: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PAYLOAD]...", help="JSON; without any, lines from stdin."),
+        typer.Argument(metavar="PAYLOAD", help="JSON; without any, lines from stdin."),
     ] = None,
     *,
     file: Annotated[

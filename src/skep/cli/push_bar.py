@@ -15,6 +15,11 @@ class PushBar:
         self._progress: Final = progress
         self._task: Final = progress.add_task(title, total=size, lines=0, said="")
 
+    @property
+    def said(self) -> str:
+        """What stands beside the bar."""
+        return self._progress.tasks[self._task].fields["said"]
+
     def advance(self, batch: "Batch") -> None:
         """Be told that a batch is done."""
         task = self._progress.tasks[self._task]

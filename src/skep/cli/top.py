@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from skep.client import Client
 
 QUEUES_READ: Final = 200
-"""Queues and groups that are asked for at each look; of more, the first ones by name."""
+"""Queues and groups asked for at each look: the newest queues, the first groups by name."""
 PIPE_WIDTH: Final = 120
 
 WaitForKey: TypeAlias = Callable[[float], str | None]
