@@ -253,3 +253,10 @@ def test_the_blocking_client_commits_transactions_and_asks_about_everything(bee,
     assert bee.queues.find(search=queue).total == 1
     assert bee.groups.find(queue=queue)[0].name == "g"
     assert bee.health()["status"] == "healthy"
+
+
+async def test_an_answer_that_is_not_json_is_fetched_as_it_came(queen, broker):
+    text = await queen.fetch("/metrics/prometheus")
+
+    assert b"# TYPE skep_parked_polls gauge" in text
+    assert queen.urls == (broker.url,)

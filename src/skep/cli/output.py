@@ -21,7 +21,8 @@ def print_rows(rows: Iterable[Any], columns: Sequence[str], output: Format) -> N
 
     Args:
         rows: Each with the same members.
-        columns: Which members a table shows, by their name on the wire; `a.b` is member b of a.
+        columns: Which members a table shows, by their name on the wire; `a.b` is member b of
+            a, and its heading is b.
         output: How.
     """
     if output == "ndjson":
@@ -76,7 +77,8 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_numeric = any(_is_number(_member(row, column)) for row in rows)
-        table.add_column(column, justify="right" if is_numeric else "left", overflow="fold")
+        heading = column.rpartition(".")[2]
+        table.add_column(heading, justify="right" if is_numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell(_member(row, column))) for column in columns))
     console = Console(highlight=False)

@@ -156,6 +156,11 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The brokers of this client."""
+        return self._session.options.urls
+
     async def close(self) -> None:
         """End all connections, and renew no lease any more."""
         self._keeper.close()
@@ -541,3 +546,7 @@ class AsyncClient:
         encoded = None if body is None else encode(body)
         answer = await self._session.request(method, path, encoded)
         return msgspec.json.decode(answer.body) if answer.body else None
+
+    async def fetch(self, path: str) -> bytes:
+        """Return what a route answers as it came, for those whose answer is not JSON."""
+        return (await self._session.request("GET", path)).body

@@ -157,6 +157,11 @@ class Client:
     ) -> None:
         self.close()
 
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The brokers of this client."""
+        return self._session.options.urls
+
     def close(self) -> None:
         """End all connections, and renew no lease any more."""
         self._keeper.close()
@@ -539,3 +544,7 @@ class Client:
         encoded = None if body is None else encode(body)
         answer = self._session.request(method, path, encoded)
         return msgspec.json.decode(answer.body) if answer.body else None
+
+    def fetch(self, path: str) -> bytes:
+        """Return what a route answers as it came, for those whose answer is not JSON."""
+        return (self._session.request("GET", path)).body
