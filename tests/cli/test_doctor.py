@@ -10,6 +10,7 @@ from skep.cli.doctor_broker import judge_account, judge_refusal, judge_version
 from skep.cli.doctor_database import judge_schema, judge_server
 from skep.cli.doctor_machine import judge_disk
 from skep.client import AccessDenied
+from skep.db.cluster import ClusterDirectory
 from skep.db.inspection import ServerFacts
 from skep.db.migrate import SchemaState
 
@@ -173,3 +174,28 @@ def test_a_full_disk_is_found(tmp_path, monkeypatch):
         assert judge_disk("data_dir", tmp_path).state == state
     monkeypatch.setattr("os.access", lambda *_: False)
     assert judge_disk("data_dir", tmp_path).state == "broken"
+
+
+def test_the_embedded_server_is_found_while_it_runs(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (tmp_path / "password").write_text("p")
+    directory = ClusterDirectory(tmp_path)
+
+    assert directory.running_dsn() is None
+    told = ["1", str(data), "0", "5433", "", "127.0.0.1", "0", "ready"]
+    (data / "postmaster.pid").write_text("\n".join(told))
+    assert directory.running_dsn() == "postgresql://skep:p@127.0.0.1:5433/skep"
+    (data / "postmaster.pid").write_text("\n".join([*told[:-1], "stopping"]))
+    assert directory.running_dsn() is None
+
+
+def test_peers_are_looked_for(run, broker, monkeypatch, tmp_path):
+    peers = f"{broker.url},http://127.0.0.1:1,127.0.0.1:6700,no-such-host.invalid:6700"
+    monkeypatch.setenv("SKEP_PEERS", peers)
+    monkeypatch.setenv("SKEP_PEER_SECRET", "a secret of thirty-two bytes or more")
+
+    findings = run("doctor", "--data-dir", tmp_path, "-o", "json", code=2).json()
+
+    states = [each["state"] for each in findings if each["topic"] == "peers"]
+    assert sorted(states) == ["broken", "ok", "ok", "warning"]
