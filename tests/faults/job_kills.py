@@ -241,6 +241,7 @@ async def run_campaign(dsn, *, chains, seconds, workers, patience_s, log, seed=1
     outcome.lost_attempts = await connection.fetchval(
         "select count(*) from skep.job_attempt where outcome = 'lost'"
     )
+    await connection.execute("create index on done (chain_id); analyze")
     for complaint, query in COMPLAINTS.items():
         if count := await connection.fetchval(query):
             outcome.complaints[complaint] = count

@@ -147,7 +147,7 @@ class Messages:
         Raises:
             NotFound: There is none, or not any more.
         """
-        partition_id, offset = await self._find(partition, name)
+        partition_id, offset = await self.find(partition, name)
         rows = await self._caller.call(DESCRIBE_CALL, partition_id, offset)
         if not rows:
             raise NotFound("Message not found")
@@ -159,7 +159,7 @@ class Messages:
         Raises:
             NotFound: There never was one, or retention took it.
         """
-        partition_id, offset = await self._find(partition, name)
+        partition_id, offset = await self.find(partition, name)
         ((outcome,),) = await self._caller.call(DELETE_CALL, partition_id, offset)
         if outcome == "unknown":
             raise NotFound("Message not found")
@@ -176,7 +176,7 @@ class Messages:
             NotFound: There is no such message.
             Refused: It did not fail, so that there is nothing to retry; the error says how it is.
         """
-        partition_id, offset = await self._find(partition, name)
+        partition_id, offset = await self.find(partition, name)
         rows = await self._caller.call(END_BACKOFF_CALL, partition_id, offset, group)
         if rows:
             self._announcer.announce(rows[0]["queue_id"], 1)
@@ -197,7 +197,7 @@ class Messages:
             NotFound: There is no such message or group.
             Refused: Every group in question is done with it.
         """
-        partition_id, offset = await self._find(partition, name)
+        partition_id, offset = await self.find(partition, name)
         described = await self._caller.call(DESCRIBE_CALL, partition_id, offset)
         if not described:
             raise NotFound("Message not found")
@@ -229,6 +229,25 @@ class Messages:
         rows = await self._caller.call(PEEK_CALL, queue, partition, group, limit)
         return PeekPage([self._peeked(row, queue, group) for row in rows])
 
+    async def find(self, partition: str, name: str) -> tuple[int, int]:
+        """Return the address of a message that a route names.
+
+        Raises:
+            NotFound: There is no message of that name; an address is taken at its word.
+        """
+        partition_id = parse_partition_uuid(partition)
+        if partition_id is None:
+            raise NotFound("Message not found")
+        address = parse_address(name)
+        if address is not None and address[0] == partition_id and address[1] > 0:
+            return address
+        ((offset,),) = await self._caller.call(
+            FIND_CALL, partition_id, self._key(name), name, SEGMENTS_SEARCHED
+        )
+        if offset is None:
+            raise NotFound("Message not found")
+        return partition_id, offset
+
     async def _redrive(
         self, partition: str, name: str, address: tuple[int, int], group: str | None
     ) -> Intervention:
@@ -247,21 +266,6 @@ class Messages:
             consumer_groups=[replayed.consumer_group] if replayed.consumer_group else [],
             replayed_as=replayed.replayed_as,
         )
-
-    async def _find(self, partition: str, name: str) -> tuple[int, int]:
-        """Return the address of a message that a route names."""
-        partition_id = parse_partition_uuid(partition)
-        if partition_id is None:
-            raise NotFound("Message not found")
-        address = parse_address(name)
-        if address is not None and address[0] == partition_id and address[1] > 0:
-            return address
-        ((offset,),) = await self._caller.call(
-            FIND_CALL, partition_id, self._key(name), name, SEGMENTS_SEARCHED
-        )
-        if offset is None:
-            raise NotFound("Message not found")
-        return partition_id, offset
 
     def _key(self, transaction_id: str | None) -> bytes | None:
         if transaction_id is None:
