@@ -59,6 +59,7 @@ TRANSACTIONS: Final = 32
 TRIVIAL: Final = ("run, staged", "run, atomic, together")
 """What the goal of CPU is about: handlers that only return."""
 WINDOW_S_MAX: Final = 300.0
+FILL_PORTION: Final = 50_000
 NOTE: Final = "insert into bench_note values ($1)"
 _RESULTS: Final = Path(__file__).parent / "results"
 
@@ -108,11 +109,14 @@ class Bench:
 
     async def fill_up(self, job: Job[Any, Any], count: int) -> None:
         """Let so many jobs wait, written as starting them would, and settle the tables."""
-        self._fills += 1
         rows = await self.sql.fetch("select id from skep.job_type_ensure($1)", [job.name])
         waiting = "select count(*) from skep.open_job where type_id = $1"
         missing = count - await self.sql.fetchval(waiting, rows[0][0], timeout=WINDOW_S_MAX)
-        await self.sql.execute(_FILL, job.name, self._fills, missing, timeout=WINDOW_S_MAX)
+        while missing > 0:
+            self._fills += 1
+            portion = min(missing, FILL_PORTION)
+            await self.sql.execute(_FILL, job.name, self._fills, portion, timeout=WINDOW_S_MAX)
+            missing -= portion
         for table in ("chain", "job", "open_job"):
             await self.sql.execute(f"vacuum analyze skep.{table}", timeout=WINDOW_S_MAX)
         await self.sql.execute("checkpoint", timeout=WINDOW_S_MAX)

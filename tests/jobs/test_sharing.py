@@ -221,8 +221,9 @@ async def test_a_turn_without_a_statement_costs_none():
     pool = FakePool()
     sharing = Sharing(pool, 10, settle_all)
 
-    await asyncio.gather(*(take_turn(sharing, touches=n == 3) for n in range(6)))
+    got = await asyncio.gather(*(take_turn(sharing, touches=n == 3) for n in range(6)))
 
+    assert [n for n, settled in enumerate(got) if settled is not None] == [3]
     assert pool.said == [
         "savepoint skep_turn",
         "release savepoint skep_turn; savepoint skep_turn",
@@ -298,6 +299,7 @@ async def test_the_last_in_the_row_may_be_stopped_at_the_moment_of_its_turn():
     async with sharing.turn() as turn:
         last = asyncio.ensure_future(take_turn(sharing, touches=True))
         await asyncio.sleep(0)
+        assert turn.connection is not None
         first = asyncio.ensure_future(turn.settle(settlement()))
         await asyncio.sleep(0)  # it has passed its turn on, and `last` has not begun with it
         last.cancel()

@@ -2,7 +2,8 @@
 
 A transaction of its own costs a job several round trips and a commit. Jobs that are declared to run
 `together` take turns in one: each begins behind a savepoint, so that what one writes is undone
-alone when it fails, and all that ended well are settled by one call and committed at once.
+alone when it fails, and all that ended well are settled by one call and committed at once. One that
+did not use the connection is settled like any other job, with the batches of the worker.
 
 What a job wrote may be kept only if its completion is. If a completion turns out to be impossible
 after others have had their turns (the job was taken away, its chain is held, the commit fails),
@@ -55,6 +56,11 @@ class _Shared:
     def touch(self) -> None:
         """The attempt that has the turn uses the connection."""
         self._is_marked = False
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether the attempt that has the turn may have written something."""
+        return not self._is_marked
 
     async def undo_turn(self) -> None:
         """Undo what the attempt that has the turn wrote."""
@@ -123,8 +129,11 @@ class Sharing:
             shared.is_broken = shared.is_broken or not is_undone
             self._pass_on(shared)
 
-    def end_turn(self, shared: _Shared, settlement: Settlement) -> asyncio.Future[Settled]:
-        """End a turn; the result comes with the commit."""
+    def end_turn(self, shared: _Shared, settlement: Settlement) -> asyncio.Future[Settled] | None:
+        """End a turn; the result comes with the commit. None: it wrote nothing to be kept."""
+        if not shared.is_touched:
+            self._pass_on(shared)
+            return None
         written: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         shared.members.append((settlement, written))
         self._pass_on(shared)
@@ -210,12 +219,13 @@ class SharedTurn:
         self._shared.touch()
         return self._connection
 
-    async def settle(self, settlement: Settlement) -> Settled:
-        """End the turn well; return when it is committed.
+    async def settle(self, settlement: Settlement) -> Settled | None:
+        """End the turn well; return when it is committed, or None if there is nothing to commit.
 
         Raises:
             SharingUndone: it is not; run again, alone.
         """
         assert self._shared is not None
         shared, self._shared = self._shared, None
-        return await self._sharing.end_turn(shared, settlement)
+        written = self._sharing.end_turn(shared, settlement)
+        return None if written is None else await written
