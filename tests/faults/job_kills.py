@@ -175,6 +175,11 @@ class Workers:
         self._chance = chance
         self._processes = [WorkerProcess(dsn, log) for _ in range(count)]
 
+    async def until_at_work(self):
+        """Return when the first of them works."""
+        while not any(process.is_at_work for process in self._processes):
+            await asyncio.sleep(0.1)
+
     def kill_one(self):
         """Kill a worker that works, if one does; another takes its place."""
         at_work = [n for n, process in enumerate(self._processes) if process.is_at_work]
@@ -223,12 +228,13 @@ async def run_campaign(dsn, *, chains, seconds, workers, patience_s, log, seed=1
     """Run one; return what it came to."""
     chance = random.Random(seed)
     outcome = Outcome(chains)
-    began = time.monotonic()
     connection = await asyncpg.connect(dsn)
     await connection.execute(TABLES)
     async with JobClient(dsn, types=[types]) as client:
         processes = Workers(dsn, workers, log, chance)
         try:
+            await processes.until_at_work()
+            began = time.monotonic()
             starting = asyncio.ensure_future(start_orders(client, connection, chains, chance))
             while time.monotonic() - began < seconds:
                 await asyncio.sleep(1)
@@ -241,6 +247,7 @@ async def run_campaign(dsn, *, chains, seconds, workers, patience_s, log, seed=1
     outcome.lost_attempts = await connection.fetchval(
         "select count(*) from skep.job_attempt where outcome = 'lost'"
     )
+    await connection.execute("create index on done (chain_id); analyze")
     for complaint, query in COMPLAINTS.items():
         if count := await connection.fetchval(query):
             outcome.complaints[complaint] = count

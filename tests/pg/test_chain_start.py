@@ -71,7 +71,7 @@ async def test_case_03_the_database_refuses_a_second_open_job_of_a_chain(chains)
         await chains.connection.execute(insert, new_id(), chain_id)
 
 
-async def test_a_due_time_in_the_past_is_raised_to_now(chains):
+async def test_case_09_a_due_time_in_the_past_is_raised_to_now(chains):
     chain_id = await chains.start(due_at=chains.now - timedelta(days=1))
 
     assert await chains.value("select due_at from skep.open_job where job_id = $1", chain_id) == (

@@ -58,7 +58,7 @@ async def test_case_06_rows_that_others_hold_are_skipped_without_waiting(
         assert [job["job_id"] for job in await chains.claim(worker)] == [free]
 
 
-async def test_defect_v06_an_empty_queue_says_that_there_is_no_more(chains, worker):
+async def test_case_12_defect_v06_an_empty_queue_says_that_there_is_no_more(chains, worker):
     await chains.start()
 
     (job, last) = await chains.claim_rows(worker, limit=5)
@@ -150,7 +150,9 @@ async def fill(chains, type_name, count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("types", [1, 20])
-async def test_defect_v01_a_claim_costs_the_same_however_many_jobs_wait(chains, open_chains, types):
+async def test_case_11_defect_v01_a_claim_costs_the_same_however_many_jobs_wait(
+    chains, open_chains, types
+):
     names = [f"type {number}" for number in range(types)]
     costs = {}
     for backlog in (100, BACKLOG):

@@ -114,7 +114,7 @@ async def test_chains_are_found_by_the_time_of_their_start(chains):
 
 @pytest.mark.parametrize("descending", [True, False])
 @pytest.mark.parametrize("lister", [jobs, list_chains])
-async def test_defect_v09_pages_over_rows_of_one_transaction_bring_each_once(
+async def test_case_34_defect_v09_pages_over_rows_of_one_transaction_bring_each_once(
     chains, descending, lister
 ):
     await chains.start_all(*({"input": n} for n in range(1000)))

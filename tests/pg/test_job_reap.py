@@ -157,3 +157,12 @@ async def test_a_renewal_tells_of_a_job_that_runs_elsewhere(chains, worker):
     lost = await chains.rows("select * from skep.job_renew($1, 30, $2, '{1}')", worker, [job_id])
 
     assert [tuple(row) for row in lost] == [(job_id, "taken")]
+
+
+async def test_a_worker_that_enrolls_again_is_one_worker_with_a_new_lease(chains, worker):
+    await chains.advance(20)
+    await chains.value("select skep.job_worker_enroll($1, 'test', 30)", worker)
+    await chains.advance(20)
+
+    assert await chains.rows("select * from skep.job_reap(10)") == []
+    assert await chains.value("select count(*) from skep.job_worker") == 1

@@ -9,6 +9,7 @@ from skep.app.broker import Broker
 from skep.broker.archived_queues import ArchiveCoverage
 from skep.broker.depth import Depths
 from skep.broker.holds import Holds
+from skep.broker.hourly import Hourly
 from skep.broker.message_history import MessageHistories
 from skep.broker.pipelines import Pipelines
 from skep.broker.queue_catalog import QueueCatalog
@@ -29,6 +30,7 @@ from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
+from skep.server.routes.hourly import hourly_routes
 from skep.server.routes.internal import internal_routes
 from skep.server.routes.job_throughput import throughput_route
 from skep.server.routes.jobs import job_routes
@@ -77,6 +79,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         ),
         *status_routes(StatusReport(broker.query_slots, charts, catalog), charts),
         *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(broker.query_slots)),
+        *hourly_routes(Hourly(broker.query_slots), charts),
         *group_routes(broker.groups, broker.subscriptions),
         *seek_routes(broker.seek),
         *dead_letter_routes(broker.dead_letters, broker.redrives),

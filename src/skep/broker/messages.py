@@ -25,6 +25,7 @@ from skep.model.errors import NotFound, Refused
 from skep.model.ids import message_id, parse_address, parse_partition_uuid, partition_uuid
 from skep.model.limits import ERROR_TEXT_CHARS_MAX
 from skep.model.wire import QUEUE_MODE
+from skep.telemetry.meters import NoteLetters
 
 FIND_CALL: Final = "select skep.find_message($1, $2, $3, $4)"
 DESCRIBE_CALL: Final = "select * from skep.describe_message($1, $2)"
@@ -133,9 +134,11 @@ class Messages:
         announcer: Announcer,
         *,
         hash_seed: int,
+        note_letters: NoteLetters,
         open_envelope: OpenEnvelope = leave_as_it_is,
     ) -> None:
         self._caller: Final = caller
+        self._note_letters: Final = note_letters
         self._letters: Final = letters
         self._announcer: Final = announcer
         self._hash_seed: Final = hash_seed
@@ -210,6 +213,7 @@ class Messages:
             if group is not None and group not in {*known, QUEUE_MODE}:
                 raise NotFound(f"consumer group {group} does not exist")
             raise Refused("every consumer group in question is done with the message")
+        self._note_letters(described[0]["queue_name"], len(rows))
         return Intervention(
             partition_id=partition,
             transaction_id=name,

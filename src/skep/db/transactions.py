@@ -55,9 +55,11 @@ class TransactionPool:
             connection = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S)
         except _FAILURES as error:
             raise translate(error) from error
+        is_begun = False
         try:
             transaction = connection.transaction()
             await transaction.start()
+            is_begun = True
             try:
                 yield connection
             except BaseException:
@@ -69,6 +71,7 @@ class TransactionPool:
             except _FAILURES as error:
                 raise translate(error) from error
         finally:
-            if not connection.is_closed() and connection.is_in_transaction():
-                connection.terminate()  # interrupted while it ended: the server undoes it
+            is_between = not is_begun or connection.is_in_transaction()
+            if is_between and not connection.is_closed():
+                connection.terminate()  # interrupted while it began or ended: the server undoes it
             await self._pool.release(connection)

@@ -14,18 +14,15 @@ import asyncio
 import logging
 import random
 import traceback
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from time import perf_counter
 from typing import Any, Final, cast
 from uuid import UUID
 
 import msgspec
 
-from skep.db.connection import Connection
-from skep.db.errors import translate
-from skep.db.transactions import TransactionPool
-from skep.jobs.context import BlockerResult, Ctx, JobFacts, Transactions
+from skep.jobs.context import BlockerResult, Ctx, JobFacts
 from skep.jobs.control import require_other_chains, require_settled
 from skep.jobs.declaration import Continue, Job, JobTypes, Middleware
 from skep.jobs.errors import Fail, OwnershipLost, Reschedule, UnknownJobType
@@ -33,18 +30,12 @@ from skep.jobs.execution import Executors
 from skep.jobs.meters import JobMeters
 from skep.jobs.progress import Progress
 from skep.jobs.settling import Settler, signals_of
+from skep.jobs.sharing import SharingUndone
 from skep.jobs.signals import Announcements
-from skep.jobs.store import (
-    HOLD_CALL,
-    SETTLE_CALL,
-    Claimed,
-    Settled,
-    Settlement,
-    settle_arguments,
-    settled,
-)
+from skep.jobs.store import Claimed, Settled, Settlement
 from skep.jobs.tracing import Tracing
-from skep.model.errors import Refused, SkepError
+from skep.jobs.transactions import TransactionDesk
+from skep.model.errors import SkepError
 
 _log = logging.getLogger(__name__)
 
@@ -113,22 +104,20 @@ class AttemptRunner:
     def __init__(
         self,
         catalog: Catalog,
-        pool: TransactionPool,
+        transactions: TransactionDesk,
         settler: Settler,
         announcements: Announcements,
         executors: Executors,
-        worker_id: Callable[[], UUID],
         tracing: Tracing,
         meters: JobMeters,
         middleware: Sequence[Middleware] = (),
         chance: random.Random | None = None,
     ) -> None:
         self._catalog: Final = catalog
-        self._pool: Final = pool
+        self._transactions: Final = transactions
         self._settler: Final = settler
         self._announcements: Final = announcements
         self._executors: Final = executors
-        self._worker_id: Final = worker_id
         self._tracing: Final = tracing
         self._meters: Final = meters
         self._middleware: Final = tuple(middleware)
@@ -154,7 +143,10 @@ class AttemptRunner:
         """Run it, write what became of it, and return what that is called."""
         job, middleware = self._catalog.find(attempt.name)
         try:
-            settlement, written = await self._work(job, middleware, attempt)
+            try:
+                settlement, written = await self._work(job, middleware, attempt)
+            except SharingUndone:
+                settlement, written = await self._work(job, middleware, attempt, is_alone=True)
             # Only now it is committed, and others can see what they are told to look at.
             if written is not None:
                 self._announcements.add(signals_of([settlement], [written]))
@@ -170,11 +162,16 @@ class AttemptRunner:
         return settlement.outcome
 
     async def _work(
-        self, job: Job[Any, Any], middleware: Sequence[Middleware], attempt: Attempt
+        self,
+        job: Job[Any, Any],
+        middleware: Sequence[Middleware],
+        attempt: Attempt,
+        *,
+        is_alone: bool = False,
     ) -> tuple[Settlement, Settled | None]:
         """Run the handler; return what is to be written, and whether it was in its transaction."""
         claimed = attempt.claimed
-        transactions = AttemptTransactions(self._pool, claimed, is_atomic=job.mode == "atomic")
+        transactions = self._transactions.of(job, claimed, is_alone=is_alone)
         facts, blockers = _facts(job, claimed), _read_blockers(claimed.blockers)
         awaited = [blocker.trace for blocker in blockers if blocker.trace is not None]
         with self._tracing.attempting(facts, awaited) as trace:
@@ -187,26 +184,22 @@ class AttemptRunner:
             )
             async with transactions:
                 try:
-                    result = await self._handle(job, middleware, context, transactions)
+                    async with asyncio.timeout(_time_left_s(job, claimed)):
+                        await transactions.begin()
+                        result = await self._handle(job, middleware, context)
                 except TimeoutError:
                     attempt.is_timed_out = True  # a handler in a thread goes on until it asks
                     raise
                 settlement = self._settlement(job, claimed, result, trace)
-                return settlement, await self._settle_in(transactions.completing, settlement)
+                return settlement, await transactions.settle(settlement)
 
     async def _handle(
-        self,
-        job: Job[Any, Any],
-        middleware: Sequence[Middleware],
-        context: Ctx[Any, Any],
-        transactions: "AttemptTransactions",
+        self, job: Job[Any, Any], middleware: Sequence[Middleware], context: Ctx[Any, Any]
     ) -> object:
-        async with asyncio.timeout(transactions.time_left_s(job)):
-            await transactions.begin()
-            async with AsyncExitStack() as around:
-                for wrap in (*self._middleware, *middleware):
-                    await around.enter_async_context(wrap(context))
-                return await self._executors.call(job, context)
+        async with AsyncExitStack() as around:
+            for wrap in (*self._middleware, *middleware):
+                await around.enter_async_context(wrap(context))
+            return await self._executors.call(job, context)
 
     def _results(self, blockers: Sequence[_Blocker]) -> list[BlockerResult]:
         return [
@@ -235,21 +228,6 @@ class AttemptRunner:
         output = job.encode_output(result)
         return Settlement(claimed.job_id, claimed.attempt, "completed", output=output)
 
-    async def _settle_in(
-        self, connection: Connection | None, settlement: Settlement
-    ) -> Settled | None:
-        """Settle in the transaction that the handler opened, if it did."""
-        if connection is None:
-            return None
-        arguments = settle_arguments(self._worker_id(), [settlement], wait=True)
-        try:
-            rows = await connection.fetch(SETTLE_CALL, *arguments)
-        except Exception as error:
-            raise translate(error) from error
-        (answer,) = settled(rows)
-        require_settled(answer.outcome)
-        return answer
-
     def _failure(self, job: Job[Any, Any], claimed: Claimed, error: Exception) -> Settlement:
         if isinstance(error, Reschedule):
             delay_s = error.after.total_seconds() if error.after is not None else None
@@ -274,66 +252,18 @@ class AttemptRunner:
         )
 
 
-class AttemptTransactions(Transactions):
-    """The transactions of one attempt; the completing one ends when the handler has returned."""
-
-    def __init__(self, pool: TransactionPool, claimed: Claimed, *, is_atomic: bool) -> None:
-        self._pool: Final = pool
-        self._claimed: Final = claimed
-        self._is_atomic: Final = is_atomic
-        self._stack: Final = AsyncExitStack()
-        self.completing: Connection | None = None
-        """The transaction that the completion is to be part of, if the handler has one."""
-
-    async def __aenter__(self) -> "AttemptTransactions":
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._stack.__aexit__(*error)
-
-    def time_left_s(self, job: Job[Any, Any]) -> float | None:
-        """How long the attempt may take."""
-        claimed = self._claimed
-        limits = [job.timeout.total_seconds()] if job.timeout is not None else []
-        if claimed.deadline_at is not None:
-            limits.append((claimed.deadline_at - claimed.claimed_at).total_seconds())
-        return min(limits, default=None)
-
-    async def begin(self) -> None:
-        """Open what an atomic job runs in."""
-        if self._is_atomic:
-            self.completing = await self._stack.enter_async_context(self._pool.begin())
-
-    @property
-    def connection(self) -> Connection:
-        """The transaction of an atomic job."""
-        if not self._is_atomic or self.completing is None:
-            raise Refused("only jobs in atomic mode have a connection for their whole attempt")
-        return self.completing
-
-    def prepare(self) -> AbstractAsyncContextManager[Connection]:
-        """Open a transaction that commits at the end of the block."""
-        if self._is_atomic:
-            raise Refused("a job in atomic mode has one transaction, `connection`")
-        return self._pool.begin()
-
-    @asynccontextmanager
-    async def complete(self) -> AsyncGenerator[Connection]:
-        """Open the transaction that the completion is part of, if the job is still ours."""
-        if self.completing is not None:
-            raise Refused("a job completes once")
-        connection = await self._stack.enter_async_context(self._pool.begin())
-        rows = await connection.fetch(HOLD_CALL, self._claimed.chain_id)
-        token = (self._claimed.job_id, self._claimed.attempt)
-        if not rows or (rows[0][2], rows[0][3]) != token or not rows[0][6]:
-            raise OwnershipLost
-        self.completing = connection
-        yield connection
+def _time_left_s(job: Job[Any, Any], claimed: Claimed) -> float | None:
+    """How long an attempt may take."""
+    limits = [job.timeout.total_seconds()] if job.timeout is not None else []
+    if claimed.deadline_at is not None:
+        limits.append((claimed.deadline_at - claimed.claimed_at).total_seconds())
+    return min(limits, default=None)
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the stack of an error, or its end if it is long."""
-    return "".join(traceback.format_exception(error))[-ERROR_LENGTH_MAX:]
+    """Return the stack of an error, or its end if it is long, in characters that can be stored."""
+    text = "".join(traceback.format_exception(error))[-ERROR_LENGTH_MAX:]
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _facts(job: Job[Any, Any], claimed: Claimed) -> JobFacts:

@@ -44,6 +44,7 @@ CLAIM_CALL: Final = (
     "select job_id, chain_id, type_id, position, attempt, failures, max_attempts, input, trace,"
     " chain_trace, due_at, deadline_at, blockers, skep.now() from skep.job_claim($1, $2, $3)"
 )
+DISOWN_CALL: Final = "select type from skep.job_disown($1, $2, $3)"
 ENSURE_TYPES_CALL: Final = "select name, id from skep.job_type_ensure($1)"
 LIMIT_TYPES_CALL: Final = "select skep.job_type_limit($1, $2, $3, $4, $5)"
 ENROLL_CALL: Final = "select skep.job_worker_enroll($1, $2, $3)"
@@ -55,6 +56,7 @@ HOLD_CALL: Final = (
     "select state, type, job_id, attempt, job_type, input, is_running"
     " from skep.chain_hold($1::uuid)"
 )
+KEEP_CALL: Final = "select skep.job_hold($1, $2, $3, $4)"
 OUTCOME_CALL: Final = "select chain_id, state, type, output, error from skep.chain_outcome($1)"
 CANCEL_CALL: Final = (
     "select chain_id, outcome, job_id from skep.chain_cancel($1::uuid[], $2::boolean, $3::text)"

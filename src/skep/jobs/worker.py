@@ -30,9 +30,10 @@ from skep.jobs.meters import JobMeters
 from skep.jobs.progress import Progress
 from skep.jobs.schedules import Schedule, Scheduler
 from skep.jobs.settling import Settler
-from skep.jobs.signals import JOB_LOST, JOB_READY, Announcements, each_line
+from skep.jobs.signals import JOB_LOST, JOB_READY, Announcements, Signals, each_line
 from skep.jobs.store import (
     CLAIM_CALL,
+    DISOWN_CALL,
     ENROLL_CALL,
     ENSURE_TYPES_CALL,
     LEAVE_CALL,
@@ -41,6 +42,7 @@ from skep.jobs.store import (
     Claims,
     claims,
 )
+from skep.jobs.transactions import TransactionDesk
 from skep.jobs.upkeep import Lease, Upkeep
 from skep.model.errors import BadRequest, SkepError
 
@@ -60,6 +62,10 @@ CALLS_AT_ONCE: Final = 3
 RECOVERY_S_MIN: Final = 0.2
 RECOVERY_S_MAX: Final = 10.0
 STATEMENT_TIMEOUT_S: Final = 30.0
+SLOTS_SHARE_MIN: Final = 4
+GATHER_S: Final = 0.005
+"""A claim costs about the same for one job as for ten. So a worker that was busy claims when a
+quarter of its slots are free, or this long after the first became free."""
 
 
 class Worker:
@@ -105,11 +111,10 @@ class Worker:
         self.meters: Final = JobMeters(concurrency)
         self._runner: Final = AttemptRunner(
             self._catalog,
-            self._pool,
+            TransactionDesk(self._pool, lambda: self.worker_id),
             self._settler,
             self._announcements,
             self._executors,
-            lambda: self.worker_id,
             client.tracing,
             self.meters,
             middleware,
@@ -125,9 +130,12 @@ class Worker:
         self._attempts_lock: Final = threading.Lock()
         """The upkeep looks at the attempts from its own thread."""
         self._something: Final = asyncio.Event()
+        self._gathering: asyncio.TimerHandle | None = None
         self._aside: Final = set[asyncio.Task[None]]()
         self._is_stopping = False
         self._can_claim = False
+        self._is_in_doubt = False
+        """A claim failed, and may have happened: there may be jobs that are ours unknown to us."""
         self._grace_over: Final = asyncio.Event()
         self._claiming: asyncio.Task[None] | None = None
         self._upkeep: Upkeep | None = None
@@ -251,7 +259,7 @@ class Worker:
             try:
                 look_again_s = await self._claim()
             except SkepError as error:
-                self._can_claim = False
+                self._can_claim, self._is_in_doubt = False, True
                 _log.warning("cannot claim jobs, will try again in %.1f s: %s", pause_s, error)
                 await self._rest(pause_s)
                 pause_s = min(pause_s * 2, RECOVERY_S_MAX)
@@ -267,6 +275,8 @@ class Worker:
         free = self._concurrency - len(self._attempts)
         if free <= 0:
             return self._poll_s
+        if self._is_in_doubt:
+            await self._disown()
         found: Claims = claims(
             await self._slots.call(CLAIM_CALL, self.worker_id, list(self._names), free)
         )
@@ -275,6 +285,15 @@ class Worker:
         if len(found.jobs) == free:
             return self._poll_s  # until a slot is free
         return min(self._poll_s, found.look_again_s or self._poll_s)
+
+    async def _disown(self) -> None:
+        """Give back what was claimed by a call whose answer never came."""
+        known = self._claims()
+        rows = await self._slots.call(
+            DISOWN_CALL, self.worker_id, list(known.keys()), list(known.values())
+        )
+        self._is_in_doubt = False
+        self._announcements.add(Signals(types_ready=[row[0] for row in rows]))
 
     def _begin(self, attempt: Attempt) -> None:
         with self._attempts_lock:
@@ -290,7 +309,11 @@ class Worker:
             if self._attempts.get(attempt.claimed.job_id) is attempt:
                 del self._attempts[attempt.claimed.job_id]
         self.meters.running = len(self._attempts)
-        self._wake()
+        free = self._concurrency - len(self._attempts)
+        if free >= self._concurrency // SLOTS_SHARE_MIN:
+            self._wake()
+        elif self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(GATHER_S, self._wake)
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -298,6 +321,9 @@ class Worker:
                 await self._something.wait()
 
     def _wake(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         self._something.set()
 
     def _hear_ready(self, name: str) -> None:

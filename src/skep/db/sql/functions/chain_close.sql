@@ -9,6 +9,7 @@ Why     A job that waits counts the chains that are not completed, and each that
         one away: an update sees the newest count, whoever else is taking one away at this moment,
         where a look at all blockers would see an old one and strand the job. A stale due_at is
         raised, so that a job that was blocked for long does not overtake those that waited ready.
+        A chain completes by its last job, which has left open_job already: there is no look for it.
 */
 create function skep.chain_close(
   p_chain_id uuid[], p_state text, p_error text, p_now timestamptz)
@@ -17,27 +18,36 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   v_woken text[];
+  v_is_keyed boolean;
 begin
-  update skep.chain c set state = p_state, closed_at = p_now, error = p_error
-  where c.id = any (p_chain_id) and c.state = 'open';
-  update skep.chain_key k set is_open = false
-  from skep.chain c
-  where c.id = any (p_chain_id) and c.key is not null
-    and k.type_id = c.type_id and k.key = c.key and k.chain_id = c.id;
-
-  -- Of the jobs that ended by themselves nothing is left here; the others end with their chains.
-  with ended as (
-    delete from skep.open_job o
-    using skep.chain c
-    where c.id = any (p_chain_id) and o.job_id = c.last_job_id
-    returning o.job_id, o.attempt, o.worker_id, o.claimed_at
+  with closed as (
+    update skep.chain c set state = p_state, closed_at = p_now, error = p_error
+    where c.id = any (p_chain_id) and c.state = 'open'
+    returning c.key
   )
-  update skep.job j
-  set state = p_state, error = p_error, attempts = e.attempt, worker_id = e.worker_id,
-      started_at = e.claimed_at, finished_at = p_now
-  from ended e where j.id = e.job_id;
+  select count(c.key) > 0 into v_is_keyed from closed c;
+  if v_is_keyed then
+    update skep.chain_key k set is_open = false
+    from skep.chain c
+    where c.id = any (p_chain_id) and c.key is not null
+      and k.type_id = c.type_id and k.key = c.key and k.chain_id = c.id;
+  end if;
 
   if p_state <> 'completed' then
+    -- The job that failed is gone from here; those that wait or run end with their chains.
+    with ended as (
+      delete from skep.open_job o
+      using skep.chain c
+      where c.id = any (p_chain_id) and o.job_id = c.last_job_id
+      returning o.job_id, o.attempt, o.worker_id, o.claimed_at
+    )
+    update skep.job j
+    set state = p_state, error = p_error, attempts = e.attempt, worker_id = e.worker_id,
+        started_at = e.claimed_at, finished_at = p_now
+    from ended e where j.id = e.job_id;
+    return '{}';
+  end if;
+  if not exists (select from skep.blocker b where b.chain_id = any (p_chain_id)) then
     return '{}';
   end if;
   with counted as (

@@ -21,7 +21,8 @@ Why     Planned for full tables, whatever is in them at the moment (see ADR 0004
         finds the new edge): a job can never wait for a chain that is done. Holders of a key are
         looked at without a lock: a user's open transaction that only found a duplicate must not
         keep the holder from closing. Who takes a key over does it by a unique index, naming the
-        holder he judged, so that of any number one wins.
+        holder he judged, so that of any number one wins. Names that exist, nearly all, are only
+        read.
 */
 create function skep.chain_start(
   p_chain_id uuid[], p_type text[], p_input text[], p_priority smallint[],
@@ -41,6 +42,7 @@ as $$
 declare
   v_now constant timestamptz := skep.now();
   v_type_id integer[];
+  v_is_new boolean[];
   v_holder uuid[] := p_chain_id;
   v_refusal text;
   v_fallen uuid[];
@@ -48,7 +50,12 @@ declare
 begin
   select array_agg(t.id order by u.item) into v_type_id
   from unnest(p_type) with ordinality u(name, item)
-  join skep.job_type_ensure(p_type) t on t.name = u.name;
+  left join lateral (select t.id from skep.job_type t where t.name = u.name offset 0) t on true;
+  if array_position(v_type_id, null) is not null then
+    select array_agg(t.id order by u.item) into v_type_id
+    from unnest(p_type) with ordinality u(name, item)
+    join skep.job_type_ensure(p_type) t on t.name = u.name;
+  end if;
 
   if exists (select from skep.chain c where c.id = any (p_chain_id)) then
     v_refusal := 'exists';
@@ -70,44 +77,48 @@ begin
     return;
   end if;
 
-  for v_keyed in
-    select u.type_id, u.key, (array_agg(u.item order by u.item))[1] as first,
-           array_agg(u.item::integer) as items
-    from unnest(v_type_id, p_key) with ordinality u(type_id, key, item)
-    where u.key is not null group by u.type_id, u.key order by u.type_id, u.key
-  loop
-    declare
-      v_chain_id uuid;
-      v_held skep.chain_key;
-      v_item integer;
-    begin
-      loop
-        select k.* into v_held from skep.chain_key k
-        where k.type_id = v_keyed.type_id and k.key = v_keyed.key;
-        if found
-           and (v_held.is_open or coalesce(p_any[v_keyed.first], false))
-           and v_held.chain_id is distinct from p_instead_of[v_keyed.first]
-           and (p_window_s[v_keyed.first] is null
-                or v_held.started_at > v_now - make_interval(secs => p_window_s[v_keyed.first]))
-        then
-          v_chain_id := v_held.chain_id;
-          exit;
-        end if;
-        insert into skep.chain_key as k (type_id, key, chain_id, started_at)
-        values (v_keyed.type_id, v_keyed.key, p_chain_id[v_keyed.first], v_now)
-        on conflict (type_id, key) do update
-        set chain_id = excluded.chain_id, is_open = true, started_at = excluded.started_at
-        where k.chain_id = v_held.chain_id and k.is_open = v_held.is_open;
-        if found then
-          v_chain_id := p_chain_id[v_keyed.first];
-          exit;
-        end if;
-      end loop;
-      foreach v_item in array v_keyed.items loop
-        v_holder[v_item] := v_chain_id;
-      end loop;
-    end;
-  end loop;
+  if array_remove(p_key, null) <> '{}' then
+    for v_keyed in
+      select u.type_id, u.key, (array_agg(u.item order by u.item))[1] as first,
+             array_agg(u.item::integer) as items
+      from unnest(v_type_id, p_key) with ordinality u(type_id, key, item)
+      where u.key is not null group by u.type_id, u.key order by u.type_id, u.key
+    loop
+      declare
+        v_chain_id uuid;
+        v_held skep.chain_key;
+        v_item integer;
+      begin
+        loop
+          select k.* into v_held from skep.chain_key k
+          where k.type_id = v_keyed.type_id and k.key = v_keyed.key;
+          if found
+             and (v_held.is_open or coalesce(p_any[v_keyed.first], false))
+             and v_held.chain_id is distinct from p_instead_of[v_keyed.first]
+             and (p_window_s[v_keyed.first] is null
+                  or v_held.started_at > v_now - make_interval(secs => p_window_s[v_keyed.first]))
+          then
+            v_chain_id := v_held.chain_id;
+            exit;
+          end if;
+          insert into skep.chain_key as k (type_id, key, chain_id, started_at)
+          values (v_keyed.type_id, v_keyed.key, p_chain_id[v_keyed.first], v_now)
+          on conflict (type_id, key) do update
+          set chain_id = excluded.chain_id, is_open = true, started_at = excluded.started_at
+          where k.chain_id = v_held.chain_id and k.is_open = v_held.is_open;
+          if found then
+            v_chain_id := p_chain_id[v_keyed.first];
+            exit;
+          end if;
+        end loop;
+        foreach v_item in array v_keyed.items loop
+          v_holder[v_item] := v_chain_id;
+        end loop;
+      end;
+    end loop;
+    select array_agg(u.holder = u.id order by u.item) into v_is_new
+    from unnest(p_chain_id, v_holder) with ordinality u(id, holder, item);
+  end if;
 
   insert into skep.chain (
     id, type_id, last_job_id, created_at, deadline_at, key, parent_job_id, trace)
@@ -117,35 +128,20 @@ begin
     u(id, type_id, holder, deadline_s, key, parent_job_id, trace)
   where u.holder = u.id;
   perform skep.job_add(
-    array_agg(u.id order by u.item), array_agg(u.id order by u.item),
-    array_agg(0 order by u.item), array_agg(u.type_id order by u.item),
-    array_agg(u.input order by u.item), array_agg(u.priority order by u.item),
-    array_agg(greatest(v_now, coalesce(u.due_at, v_now + make_interval(secs => u.delay_s)))
-              order by u.item),
-    array_agg(u.max_attempts order by u.item), array_agg(u.limit_key order by u.item),
-    array_agg(u.trace order by u.item), e.job_id, e.blocker_id, e.is_fatal, v_now)
-  from unnest(p_chain_id, v_type_id, v_holder, p_input, p_priority, p_due_at, p_delay_s,
-              p_max_attempts, p_limit_key, p_trace) with ordinality
-    u(id, type_id, holder, input, priority, due_at, delay_s, max_attempts, limit_key, trace, item)
-  cross join (
-    select array_agg(p_chain_id[b.item] order by b.place) as job_id,
-           array_agg(b.blocker_id order by b.place) as blocker_id,
-           array_agg(b.is_fatal order by b.place) as is_fatal
-    from unnest(p_blocked_item, p_blocker_id, p_is_fatal) with ordinality
-      b(item, blocker_id, is_fatal, place)
-    where v_holder[b.item] = p_chain_id[b.item]
-  ) e
-  where u.holder = u.id
-  group by e.job_id, e.blocker_id, e.is_fatal;
+    p_chain_id, p_chain_id, null, v_type_id, p_input, p_priority, p_due_at, p_delay_s,
+    p_max_attempts, p_limit_key, p_trace, v_is_new, p_blocked_item, p_blocker_id, p_is_fatal,
+    v_now);
 
-  select array_agg(distinct p_chain_id[b.item]) into v_fallen
-  from unnest(p_blocked_item, p_blocker_id, p_is_fatal) b(item, blocker_id, is_fatal)
-  join skep.chain c on c.id = b.blocker_id and c.state in ('failed', 'cancelled')
-  where b.is_fatal and v_holder[b.item] = p_chain_id[b.item];
-  if v_fallen is not null then
-    perform skep.chain_close(
-      skep.chain_fallout(v_fallen, false), 'failed', 'a chain it waits for did not complete',
-      v_now);
+  if cardinality(p_blocker_id) > 0 then
+    select array_agg(distinct p_chain_id[b.item]) into v_fallen
+    from unnest(p_blocked_item, p_blocker_id, p_is_fatal) b(item, blocker_id, is_fatal)
+    join skep.chain c on c.id = b.blocker_id and c.state in ('failed', 'cancelled')
+    where b.is_fatal and v_holder[b.item] = p_chain_id[b.item];
+    if v_fallen is not null then
+      perform skep.chain_close(
+        skep.chain_fallout(v_fallen, false), 'failed', 'a chain it waits for did not complete',
+        v_now);
+    end if;
   end if;
 
   if p_notify then

@@ -1,52 +1,67 @@
 /*
 job_add: write new jobs and what the scheduler needs of them.
 
-Takes   per job, in parallel arrays: p_job_id, p_chain_id, p_position, p_type_id, p_input,
-        p_priority, p_due_at, p_max_attempts, p_limit_key, p_trace; the chains they wait for:
-        p_blocked_id (one of the jobs), p_blocker_id, p_is_fatal, in the order in which the job
-        will see them; p_now.
+Takes   per job, in parallel arrays: p_job_id, p_chain_id, p_position (null array = 0 for all),
+        p_type_id, p_input, p_priority, p_due_at or p_delay_s (both null = now), p_max_attempts,
+        p_limit_key, p_trace, and p_is_wanted (null array = all; others are passed over); the chains
+        they wait for: p_blocked_item (1-based), p_blocker_id, p_is_fatal, in the order in which
+        the job will see them; p_now.
 Returns nothing.
 Locks   new rows only; the caller holds the blockers' chains for share, and a continued chain.
 Why     Blockers that are completed already are not counted. The others are counted here and
         counted down by chain_close, one row after the other: nobody ever has to look at all
-        blockers of a job again.
+        blockers of a job again. Most calls are for one job in a transaction of the user, so what
+        a statement costs before its first row counts: jobs without blockers pay for none.
 */
 create function skep.job_add(
   p_job_id uuid[], p_chain_id uuid[], p_position integer[], p_type_id integer[], p_input text[],
-  p_priority smallint[], p_due_at timestamptz[], p_max_attempts integer[], p_limit_key text[],
-  p_trace text[], p_blocked_id uuid[], p_blocker_id uuid[], p_is_fatal boolean[],
-  p_now timestamptz)
+  p_priority smallint[], p_due_at timestamptz[], p_delay_s double precision[],
+  p_max_attempts integer[], p_limit_key text[], p_trace text[], p_is_wanted boolean[],
+  p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_now timestamptz)
 returns void
 language plpgsql as $$
 #variable_conflict use_column
+declare
+  v_blockers integer[];
+  v_open_blockers integer[];
 begin
   insert into skep.job (
     id, chain_id, position, type_id, priority, max_attempts, limit_key, input, created_at, trace)
-  select u.id, u.chain_id, u.position, u.type_id, u.priority, u.max_attempts, u.limit_key,
-         u.input::json, p_now, u.trace
+  select u.id, u.chain_id, coalesce(u.position, 0), u.type_id, u.priority, u.max_attempts,
+         u.limit_key, u.input::json, p_now, u.trace
   from unnest(p_job_id, p_chain_id, p_position, p_type_id, p_priority, p_max_attempts, p_limit_key,
-              p_input, p_trace)
-    u(id, chain_id, position, type_id, priority, max_attempts, limit_key, input, trace);
+              p_input, p_trace, p_is_wanted)
+    u(id, chain_id, position, type_id, priority, max_attempts, limit_key, input, trace, is_wanted)
+  where u.is_wanted is not false;
 
-  if cardinality(p_blocked_id) > 0 then
+  if cardinality(p_blocker_id) > 0 then
     insert into skep.blocker (job_id, position, chain_id, is_fatal)
-    select u.job_id, row_number() over (partition by u.job_id order by u.place), u.chain_id,
+    select p_job_id[u.item], row_number() over (partition by u.item order by u.place), u.chain_id,
            u.is_fatal
-    from unnest(p_blocked_id, p_blocker_id, p_is_fatal) with ordinality
-      u(job_id, chain_id, is_fatal, place);
+    from unnest(p_blocked_item, p_blocker_id, p_is_fatal) with ordinality
+      u(item, chain_id, is_fatal, place)
+    where p_is_wanted[u.item] is not false;
+    select array_agg(coalesce(b.blockers, 0) order by n.item),
+           array_agg(coalesce(b.open_blockers, 0) order by n.item)
+    into v_blockers, v_open_blockers
+    from generate_subscripts(p_job_id, 1) n(item)
+    left join (
+      select e.item, count(*)::integer as blockers,
+             (count(*) filter (where c.state <> 'completed'))::integer as open_blockers
+      from unnest(p_blocked_item, p_blocker_id) e(item, chain_id)
+      cross join lateral (select c.state from skep.chain c where c.id = e.chain_id offset 0) c
+      group by e.item
+    ) b on b.item = n.item;
   end if;
 
   insert into skep.open_job (
     job_id, chain_id, type_id, priority, due_at, max_attempts, limit_key, blockers, open_blockers)
-  select u.id, u.chain_id, u.type_id, u.priority, u.due_at, u.max_attempts, u.limit_key,
-         coalesce(b.blockers, 0), coalesce(b.open_blockers, 0)
-  from unnest(p_job_id, p_chain_id, p_type_id, p_priority, p_due_at, p_max_attempts, p_limit_key)
-    u(id, chain_id, type_id, priority, due_at, max_attempts, limit_key)
-  left join (
-    select e.job_id, count(*)::integer as blockers,
-           (count(*) filter (where c.state <> 'completed'))::integer as open_blockers
-    from unnest(p_blocked_id, p_blocker_id) e(job_id, chain_id)
-    cross join lateral (select c.state from skep.chain c where c.id = e.chain_id offset 0) c
-    group by e.job_id
-  ) b on b.job_id = u.id;
+  select u.id, u.chain_id, u.type_id, u.priority,
+         greatest(p_now, coalesce(u.due_at, p_now + make_interval(secs => u.delay_s))),
+         u.max_attempts, u.limit_key, coalesce(u.blockers, 0), coalesce(u.open_blockers, 0)
+  from unnest(p_job_id, p_chain_id, p_type_id, p_priority, p_due_at, p_delay_s, p_max_attempts,
+              p_limit_key, v_blockers, v_open_blockers, p_is_wanted)
+    u(id, chain_id, type_id, priority, due_at, delay_s, max_attempts, limit_key, blockers,
+      open_blockers, is_wanted)
+  where u.is_wanted is not false;
 end $$;

@@ -18,44 +18,45 @@ returns void
 language plpgsql as $$
 #variable_conflict use_column
 declare
+  v_is_next boolean[];
+  v_position integer[];
+  v_type_id integer[];
   v_fallen uuid[];
 begin
-  perform skep.job_type_ensure(array_remove(p_next_type, null));
+  if exists (
+    select from unnest(p_next_type) u(name)
+    where u.name is not null
+      and not exists (select from skep.job_type t where t.name = u.name))
+  then
+    perform skep.job_type_ensure(array_remove(p_next_type, null));
+  end if;
   update skep.chain c set last_job_id = u.next_id, last_position = c.last_position + 1
   from unnest(p_chain_id, p_next_id, p_outcome, p_answer) u(chain_id, next_id, outcome, answer)
   where c.id = u.chain_id and u.answer = 'settled' and u.outcome = 'continued';
 
+  select array_agg(u.answer = 'settled' and u.outcome = 'continued' order by u.item),
+         array_agg(c.last_position order by u.item), array_agg(t.id order by u.item)
+  into v_is_next, v_position, v_type_id
+  from unnest(p_answer, p_outcome, p_chain_id, p_next_type) with ordinality
+    u(answer, outcome, chain_id, type, item)
+  left join lateral (
+    select c.last_position from skep.chain c where c.id = u.chain_id offset 0
+  ) c on true
+  left join lateral (select t.id from skep.job_type t where t.name = u.type offset 0) t on true;
   perform skep.job_add(
-    array_agg(u.next_id), array_agg(u.chain_id), array_agg(c.last_position), array_agg(t.id),
-    array_agg(u.input), array_agg(u.priority),
-    array_agg(greatest(p_now, coalesce(u.due_at, p_now + make_interval(secs => u.delay_s)))),
-    array_agg(u.max_attempts), array_agg(u.limit_key), array_agg(u.trace),
-    e.job_id, e.blocker_id, e.is_fatal, p_now)
-  from unnest(p_answer, p_chain_id, p_outcome, p_next_id, p_next_type, p_next_input,
-              p_next_priority, p_next_max_attempts, p_next_limit_key, p_next_trace, p_delay_s,
-              p_due_at)
-    u(answer, chain_id, outcome, next_id, type, input, priority, max_attempts, limit_key, trace,
-      delay_s, due_at)
-  join skep.chain c on c.id = u.chain_id
-  join skep.job_type t on t.name = u.type
-  cross join (
-    select array_agg(p_next_id[b.item] order by b.place) as job_id,
-           array_agg(b.blocker_id order by b.place) as blocker_id,
-           array_agg(b.is_fatal order by b.place) as is_fatal
-    from unnest(p_blocked_item, p_blocker_id, p_is_fatal) with ordinality
-      b(item, blocker_id, is_fatal, place)
-    where p_answer[b.item] = 'settled'
-  ) e
-  where u.answer = 'settled' and u.outcome = 'continued'
-  group by e.job_id, e.blocker_id, e.is_fatal;
+    p_next_id, p_chain_id, v_position, v_type_id, p_next_input, p_next_priority, p_due_at,
+    p_delay_s, p_next_max_attempts, p_next_limit_key, p_next_trace, v_is_next, p_blocked_item,
+    p_blocker_id, p_is_fatal, p_now);
 
-  select array_agg(distinct p_chain_id[b.item]) into v_fallen
-  from unnest(p_blocked_item, p_blocker_id, p_is_fatal) b(item, blocker_id, is_fatal)
-  join skep.chain c on c.id = b.blocker_id and c.state in ('failed', 'cancelled')
-  where b.is_fatal and p_answer[b.item] = 'settled';
-  if v_fallen is not null then
-    perform skep.chain_close(
-      skep.chain_fallout(v_fallen, false), 'failed', 'a chain it waits for did not complete',
-      p_now);
+  if cardinality(p_blocker_id) > 0 then
+    select array_agg(distinct p_chain_id[b.item]) into v_fallen
+    from unnest(p_blocked_item, p_blocker_id, p_is_fatal) b(item, blocker_id, is_fatal)
+    join skep.chain c on c.id = b.blocker_id and c.state in ('failed', 'cancelled')
+    where b.is_fatal and p_answer[b.item] = 'settled';
+    if v_fallen is not null then
+      perform skep.chain_close(
+        skep.chain_fallout(v_fallen, false), 'failed', 'a chain it waits for did not complete',
+        p_now);
+    end if;
   end if;
 end $$;

@@ -52,14 +52,17 @@ declare
   v_woken text[] := '{}';
   v_fallen uuid[];
 begin
-  select array_agg(j.chain_id order by u.item),
-         array_agg(j.chain_id) filter (where u.outcome = 'failed')
-  into v_chain_id, v_failing
-  from unnest(p_job_id, p_outcome) with ordinality u(id, outcome, item)
+  select array_agg(j.chain_id order by u.item) into v_chain_id
+  from unnest(p_job_id) with ordinality u(id, item)
   left join lateral (select j.chain_id from skep.job j where j.id = u.id offset 0) j on true;
-  v_locked := skep.chain_lock(
-    v_chain_id || case when v_failing is not null then skep.chain_fallout(v_failing, false) end,
-    p_wait);
+  if 'failed' = any (p_outcome) then
+    v_failing := array(
+      select u.chain_id from unnest(v_chain_id, p_outcome) u(chain_id, outcome)
+      where u.outcome = 'failed');
+    v_locked := skep.chain_lock(v_chain_id || skep.chain_fallout(v_failing, false), p_wait);
+  else
+    v_locked := skep.chain_lock(v_chain_id, p_wait);
+  end if;
   v_now := skep.now();
 
   select array_agg(
@@ -78,15 +81,16 @@ begin
       v_answer, v_chain_id, p_blocked_item, p_blocker_id, p_wait);
   end if;
 
-  insert into skep.job_attempt (job_id, attempt, outcome, worker_id, started_at, ended_at, error)
-  select u.id, u.attempt, case u.outcome when 'retry' then 'failed' else u.outcome end,
-         o.worker_id, o.claimed_at, v_now, u.error
-  from unnest(p_job_id, p_attempt, p_outcome, p_error, v_answer) u(id, attempt, outcome, error, answer)
-  cross join lateral (
-    select o.worker_id, o.claimed_at from skep.open_job o where o.job_id = u.id offset 0
-  ) o
-  where u.answer = 'settled' and u.outcome in ('retry', 'rescheduled', 'released');
-  if found then
+  if p_outcome && array['retry', 'rescheduled', 'released'] then
+    insert into skep.job_attempt (job_id, attempt, outcome, worker_id, started_at, ended_at, error)
+    select u.id, u.attempt, case u.outcome when 'retry' then 'failed' else u.outcome end,
+           o.worker_id, o.claimed_at, v_now, u.error
+    from unnest(p_job_id, p_attempt, p_outcome, p_error, v_answer)
+      u(id, attempt, outcome, error, answer)
+    cross join lateral (
+      select o.worker_id, o.claimed_at from skep.open_job o where o.job_id = u.id offset 0
+    ) o
+    where u.answer = 'settled' and u.outcome in ('retry', 'rescheduled', 'released');
     with again as (
       update skep.open_job o
       set worker_id = null, claimed_at = null,
@@ -99,7 +103,7 @@ begin
         and u.outcome in ('retry', 'rescheduled', 'released')
       returning o.type_id
     )
-    select v_woken || array_agg(distinct t.name) into v_woken
+    select v_woken || coalesce(array_agg(distinct t.name), '{}') into v_woken
     from again a join skep.job_type t on t.id = a.type_id;
   end if;
 
@@ -117,20 +121,22 @@ begin
         worker_id = p_worker_id, started_at = e.claimed_at, finished_at = v_now
     from ended e where j.id = e.job_id
   )
-  select v_woken || coalesce(array_agg(distinct t.name), '{}') into v_woken
-  from ended e join skep.job_type t on t.id = e.type_id
+  select v_woken || coalesce(array_agg(t.name), '{}') into v_woken
+  from (select distinct e.type_id from ended e) e join skep.job_type t on t.id = e.type_id
   where t.concurrency is not null or t.key_concurrency is not null;
 
-  if exists (select from unnest(p_outcome) u(outcome) where u.outcome = 'continued') then
+  if 'continued' = any (p_outcome) then
     perform skep.job_continue(
       v_answer, v_chain_id, p_outcome, p_next_id, p_next_type, p_next_input, p_next_priority,
       p_next_max_attempts, p_next_limit_key, p_next_trace, p_delay_s, p_due_at, p_blocked_item,
       p_blocker_id, p_is_fatal, v_now);
   end if;
-  v_woken := v_woken || skep.chain_close(
-    (select coalesce(array_agg(u.chain_id), '{}')
-     from unnest(v_chain_id, p_outcome, v_answer) u(chain_id, outcome, answer)
-     where u.answer = 'settled' and u.outcome = 'completed'), 'completed', null, v_now);
+  if 'completed' = any (p_outcome) then
+    v_woken := v_woken || skep.chain_close(
+      array(select u.chain_id from unnest(v_chain_id, p_outcome, v_answer)
+              u(chain_id, outcome, answer)
+            where u.answer = 'settled' and u.outcome = 'completed'), 'completed', null, v_now);
+  end if;
   if v_failing is not null then
     v_fallen := skep.job_fail(v_answer, v_chain_id, p_outcome, p_error, v_now);
   end if;

@@ -1,15 +1,17 @@
 /*
 job_worker_enroll: let a worker claim jobs.
 
-Takes   p_worker_id: new. p_name: for people. p_lease_s: for how long it need not be heard of.
+Takes   p_worker_id: new, or its own again. p_name: for people. p_lease_s: for how long it need not be heard of.
 Returns nothing.
 Locks   the new skep.job_worker row.
-Why     A worker has one lease for all jobs it runs: to renew it is one update, however many.
+Why     A worker has one lease for all jobs it runs: to renew it is one update, however many. A
+        worker that did not hear the answer enrolls again.
 */
 create function skep.job_worker_enroll(
   p_worker_id uuid, p_name text, p_lease_s double precision)
 returns void
 language sql as $$
   insert into skep.job_worker (id, name, enrolled_at, expires_at)
-  values (p_worker_id, p_name, skep.now(), skep.now() + make_interval(secs => p_lease_s));
+  values (p_worker_id, p_name, skep.now(), skep.now() + make_interval(secs => p_lease_s))
+  on conflict (id) do update set expires_at = excluded.expires_at;
 $$;

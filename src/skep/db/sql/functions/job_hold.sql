@@ -1,0 +1,26 @@
+/*
+job_hold: lock a job that a worker runs, for the transaction in which it will be settled.
+
+Takes   p_chain_id, p_job_id, and the token of the claim: p_worker_id, p_attempt.
+Returns whether the job is still that worker's; if so nobody can take it away before the transaction
+        ends.
+Locks   as chain_lock, waiting, until the transaction ends.
+Why     Whoever wants to cancel or end the chain waits for this transaction, so what the handler
+        writes in it is kept with the completion or not at all. The token is looked at after the
+        lock is there.
+*/
+create function skep.job_hold(p_chain_id uuid, p_job_id uuid, p_worker_id uuid, p_attempt integer)
+returns boolean
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+begin
+  perform skep.chain_lock(array[p_chain_id], true);
+  return exists (
+    select from skep.open_job o
+    where o.job_id = p_job_id and o.worker_id = p_worker_id and o.attempt = p_attempt);
+end $$;
