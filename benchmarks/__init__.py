@@ -8,5 +8,6 @@ figures are held against), `meter` (CPU, WAL, commits), `floor` (what this machi
 talks to them), `bench` and `scenarios` (what is measured), `stack` and `machine` (what it is
 measured on), `run` (all of it in order), `report` (tables and JSON).
 
-`listings` stands apart and has a command of its own: how long the first pages of listings take.
+`listings` stands apart and has a command of its own: how long the first pages of listings take. So
+does `dashboard`: what an open page of the dashboard costs, and whether it stays responsive.
 """

@@ -19,6 +19,7 @@ import uvloop
 
 from benchmarks.client import CONNECTIONS, ITEMS, PARTITIONS, PAYLOAD_BYTES, Cost, Kind
 from skep.client import AsyncClient, Client
+from skep.client.aio.consumption import Consumption
 
 _LETTERS = string.ascii_letters + string.digits
 
@@ -53,23 +54,24 @@ async def push_async(client: AsyncClient, queue: str, messages: int) -> None:
     await asyncio.gather(*(send(requests[number::CONNECTIONS]) for number in range(CONNECTIONS)))
 
 
-async def consume_async(
-    client: AsyncClient, queue: str, messages: int, *, by_batch: bool = False
-) -> None:
+async def consume_async(client: AsyncClient, queue: str, messages: int, kind: Kind) -> None:
     seen = 0
+    delivery = "websocket" if kind == "uvloop by websocket" else "poll"
+
+    def consumption() -> Consumption:
+        return client.consume(queue, batch=ITEMS, partitions=10, idle_s=0.5, delivery=delivery)
 
     async def take_each() -> None:
         nonlocal seen
-        async for _ in client.consume(queue, batch=ITEMS, partitions=10, idle_s=0.5):
+        async for _ in consumption():
             seen += 1
 
     async def take_batches() -> None:
         nonlocal seen
-        consumption = client.consume(queue, batch=ITEMS, partitions=10, idle_s=0.5)
-        async for batch in consumption.batches():
+        async for batch in consumption().batches():
             seen += len(batch)
 
-    take = take_batches if by_batch else take_each
+    take = take_batches if kind == "uvloop by batch" else take_each
     await asyncio.gather(*(take() for _ in range(CONNECTIONS)))
     assert seen == messages, seen
 
@@ -106,13 +108,13 @@ def _in_threads(works):
         thread.join()
 
 
-async def measure_async(url: str, queue: str, messages: int, *, by_batch: bool) -> Cost:
+async def measure_async(url: str, queue: str, messages: int, kind: Kind) -> Cost:
     async with AsyncClient(url) as client:
         await client.queues.find()
         begun = time.process_time()
         await push_async(client, queue, messages)
         pushed = time.process_time()
-        await consume_async(client, queue, messages, by_batch=by_batch)
+        await consume_async(client, queue, messages, kind)
         return _cost(begun, pushed, messages)
 
 
@@ -137,7 +139,7 @@ def main(url: str, queue: str, messages: int, kind: Kind) -> None:
         cost = measure_threads(url, queue, messages)
     else:
         run = asyncio.run if kind == "asyncio" else uvloop.run
-        cost = run(measure_async(url, queue, messages, by_batch=kind.endswith("by batch")))
+        cost = run(measure_async(url, queue, messages, kind))
     sys.stdout.write(msgspec.json.encode(cost).decode())
 
 

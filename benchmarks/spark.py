@@ -9,6 +9,7 @@ Spark needs a driver for JDBC, which no Python package has; on Debian it is in t
 libpostgresql-jdbc-java. Without it the comparison is left out, and the run says so.
 """
 
+import os
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.errors import ScenarioFailed
-from benchmarks.spark_jdbc import JdbcTable, find_driver
+from benchmarks.spark_jdbc import INSERT_ROWS, JdbcTable, find_driver
 from benchmarks.spark_meter import Cost, SparkMeter
 from benchmarks.stack import POSTGRES_PARAMETERS
 from skep.db.embedded import EmbeddedPostgres
@@ -82,6 +83,11 @@ class Findings:
         costs = self.costs.get(step)
         return statistics.median(cost.seconds for cost in costs) if costs else None
 
+    def median_cpu_s(self, step: str) -> float | None:
+        """Return how much CPU time a step used; None if it was left out."""
+        costs = self.costs.get(step)
+        return statistics.median(cost.cpu_s for cost in costs) if costs else None
+
 
 class SparkBench:
     """The steps, on one session and one database."""
@@ -96,17 +102,29 @@ class SparkBench:
 
     def compare(self, messages: int, queue: str, findings: Findings) -> None:
         """Write and read messages both ways, one way after the other."""
-        rows = self._rows(messages)
+        rows, named = self._rows(messages), self._rows(messages, has_ids=True)
         findings.add("write", self._measured(messages, lambda: self._write(rows, queue)))
-        if self._jdbc is not None:
-            jdbc = self._jdbc
-            jdbc.create()
-            findings.add("JDBC write", self._measured(messages, lambda: jdbc.write(rows)))
-        findings.add("stream", self._measured(messages, lambda: self._stream(queue, messages)))
+        self._write_by_jdbc("JDBC write", rows, findings)
+        other = f"{queue}-named"
+        findings.add(
+            "write, ids given", self._measured(messages, lambda: self._write(named, other))
+        )
+        self._write_by_jdbc("JDBC write, ids given, no key", named, findings, has_key=False)
+        self._write_by_jdbc("JDBC write, ids given", named, findings)
         findings.add("read", self._measured(messages, lambda: self._read(queue)))
         if self._jdbc is not None:
             jdbc = self._jdbc
             findings.add("JDBC read", self._measured(messages, lambda: jdbc.read(messages)))
+        findings.add("stream", self._measured(messages, lambda: self._stream(queue, messages)))
+
+    def _write_by_jdbc(
+        self, step: str, rows: "DataFrame", findings: Findings, *, has_key: bool = True
+    ) -> None:
+        if self._jdbc is None:
+            return
+        jdbc = self._jdbc
+        jdbc.create(has_key=has_key)
+        findings.add(step, self._measured(rows.count(), lambda: jdbc.write(rows)))
 
     def archive(self, messages: int, queue: str, findings: Findings) -> None:
         """Move a queue to an archive."""
@@ -120,11 +138,12 @@ class SparkBench:
         work()
         return Cost.between(before, self._meter.read(), messages)
 
-    def _rows(self, messages: int) -> "DataFrame":
+    def _rows(self, messages: int, *, has_ids: bool = False) -> "DataFrame":
         payload = "concat('{\"id\":', id, ',\"note\":\"', sha2(string(id), 256), '\"}')"
-        return self._spark.range(messages).selectExpr(
-            f"concat('p', id % {PARTITIONS}) as partition", f"{payload} as payload"
-        )
+        columns = [f"concat('p', id % {PARTITIONS}) as partition", f"{payload} as payload"]
+        if has_ids:
+            columns.append("concat('order-', id) as transaction_id")
+        return self._spark.range(messages).selectExpr(*columns)
 
     def _write(self, rows: "DataFrame", queue: str) -> None:
         rows.write.format("skep").mode("append").options(url=self._url, queue=queue).save()
@@ -184,6 +203,7 @@ def main(
     jdbc_driver: Annotated[
         Path | None, typer.Option(help="The jar of PostgreSQL's JDBC driver; else Debian's.")
     ] = None,
+    jdbc_batch: Annotated[int, typer.Option(min=1, help="Rows of a JDBC insert.")] = INSERT_ROWS,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = DEFAULT_MASTER,
     archive: Annotated[bool, typer.Option(help="Also archive and replay.")] = True,
     postgres_bin: Annotated[
@@ -209,7 +229,7 @@ def main(
         uvloop.run(migrate(postgres.dsn))
         spark = spark_session("skep benchmark", master=master, config=_configuration(driver))
         until_the_end.callback(spark.stop)
-        jdbc = None if driver is None else JdbcTable(spark, postgres.dsn)
+        jdbc = None if driver is None else JdbcTable(spark, postgres.dsn, jdbc_batch)
         meter = until_the_end.enter_context(SparkMeter(postgres.pid))
         bench = SparkBench(spark, postgres.dsn, meter, jdbc)
         bench.compare(WARMUP_MESSAGES, "warm-up", Findings())
@@ -247,13 +267,21 @@ def _print(findings: Findings, console: Console) -> None:
         ("streaming read", "stream", "JDBC read", READ_GOAL),
         ("batch read", "read", "JDBC read", READ_GOAL),
         ("batch write", "write", "JDBC write", WRITE_GOAL),
+        ("batch write against ids given", "write", "JDBC write, ids given", WRITE_GOAL),
+        ("batch write, ids given", "write, ids given", "JDBC write, ids given", WRITE_GOAL),
+        ("and no key", "write, ids given", "JDBC write, ids given, no key", WRITE_GOAL),
     ):
         ours, theirs = findings.median_s(step), findings.median_s(other)
         if ours is None or theirs is None:
             console.print(f"{title}: not compared")
             continue
+        cpu = (findings.median_cpu_s(other) or 0) / (findings.median_cpu_s(step) or 1)
         verdict = "met" if theirs / ours >= goal else "missed"
-        console.print(f"{title}: {theirs / ours:.2f} times JDBC; goal {goal:g}: {verdict}")
+        console.print(
+            f"{title}: {theirs / ours:.2f} times JDBC in time, {cpu:.2f} times in CPU; goal "
+            f"{goal:g}: {verdict}"
+        )
+    console.print(f"load average {os.getloadavg()[1]:.1f} over the last 5 minutes")
 
 
 if __name__ == "__main__":

@@ -1,39 +1,33 @@
-"""Kill things under a pipeline queue -> window -> queue, and check every message by ledger.
+"""Kill things under jobs on Spark, and check every message by ledger.
 
-`python -m benchmarks.spark_faults --kills 20` kills, so often each: the driver at any moment, the
-driver between the sink's commit and Spark's, the worker process of a task, and PostgreSQL. Between
-kills the pipeline is started again if it has ended. Messages are pushed all the while. At the end
-every message must be in exactly one window, and every window there once.
+`python -m benchmarks.spark_faults --kills 20` strikes so often in each way (see `spark_campaign`) a
+pipeline queue -> window -> queue, and then an archive; executors are killed on a standalone cluster
+of two workers. Messages are pushed all the while. At the end every message must be in exactly one
+window, and every window there once; in the archive every message must be there once, none in the
+live log, and no file that nobody refers to. `--during archive-here` archives in the driver itself,
+without Spark, whose start is most of what a strike takes.
 """
 
 import argparse
-import asyncio
 import json
-import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 
-from skep.db.embedded import EmbeddedPostgres
-from skep.db.migrate import migrate
-from skep.model.envelopes import build_envelope
+from benchmarks.spark_archive_faults import ArchiveCampaign, ArchiveHereCampaign
+from benchmarks.spark_campaign import Campaign
+from benchmarks.spark_cluster import standalone_cluster
+from benchmarks.spark_victims import Feed, Job, LedgerBroken, killable_database
 
 SOURCE, SINK, NAME = "faults-in", "faults-out", "faults"
-KINDS = ("driver", "commit", "worker", "postgres")
-LANES = ("a", "b", "c")
-PUSHED_AT_ONCE = 10
-STEP_MS = 200
+LOCAL = "local[2,4]"
 WINDOW_S = 2
-START_S = 600
-CLOSING_MS = 4_000_000_000_000
 
 DEFINITION = f"""
 name: {NAME}
@@ -48,192 +42,52 @@ window:
   size: {WINDOW_S}s
   aggregate: {{ids: collect_list(payload.id)}}
 sink: {{queue: {SINK}}}
-trigger: {{every: 100ms}}
+trigger: {{every: 500ms}}
 """
 
 
-class LedgerBroken(Exception):
-    """A message is missing, or is there more than once."""
+class PipelineCampaign(Campaign):
+    """Strikes a pipeline queue -> window -> queue."""
 
+    PROGRESS = "select coalesce(max(epoch), -1) from skep.sink"
+    COMMIT = "commit_sink"
 
-class Feed:
-    """Pushes numbered messages until it is told to end; knows how many there are."""
-
-    def __init__(self, url, pause_s=0.1):
-        self._url, self._pause_s = url, pause_s
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.count = 0
-
-    def start(self):
-        self._push(self._numbered())
-        self._thread.start()
-
-    def finish(self):
-        """End, and push what closes every window."""
-        self._is_over.set()
-        self._thread.join()
-        self._push([{"at": CLOSING_MS, "id": -1}])
-
-    def _run(self):
-        while not self._is_over.wait(self._pause_s):
-            self._push(self._numbered())
-
-    def _numbered(self):
-        numbers = range(self.count, self.count + PUSHED_AT_ONCE)
-        return [{"at": number * STEP_MS, "id": number} for number in numbers]
-
-    def _push(self, payloads):
-        """Store messages; a database that is away is waited for.
-
-        A push whose answer was lost is asked for again only if nothing of it is there.
-        """
-        while True:
-            try:
-                with psycopg.connect(self._url) as connection:
-                    if not self._is_stored(connection, payloads[0]["id"]):
-                        self._store(connection, payloads)
-            except psycopg.Error:
-                time.sleep(0.2)
-            else:
-                self.count += PUSHED_AT_ONCE if payloads[0]["id"] >= 0 else 0
-                return
-
-    def _is_stored(self, connection, number):
-        key = self._key(number)
-        query = "select exists (select from skep.segment where substring(keys, 1, 16) = %s)"
-        return connection.execute(query, [key]).fetchone()[0]
-
-    def _store(self, connection, payloads):
-        lane = LANES[payloads[0]["id"] // PUSHED_AT_ONCE % len(LANES)]
-        provision = "select partition_id from skep.provision_partitions(%s, %s)"
-        (partition,) = connection.execute(provision, [[SOURCE], [lane]]).fetchone()
-        envelopes = [
-            build_envelope(f"tx-{each['id']}", json.dumps(each).encode()) for each in payloads
+    def __init__(self, url, directory, *, master=LOCAL, **tools):
+        definition = Path(directory) / "faults.yaml"
+        definition.write_text(DEFINITION)
+        command = [
+            "skep",
+            "pipeline",
+            "run",
+            str(definition),
+            "--database-url",
+            url,
+            "--master",
+            master,
         ]
-        keys = b"".join(self._key(each["id"]) for each in payloads)
-        body = b"[" + b",".join(envelopes) + b"]"
-        connection.execute(
-            "select first from skep.push_segments(%s, %s, %s, %s, %s::bytea[], %s::bytea[], false)",
-            [[partition], [len(payloads)], [2**60], [None], [keys], [body]],
+        command += ["--checkpoint", str(Path(directory) / "checkpoint")]
+        job = Job(directory, command, [], ["--available-now"])
+        super().__init__(url, job, Feed(url, SOURCE), **tools)
+
+    def hold(self, connection):
+        connection.execute("lock table skep.sink in share mode")
+
+    def before_the_end(self):
+        self.feed.close_windows()
+
+    def check(self):
+        """Ask for every message; return what was found, in words."""
+        return (
+            f"{self.feed.count:,} messages in {check_ledger(self.url, self.feed.count):,} windows"
         )
 
-    @staticmethod
-    def _key(number):
-        return (number + 10).to_bytes(16)
 
-
-class Driver:
-    """`skep pipeline run` in a process group of its own."""
-
-    def __init__(self, url, directory):
-        self._url, self._directory = url, Path(directory)
-        self._definition = self._directory / "faults.yaml"
-        self._definition.write_text(DEFINITION)
-        self._process = None
-
-    def is_running(self):
-        return self._process is not None and self._process.poll() is None
-
-    def start(self, *flags):
-        command = [sys.executable, "-m", "skep", "pipeline", "run", str(self._definition)]
-        command += ["--database-url", self._url, "--master", "local[2,4]", *flags]
-        command += ["--checkpoint", str(self._directory / "checkpoint")]
-        with (self._directory / "driver.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-            )
-
-    def kill(self):
-        """End the Python process, the JVM and all workers, as a machine that loses power does."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def kill_worker(self):
-        """Kill a process that runs the Python of tasks; return whether there was one."""
-        for pid in _group(self._process.pid):
-            if b"pyspark.daemon" in _command(pid):
-                os.kill(pid, signal.SIGKILL)
-                return True
-        return False
-
-    def finish(self):
-        """Run until all there is has been read."""
-        self.start("--available-now")
-        if self._process.wait(START_S) != 0:
-            raise LedgerBroken(f"the last run failed:\n{self.log()}")
-
-    def log(self):
-        return (self._directory / "driver.log").read_text(errors="replace")[-4000:]
-
-
-class Faults:
-    """Strikes a pipeline again and again."""
-
-    def __init__(self, url, directory, *, chance, restart_postgres=None):
-        self._url = url
-        self._chance = chance
-        self._restart_postgres = restart_postgres
-        self.driver = Driver(url, directory)
-        self.feed = Feed(url)
-        self.restarts = 0
-        self._last_epoch = -1
-
-    def run(self, kinds):
-        """Kill one thing after the other; return what the ledger says."""
-        self.feed.start()
-        try:
-            for kind in kinds:
-                self._until_it_works()
-                getattr(self, f"_strike_{kind}")()
-            self.feed.finish()
-            if self.driver.is_running():
-                self.driver.kill()
-            self.driver.finish()
-        finally:
-            if self.driver.is_running():
-                self.driver.kill()
-        return check_ledger(self._url, self.feed.count)
-
-    def _until_it_works(self):
-        """Wait until a micro-batch was written since now; start the driver if it has ended."""
-        before = self._epoch()
-        giving_up_at = time.monotonic() + START_S
-        while self._epoch() <= before:
-            if not self.driver.is_running():
-                self.driver.start()
-                self.restarts += 1
-            if time.monotonic() > giving_up_at:
-                raise LedgerBroken(f"the pipeline does not get on:\n{self.driver.log()}")
-            time.sleep(0.1)
-
-    def _epoch(self):
-        """Return the last micro-batch that was written, as far as that can be known now."""
-        with suppress(psycopg.Error), psycopg.connect(self._url) as connection:
-            query = "select coalesce(max(epoch), -1) from skep.sink"
-            self._last_epoch = connection.execute(query).fetchone()[0]
-        return self._last_epoch
-
-    def _strike_driver(self):
-        time.sleep(self._chance.uniform(0, 0.6))
-        self.driver.kill()
-
-    def _strike_commit(self):
-        """Kill as soon as the sink has committed: Spark has not noted it by then."""
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            query = "select coalesce(max(epoch), -1) from skep.sink"
-            before = connection.execute(query).fetchone()[0]
-            while connection.execute(query).fetchone()[0] == before and self.driver.is_running():
-                time.sleep(0.002)
-        self.driver.kill()
-
-    def _strike_worker(self):
-        while self.driver.is_running() and not self.driver.kill_worker():
-            time.sleep(0.05)
-
-    def _strike_postgres(self):
-        time.sleep(self._chance.uniform(0, 0.6))
-        self._restart_postgres()
+CAMPAIGNS = {
+    "pipeline": PipelineCampaign,
+    "archive": ArchiveCampaign,
+    "archive-here": ArchiveHereCampaign,
+}
+DEFAULT_CAMPAIGNS = ("pipeline", "archive")
 
 
 def check_ledger(url, count):
@@ -256,60 +110,58 @@ def check_ledger(url, count):
     return len(windows)
 
 
-def _group(leader):
-    """Return the processes of a group."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == leader:
-            yield int(path.parent.name)
+def strike(during, kinds, chance, *, on_cluster, minutes):
+    """Run one campaign on a database of its own, and tell what came of it."""
+    began = time.monotonic()
+    with ExitStack() as until_the_end:
+        home = Path(until_the_end.enter_context(tempfile.TemporaryDirectory()))
+        url, restart = until_the_end.enter_context(killable_database(home))
+        tools = {"chance": chance, "restart_postgres": restart}
+        if on_cluster:
+            cluster = until_the_end.enter_context(standalone_cluster(home))
+            tools |= {"cluster": cluster, "master": cluster.address}
+        campaign = CAMPAIGNS[during](url, home, **tools)
+        until_s = began + 60 * minutes
+        campaign.run(kinds, lambda each: _tell(each, len(kinds), began), until_s=until_s)
+        found = campaign.check()
+    kills = ", ".join(f"{count} {kind}" for kind, count in sorted(campaign.done.items()))
+    seconds = time.monotonic() - began
+    print(
+        f"{during}: killed {kills}; {campaign.starts} starts; {found}, each once; {seconds:.0f} s"
+    )
 
 
-def _command(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-@contextmanager
-def _database(directory):
-    """Yield the address of a migrated database, and what kills and revives its server."""
-    directory.chmod(0o711)  # the server of root runs as another account
-    server = EmbeddedPostgres(directory / "postgres")
-    server.start()
-
-    def restart():
-        os.kill(server.pid, signal.SIGKILL)
-        server.stop()
-        server.start()
-
-    try:
-        asyncio.run(migrate(server.dsn))
-        yield server.dsn, restart
-    finally:
-        server.stop()
+def _tell(campaign, total, began):
+    seconds = time.monotonic() - began
+    line = f"{sum(campaign.done.values())} of {total} strikes, {campaign.starts} starts"
+    print(f"{line}, {campaign.feed.count:,} messages, {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="of each kind")
-    parser.add_argument("--kind", choices=KINDS, action="append", help="only these kinds")
+    kinds = (*Campaign.KINDS, "executor")
+    parser.add_argument("--kind", choices=kinds, action="append", help="only these kinds")
+    parser.add_argument("--during", choices=CAMPAIGNS, action="append", help="only this one")
     parser.add_argument("--seed", type=int, default=1)
-    chosen = parser.parse_args()
-    kinds = [kind for kind in chosen.kind or KINDS for _ in range(chosen.kills)]
-    chance = random.Random(chosen.seed)
-    chance.shuffle(kinds)
-    with tempfile.TemporaryDirectory() as name, _database(Path(name)) as (url, restart):
-        faults = Faults(url, name, chance=chance, restart_postgres=restart)
-        began = time.monotonic()
-        windows = faults.run(kinds)
-    print(
-        f"{len(kinds)} kills, {faults.restarts} starts, {faults.feed.count:,} messages in "
-        f"{windows:,} windows, each once; {time.monotonic() - began:.0f} s"
+    parser.add_argument(
+        "--minutes", type=float, default=10_000, help="strike no longer than this in a campaign"
     )
+    chosen = parser.parse_args()
+    # Whoever ends a campaign ends its jobs and servers as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    for during in chosen.during or DEFAULT_CAMPAIGNS:
+        for on_cluster in (False, True):
+            known = (*CAMPAIGNS[during].KINDS, *CAMPAIGNS[during].CLUSTER_KINDS)
+            wanted = [
+                each
+                for each in chosen.kind or known
+                if each in known and (each == "executor") == on_cluster
+            ]
+            strikes = wanted * chosen.kills  # in turn, so that there is some of each at any time
+            chance = random.Random(chosen.seed)
+            if strikes:
+                strike(during, strikes, chance, on_cluster=on_cluster, minutes=chosen.minutes)
 
 
 if __name__ == "__main__":

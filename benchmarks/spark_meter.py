@@ -3,6 +3,7 @@
 Everything is found below this process, which started all of it. Workers of Spark come and go, and
 some are orphaned on their way, so nobody can be asked at the end for what they used: they are
 looked at all the time, and the last look at each counts. What a process used after it is lost.
+Looking takes time as well, on a machine with many processes; it is not counted.
 """
 
 import os
@@ -38,6 +39,10 @@ class Cost:
     python_s: float
     postgres_s: float
 
+    @property
+    def cpu_s(self) -> float:
+        return self.jvm_s + self.python_s + self.postgres_s
+
     @classmethod
     def between(cls, before: SparkReading, after: SparkReading, messages: int) -> Self:
         return cls(
@@ -55,6 +60,7 @@ class SparkMeter:
     def __init__(self, postmaster_pid: int) -> None:
         self._postmaster_pid: Final = postmaster_pid
         self._used_s: Final[dict[str, dict[int, float]]] = {"jvm": {}, "python": {}, "postgres": {}}
+        self._looking_s = 0.0
         self._lock: Final = threading.Lock()
         self._is_over: Final = threading.Event()
         self._thread: Final = threading.Thread(target=self._watch, daemon=True)
@@ -80,7 +86,7 @@ class SparkMeter:
         return SparkReading(
             at_s=time.monotonic(),
             jvm_s=totals["jvm"],
-            python_s=totals["python"],
+            python_s=totals["python"] - self._looking_s,
             postgres_s=totals["postgres"],
         )
 
@@ -89,6 +95,7 @@ class SparkMeter:
             self._look()
 
     def _look(self) -> None:
+        began_s = time.thread_time()
         processes = read_processes()
         servers = {each.pid for each in tree_of(self._postmaster_pid, processes)}
         below = {each.pid for each in tree_of(os.getpid(), processes)}
@@ -98,6 +105,7 @@ class SparkMeter:
                 if each.pid in below or each.pid in servers or each.pid in known:
                     used_s = self._used_s[_kind(each, servers)]
                     used_s[each.pid] = max(used_s.get(each.pid, 0.0), own_cpu_seconds(each))
+            self._looking_s += time.thread_time() - began_s
 
 
 def _kind(process: ProcessStat, servers: set[int]) -> str:

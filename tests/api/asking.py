@@ -4,8 +4,8 @@ import asyncio
 import json
 
 
-async def ask(client, path, status=200):
-    answer = await client.call("GET", path)
+async def ask(client, path, status=200, method="GET"):
+    answer = await client.call(method, path)
     assert answer.status == status, answer
     return json.loads(answer.body)
 

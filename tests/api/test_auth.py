@@ -273,7 +273,9 @@ class TestSocket:
         assert socket.close_code == 1008
 
 
-async def test_what_administrators_do_is_on_record_and_tokens_are_not(broker, client, queue):
+async def test_defect_50_what_administrators_do_is_on_record_and_tokens_are_not(
+    broker, client, queue
+):
     secret = of("admin", sub="alice")
     path = f"/api/v1/resources/queues/{queue}"
     assert (await client.call("DELETE", path, b"", secret)).status == 200

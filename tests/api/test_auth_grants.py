@@ -105,7 +105,7 @@ async def test_nothing_of_a_refused_push_is_stored(by_name, root, mine, theirs):
     assert await root.status("GET", f"/api/v1/pop/queue/{mine}") == 204
 
 
-async def test_a_pop_needs_a_grant(by_name, root, mine, theirs):
+async def test_defect_50_a_pop_needs_a_grant(by_name, root, mine, theirs):
     await root.push(mine)
     await root.push(theirs)
 

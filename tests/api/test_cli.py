@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -156,6 +157,42 @@ class TestServe:
         result = skep("serve", *flags, SKEP_SPILL_BYTES_MAX="0")
 
         assert_refused(result, exit_code=2, saying="cannot connect to PostgreSQL")
+
+    def test_a_database_that_is_away_is_not_waited_for_where_that_is_said(self, skep):
+        flags = ("--port", 0, "--database-url", UNREACHABLE)
+        result = skep("serve", *flags, SKEP_START_WITHOUT_DATABASE="never")
+
+        assert_refused(result, exit_code=2, saying="cannot connect to PostgreSQL")
+
+    @pytest.mark.parametrize(
+        ("part", "mistyped", "saying"),
+        [
+            # Not a name at all: every resolver says the same of it, also where there is none.
+            ("hostname", "no..host", "the host of the database has no address: no..host"),
+            ("password", "mistyped", 'password authentication failed for user "'),
+            ("username", "nobody", 'authentication failed for user "nobody"'),
+            ("path", "nothing", 'database "nothing" does not exist'),
+        ],
+    )
+    def test_a_mistyped_database_is_told_at_once_and_not_waited_for(
+        self, skep, database_url, part, mistyped, saying
+    ):
+        address = urlsplit(database_url)
+        named = {
+            "username": address.username,
+            "password": address.password,
+            "hostname": address.hostname,
+            "path": address.path.lstrip("/"),
+            part: mistyped,
+        }
+        url = "postgresql://{username}:{password}@{hostname}:{port}/{path}".format(
+            **named, port=address.port
+        )
+
+        result = skep("serve", "--port", 0, SKEP_DATABASE_URL=url)
+
+        assert_refused(result, exit_code=1, saying=saying)
+        assert "mistyped" not in result.stderr, "passwords are not told"
 
     def test_somebody_elses_database_is_not_migrated_unasked(self, skep, empty_database_url):
         result = skep("serve", "--port", 0, SKEP_DATABASE_URL=empty_database_url)

@@ -79,6 +79,44 @@ async def test_what_fails_dies_and_comes_again_is_counted(client, queue):
     assert found[f"skep_dead_letters_total{label}"] == 1
 
 
+async def test_what_dies_without_an_answer_is_counted(client, queue):
+    await client.configure(queue, maxDeliveries=1)
+    for lane in ("asked for", "found"):
+        await client.push_payloads(queue, "deadly", "harmless", partition=lane)
+    for place in ({"partition": "asked for"}, {}):
+        await client.pop(queue, **place, leaseSeconds=1)
+        # The consumer died of it. Another one is told nothing of that, only the next message.
+        [message] = await client.pop(queue, **place, wait=True, timeout=10_000, leaseSeconds=600)
+        assert message["data"] == "harmless"
+
+    found = await scrape(client)
+
+    assert found[f'skep_dead_letters_total{{queue="{queue}"}}'] == 2
+
+
+async def test_what_a_transaction_staged_and_the_queue_refuses_is_counted(broker, client, queue):
+    await client.configure(queue, jsonSchema={"type": "object"})
+    async with broker.sql() as sql:
+        await sql.execute("select skep.stage($1, null, '1'::json)", queue)
+
+    label = f'{{queue="{queue}"}}'
+    found = await scrape_until(client, lambda found: f"skep_dead_letters_total{label}" in found)
+
+    assert found[f"skep_dead_letters_total{label}"] == 1
+
+
+async def test_what_is_given_up_by_hand_is_counted_for_each_group(client, queue):
+    for group in ("a", "b"):
+        await client.pop(queue, consumerGroup=group, subscriptionMode="all")
+    [pushed] = await client.push_payloads(queue, "unwanted")
+    path = f"/api/v1/messages/{pushed['partition_id']}/{pushed['transaction_id']}/dlq"
+    await ask(client, path, method="POST")
+
+    found = await scrape(client)
+
+    assert found[f'skep_dead_letters_total{{queue="{queue}"}}'] == 2
+
+
 async def test_transactions_count_for_the_queues_they_touch(client, queue):
     await client.push_payloads(queue, 1)
     [message] = await client.pop(queue)

@@ -9,7 +9,14 @@ BEGIN = (
     "select run_id from skep.begin_pipeline($1, '{\"name\": \"x\"}', 'h', '/c', 'host:1', 'local', "
     "false)"
 )
-REPORT = "select * from skep.report_pipeline($1, $2, '{\"queue\": [1]}', 2, 20, 1.5, 5, 6, $3)"
+RECENT = [
+    {"sink": "queue", "number": n, "startedAt": "2026-01-31T08:00:00Z", "rows": 10, "durationMs": n}
+    for n in (7, 8)
+]
+REPORT = (
+    "select * from skep.report_pipeline($1, $2, '{\"queue\": [1]}', 2, 20, 1.5, 5, 6, $3,"
+    f" '{json.dumps(RECENT)}')"
+)
 
 
 @pytest.fixture
@@ -47,6 +54,7 @@ async def test_a_pipeline_is_listed_and_shown_with_what_it_reported(broker, clie
     assert shown["definition"] == {"name": "x"}
     assert shown["position"] == {"queue": [1]}
     assert shown["definitionHash"] == "h"
+    assert (listed["lastBatch"], shown["recent"]) == (RECENT[-1], RECENT)
 
 
 async def test_a_page_beyond_the_end_is_empty_and_still_knows_the_total(broker, client, name):

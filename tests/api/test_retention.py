@@ -117,6 +117,8 @@ class TestRun:
             )
         assert [tuple(row) for row in buried] == [("slow", "Waited too long")]
         assert evicted == 1
+        metrics = (await client.call("GET", "/metrics/prometheus")).body.decode().splitlines()
+        assert f'skep_dead_letters_total{{queue="{queue}"}} 1.0' in metrics
         assert (await client.ack(leased))["success"]
         assert await client.pop(queue, consumerGroup="slow") == []
 

@@ -133,6 +133,16 @@ async def test_without_a_choice_everything_counts(client, queue):
     await ask_until(client, STATUS, lambda status: point_of(status)["ingested"] >= before + 3)
 
 
+async def test_beside_the_leases_stands_how_much_was_acknowledged(client, queue):
+    await use(client, queue)
+
+    status = await ask_until(
+        client, f"{STATUS}?queue={queue}", lambda status: status["leases"]["totalAcked"]
+    )
+
+    assert status["leases"]["totalAcked"] == 1
+
+
 async def test_leases_and_letters_are_those_of_now(client, queue):
     await use(client, queue)
     await client.pop(queue)

@@ -99,7 +99,7 @@ async def call(port, context, path="/health"):
         writer.transport.abort()
 
 
-async def test_a_broker_with_a_certificate_speaks_tls(broker, trusting):
+async def test_defect_50_a_broker_with_a_certificate_speaks_tls(broker, trusting):
     assert broker.url.startswith("https://")
     answer = await call(broker.port, trusting)
     assert answer.status == 200

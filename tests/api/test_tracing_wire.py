@@ -81,7 +81,7 @@ def spans_of(collector):
     return spans
 
 
-def test_spans_of_a_message_arrive_at_the_collector(start_broker, collector, arun):
+def test_defect_54_spans_of_a_message_arrive_at_the_collector(start_broker, collector, arun):
     async def use(broker):
         async with broker.connect() as client:
             await push(client, "orders")

@@ -17,7 +17,7 @@ from skep.broker import (
     traces,
 )
 from skep.client import NotFound, TransactionFailed, values
-from skep.client.bodies import AckItem
+from skep.client.acks import AckItem
 from skep.client.items import Item
 from skep.model import wire
 from skep.server import shapes
@@ -253,3 +253,10 @@ def test_the_blocking_client_commits_transactions_and_asks_about_everything(bee,
     assert bee.queues.find(search=queue).total == 1
     assert bee.groups.find(queue=queue)[0].name == "g"
     assert bee.health()["status"] == "healthy"
+
+
+async def test_an_answer_that_is_not_json_is_fetched_as_it_came(queen, broker):
+    text = await queen.fetch("/metrics/prometheus")
+
+    assert b"# TYPE skep_parked_polls gauge" in text
+    assert queen.urls == (broker.url,)

@@ -331,7 +331,7 @@ async def test_nothing_more_is_handled_once_the_lease_is_lost(queen, queue):
 
     async for message in queen.consume(queue, group="g", limit=3, lease_s=60):
         seen.append(message.data)
-        message.settlement._lease.is_lost = True
+        message.settlement.lease.is_lost = True
 
     assert seen == [0]
 

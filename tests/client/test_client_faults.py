@@ -51,18 +51,27 @@ async def test_a_broker_killed_while_it_is_consumed_loses_nothing_and_is_waited_
 async def test_a_broker_killed_during_buffered_pushes_stores_each_once_and_in_order(
     mortal, queue, database_url
 ):
-    limits = BufferLimits(count=10, age_s=0.005)
+    # A small backlog ties the producer to what is stored: there is always something in flight.
+    limits = BufferLimits(count=10, bytes=1_000, age_s=0.005, backlog_bytes=2_000)
+    news = asyncio.Event()
     async with (
         AsyncClient(mortal.url, max_retry_delay=0.2) as client,
         client.buffer(limits=limits) as buffer,
     ):
-        for number in range(300):
-            await buffer.push(queue, number, partition=str(number % 3))
-            if number == 100:
-                await buffer.flush()
-                await asyncio.to_thread(mortal.kill)
-            if number == 200:
-                await asyncio.to_thread(mortal.start)
+
+        async def produce():
+            for number in range(600):
+                await buffer.push(queue, number, partition=str(number % 3))
+                news.set()
+
+        producing = asyncio.ensure_future(produce())
+        for stored in (50, 300):
+            await until(news, lambda stored=stored: buffer.counts.total >= stored)
+            assert buffer.waiting > 0
+            await asyncio.to_thread(mortal.kill)
+            assert not producing.done()
+            await asyncio.to_thread(mortal.start)
+        await producing
     connection = await asyncpg.connect(database_url)
     rows = await connection.fetch(
         "select partition, payload::text::int as number from skep.message where queue = $1 "
@@ -71,9 +80,9 @@ async def test_a_broker_killed_during_buffered_pushes_stores_each_once_and_in_or
     )
     await connection.close()
 
-    assert buffer.counts.total == 300
+    assert buffer.counts.total == 600
     assert [tuple(row) for row in rows] == [
-        (str(lane), number) for lane in range(3) for number in range(lane, 300, 3)
+        (str(lane), number) for lane in range(3) for number in range(lane, 600, 3)
     ]
 
 

@@ -2,12 +2,14 @@
 
 import json
 
+from tests.dashboard.lake import archive, run_pipeline
+from tests.dashboard.workshop import fill_workshop
 from tests.fixtures.broker import ack_item
 
 QUEUES = ("orders", "invoices", "shipping.labels", "mail.outgoing")
 
 
-async def fill(client):
+async def fill(broker, client):
     """Push, deliver, fail, trace and register, in small amounts."""
     for number, queue in enumerate(QUEUES):
         await client.push(
@@ -29,7 +31,11 @@ async def fill(client):
     await client.post("/api/v1/traces", trace_of(message))
     await client.post("/streams/v1/queries", query())
     await client.push({"queue": "orders", "payload": {"later": True}, "delaySeconds": 3600})
-    return message
+    await fill_workshop(broker, client)
+    await run_pipeline(broker, "revenue per minute")
+    await run_pipeline(broker, "clicks", state="failed", error="the column `shop` does not exist")
+    for queue in ("orders", "invoices"):
+        await archive(broker, client, queue)
 
 
 async def _let_some_die(client):
@@ -60,6 +66,13 @@ def query():
         "sink_queue": "mail.outgoing",
         "config_hash": "1",
     }
+
+
+async def chain_page(client, job):
+    """Return the address of the newest chain of a type."""
+    answer = await client.call("GET", f"/api/v1/chains?type={job}&limit=1")
+    (chain,) = json.loads(answer.body)["items"]
+    return f"/chains/{chain['id']}"
 
 
 async def message_page(client, queue):

@@ -70,11 +70,15 @@ async def test_a_message_is_found_by_its_id_and_replayed(open_page, broker, clie
     await stage.fill("Transaction id", f"find-{queue}")
     await (await stage.row("Messages", f"find-{queue}")).get_by_role("link").first.click()
     await stage.sees("cannot reach the bank")
+    await stage.sees("Given up for group g after 1 failure")
     await stage.click("Retry")
 
     await expect(stage.page.locator(".toast")).to_be_visible()
     (again,) = await client.pop(queue, consumerGroup="g")
     assert again["data"] == {"n": 1}
+    await stage.click("pushed again", role="link")
+    await stage.sees("Pushed again from a dead letter of group g")
+    await stage.sees("With a consumer of group g")
 
 
 async def test_dead_letters_are_grouped_and_redriven(open_page, broker, client, queue):
@@ -219,6 +223,43 @@ async def test_a_role_is_offered_what_it_may_do(role, offered, withheld, open_pa
         await stage.sees(name, role="button")
     for name in withheld:
         await stage.lacks(name, role="button")
+
+
+READABLE = {
+    "/": "Messages per second",
+    "/queues": "Queues",
+    "/messages": "Messages",
+    "/groups": "Stuck partitions",
+    "/dead-letters": "Dead letters",
+    "/chains": "No chain matches",
+    "/chains?tab=types": "No job was ever started",
+    "/pipelines": "Nothing reads with Spark yet",
+    "/pipelines?tab=archive": "No queue has an archive",
+    "/traces": "No traces yet",
+    "/streams": "No stream queries",
+    "/operations": "Scheduled messages",
+    "/system": "Bloat and vacuum",
+    "/settings": "For administrators",
+}
+
+
+async def test_a_reader_sees_pages_without_a_refusal(open_page, guarded, queue):
+    await call_as(
+        "admin", guarded, "POST", "/api/v1/configure", b'{"queue": "%b"}' % queue.encode()
+    )
+    stage = await open_page(guarded, "/")
+    stage.allowed = ("401",)
+    await stage.fill("Token (JWT)", token_of("read-only"))
+    await stage.click("Sign in")
+    await stage.sees("Overview", role="heading")
+    refused = {}
+    for path, text in READABLE.items():
+        await stage.go(path)
+        await stage.sees(text)
+        if alerts := await stage.page.get_by_role("alert").all_inner_texts():
+            refused[path] = alerts
+
+    assert refused == {}
 
 
 async def test_a_token_that_is_not_accepted_is_refused_with_a_reason(open_page, guarded):

@@ -9,8 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.api.job_calls import Asking
 from tests.dashboard.browser import DASHBOARD, install_packages
-from tests.dashboard.scenery import fill, message_page
+from tests.dashboard.lake import run_pipeline
+from tests.dashboard.scenery import chain_page, fill, message_page
 from tests.tidy.tree import ROOT
 
 PICTURES = ROOT / "docs" / "guide" / "dashboard"
@@ -21,18 +23,28 @@ PAGES = {
     "partitions": ("/queues/orders?tab=partitions", "customer-0"),
     "configuration": ("/queues/orders?tab=configuration", "JSON Schema"),
     "messages": ("/messages?queue=orders", "orders-119"),
-    "message": (None, "Timeline"),
+    "message": ("message", "Timeline"),
     "groups": ("/groups", "Stuck partitions"),
     "group": ("/groups/billing/orders", "Lag by partition"),
     "dead-letters": ("/dead-letters", "the ledger did not answer"),
-    "chains": ("/chains", "Chains and jobs"),
-    "pipelines": ("/pipelines", "Pipelines"),
+    "chains": ("/chains", "fetch wheels"),
+    "chain": ("chain", "Steps"),
+    "job-types": ("/chains?tab=types", "fetch wheels"),
+    "schedules": ("/chains?tab=schedules", "weekly delivery"),
+    "pipelines": ("/pipelines", "revenue per minute"),
+    "pipeline": ("/pipelines/revenue per minute", "Durations of the last batches"),
+    "archive": ("/pipelines?tab=archive&queue=orders&into=orders-again", "live log"),
     "traces": ("/traces", "order-journey"),
     "streams": ("/streams", "orders-per-minute"),
     "operations": ("/operations", "Scheduled messages"),
     "system": ("/system", "Bloat and vacuum"),
     "settings": ("/settings", "database_url"),
 }
+IS_DRAWN = """
+() => [...document.querySelectorAll(".plot")].every((plot) => plot.querySelector("canvas"))
+  && ![...document.querySelectorAll(".virtual-row")].some((row) => row.innerText === "…")
+  && new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))
+"""
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
 
@@ -44,14 +56,17 @@ def shown_broker(start_broker, built_site):
 
 @pytest.fixture
 def filled(shown_broker, arun):
-    """The address of a message, in a broker that has something to show."""
+    """The addresses of a message and a chain, in a broker that has something to show."""
 
     async def prepare():
         async with shown_broker.connect() as client:
             answer = await client.call("GET", "/api/v1/resources/queues")
             if not json.loads(answer.body)["total"]:
-                await fill(client)
-            return await message_page(client, "orders")
+                await fill(shown_broker, client)
+            return {
+                "message": await message_page(client, "orders"),
+                "chain": await chain_page(client, "weld"),
+            }
 
     return arun(prepare())
 
@@ -69,10 +84,10 @@ async def serious_issues(stage):
     ]
 
 
-async def visit_pages(stage, message_address):
+async def visit_pages(stage, addresses):
     """Open one page after the other, each until it shows what it is for."""
     for name, (path, text) in PAGES.items():
-        await stage.go(path or message_address)
+        await stage.go(addresses.get(path, path))
         await stage.sees(text)
         yield name
 
@@ -96,8 +111,8 @@ async def take_picture(stage, path):
     path.parent.mkdir(parents=True, exist_ok=True)
     await stage.page.wait_for_load_state("load")
     await stage.page.set_viewport_size({"width": 1120, "height": 760})
-    await stage.page.wait_for_timeout(700)
-    await stage.page.screenshot(path=path, type="jpeg", quality=60)
+    await stage.page.wait_for_function(IS_DRAWN)
+    await stage.page.screenshot(path=path, type="jpeg", quality=45)
 
 
 async def test_pages_fit_on_a_phone(open_page, shown_broker, filled):
@@ -132,6 +147,14 @@ async def test_nothing_is_asked_of_anybody_else(open_page, shown_broker, filled)
     assert [url for url in asked if not url.startswith((shown_broker.url, "data:"))] == []
 
 
+async def expect_text(stage, paths):
+    """Open pages, each of which shows markup that somebody sent, as text."""
+    for path in paths:
+        await stage.go(path)
+        await stage.sees("<script>window.hacked=1</script>")
+        assert await stage.page.evaluate("window.hacked") is None, path
+
+
 async def test_markup_in_what_users_send_stays_text(open_page, broker, client):
     queue = f"hostile {HOSTILE}"
     await client.configure(queue, retryLimit=0)
@@ -153,7 +176,7 @@ async def test_markup_in_what_users_send_stays_text(open_page, broker, client):
 
     encoded, group = quote(queue, safe=""), quote(f"group {HOSTILE}", safe="")
     trace = quote(f"trace {HOSTILE}", safe="")
-    for path in (
+    paths = (
         "/queues",
         f"/queues/{encoded}",
         f"/queues/{encoded}?tab=partitions",
@@ -165,10 +188,50 @@ async def test_markup_in_what_users_send_stays_text(open_page, broker, client):
         "/dead-letters",
         "/traces",
         f"/traces/{trace}",
-    ):
-        await stage.go(path)
-        await stage.sees("<script>window.hacked=1</script>")
-        assert await stage.page.evaluate("window.hacked") is None, path
+    )
+    await expect_text(stage, paths)
+
+
+async def test_markup_in_chains_and_schedules_stays_text(open_page, broker, client):
+    ask = Asking(client)
+    job = f"job {HOSTILE}"
+    blocker = await ask.start(job, HOSTILE)
+    waiting = await ask.start(
+        f"next {HOSTILE}", {HOSTILE: HOSTILE}, key=HOSTILE, blockers=[blocker]
+    )
+    failed = await ask.start(job, HOSTILE, limitKey=HOSTILE)
+    await ask("POST", f"/chains/{failed}/fail", {"error": f"error {HOSTILE}"})
+    name = quote(f"schedule {HOSTILE}", safe="")
+    await ask("PUT", f"/schedules/{name}", {"type": job, "cron": "0 6 * * *"})
+    stage = await open_page(broker, "/chains")
+
+    paths = ("/chains", f"/chains/{blocker}", f"/chains/{waiting}", f"/chains/{failed}")
+    await expect_text(stage, (*paths, "/chains?tab=types", "/chains?tab=schedules"))
+
+
+async def test_markup_in_pipelines_and_streams_stays_text(open_page, broker, client, queue):
+    name = f"pipe {HOSTILE}"[:100]
+    await run_pipeline(broker, name, error=f"error {HOSTILE}")
+    await client.configure(queue)
+    await client.post(
+        "/streams/v1/queries",
+        {"name": f"query {HOSTILE}", "source_queue": queue, "config_hash": HOSTILE},
+    )
+    hostile_queue = f"kept {HOSTILE}"
+    await client.configure(hostile_queue, archiveAfterSeconds=60)
+    stage = await open_page(broker, "/pipelines")
+
+    encoded = quote(HOSTILE)
+    await expect_text(
+        stage,
+        (
+            "/pipelines",
+            f"/pipelines/{quote(name, safe='')}",
+            "/pipelines?tab=archive",
+            f"/pipelines?tab=archive&queue={encoded}&into={encoded}&where={encoded}",
+            "/streams",
+        ),
+    )
 
 
 def hostile_trace(message):

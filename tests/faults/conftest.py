@@ -9,6 +9,16 @@ from skep.db.migrate import migrate
 from tests.faults.mortal_postgres import MortalPostgres
 from tests.fixtures.postgres import make_reachable_directory
 
+STARVED_S = 300
+"""How long a test may take that starts and kills real processes, where others use the machine too.
+Starting one takes a second here and a minute there; only what hangs must not go on for ever."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.parent.name == "faults" and item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(STARVED_S))
+
 
 @pytest.fixture
 def sql(arun, connect):

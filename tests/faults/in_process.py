@@ -8,6 +8,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
+import msgspec
 from msgspec import Raw
 
 from skep.app.broker import Broker
@@ -15,7 +16,7 @@ from skep.app.sockets import assign_workers, bind_listener
 from skep.broker.configure import Configure
 from skep.broker.directory import Subscription
 from skep.broker.pop import Poll, PollOptions
-from skep.model.wire import QUEUE_MODE, AckItem, PushItem
+from skep.model.wire import QUEUE_MODE, AckItem, PushItem, TransactionBody
 from skep.settings import Settings
 
 PATIENCE_S = 20
@@ -79,6 +80,14 @@ class InProcessBroker:
         request = await _patiently(answered)
         assert request.error is None, request.error
         return [json.loads(result) for result in request.results]
+
+    async def commit(self, *operations, leases=()):
+        """Commit a transaction; return its answer."""
+        members = {"operations": operations, "requiredLeases": leases}
+        body = msgspec.json.decode(msgspec.json.encode(members), type=TransactionBody)
+        answered = asyncio.get_running_loop().create_future()
+        self.broker.transaction.commit(body, answered.set_result)
+        return json.loads(await _patiently(answered))
 
 
 class ObservedPoll(Poll):

@@ -12,6 +12,8 @@ from random import Random
 
 from tests.fixtures.broker import Broker
 
+MEMORY_PAUSE_S = 0.2
+
 
 @contextmanager
 def instance(database_url, *flags, **settings):
@@ -76,6 +78,39 @@ def resident_mib(pid):
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
+class MemoryWatch:
+    """How much memory any worker of some brokers had in use at most."""
+
+    def __init__(self, living):
+        self.highest_mib = 0.0
+        self._living = living
+
+    def look(self):
+        for broker in self._living():
+            # A worker may end, or its whole broker, between being listed and being looked at.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                for pid in worker_pids(broker):
+                    self.highest_mib = max(self.highest_mib, resident_mib(pid))
+
+    async def run(self):
+        while True:
+            self.look()
+            await asyncio.sleep(MEMORY_PAUSE_S)
+
+
+@asynccontextmanager
+async def memory_watched(living):
+    """Watch the memory of the brokers that `living` returns."""
+    watch = MemoryWatch(living)
+    task = asyncio.ensure_future(watch.run())
+    try:
+        yield watch
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
 class Fleet:
     """Instances on one database, of which any may be killed; clients go to one that lives."""
 
@@ -100,10 +135,14 @@ class Fleet:
 
     def connect(self):
         """Open a connection to an instance that lives."""
-        alive = [broker for broker in self._brokers if broker is not None]
+        alive = self.living()
         if not alive:
             raise ConnectionRefusedError("no instance lives")
         return self._random.choice(alive).connect()
+
+    def living(self):
+        """Return the instances that were not killed."""
+        return [broker for broker in self._brokers if broker is not None]
 
     async def close(self):
         for stack in self._stacks:

@@ -105,4 +105,5 @@ def mount_small_disk(directory, *, size_mib):
 
 
 def unmount(directory):
-    subprocess.run(["umount", str(directory)], check=True, capture_output=True)
+    """Take a disk away, whoever still dies on it."""
+    subprocess.run(["umount", "--lazy", str(directory)], check=True, capture_output=True)

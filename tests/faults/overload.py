@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from contextlib import suppress
 
-from tests.faults.instances import resident_mib, worker_pids
+from tests.faults.instances import memory_watched
 from tests.faults.ledger import Ack, Attempt, Delivery, Ledger, Stored
 from tests.faults.load import GONE, GROUP, now
 from tests.fixtures.broker import ack_item
@@ -43,7 +43,9 @@ class Overload:
         """Let so many send for so long; return how many messages a second were accepted."""
         before = len(self.ledger.stored)
         self._ends_at = now() + seconds
-        await asyncio.gather(self._watch(), *map(self._produce, range(producers)))
+        async with memory_watched(lambda: [self._broker]) as memory:
+            await asyncio.gather(*map(self._produce, range(producers)))
+        self.memory_mib = max(self.memory_mib, memory.highest_mib)
         return (len(self.ledger.stored) - before) / seconds
 
     async def consume(self):
@@ -65,12 +67,6 @@ class Overload:
                     return
                 await self._complete(client, messages, asked_at)
                 missing -= {(each["partition"], each["transactionId"]) for each in messages}
-
-    async def _watch(self):
-        while now() < self._ends_at:
-            for pid in worker_pids(self._broker):
-                self.memory_mib = max(self.memory_mib, resident_mib(pid))
-            await asyncio.sleep(0.2)
 
     async def _produce(self, number):
         headers = PATIENT if number % 2 else ""

@@ -24,7 +24,10 @@ from random import Random
 
 from skep.db.migrate import migrate
 from tests.faults.consumers import freeze_consumers
-from tests.faults.instances import fleet_of, instance
+from tests.faults.dying_sessions import POINTS, deadly_database, transact_repeatedly
+from tests.faults.failover import fail_over, pair_of_servers
+from tests.faults.full_disks import fill_both, small_disks
+from tests.faults.instances import fleet_of, instance, memory_watched
 from tests.faults.ledger import KINDS, summary
 from tests.faults.load import GROUP, LEASE_S, load_on
 from tests.faults.mortal_postgres import KILL, MortalPostgres
@@ -35,6 +38,10 @@ from tests.fixtures.postgres import make_reachable_directory
 
 DRAIN_S = 180
 FEW_PRODUCERS = 6
+FULL_TIMES = 10
+FAILOVERS = 5
+FAILED_S = 30
+"""How long to wait for messages that may be gone with the primary."""
 BROKEN = (*KINDS, "accepted after expiry", "cursors moved", "unanswered", "crashed")
 """Figures that have to be 0."""
 
@@ -46,6 +53,7 @@ class Run:
     postgres: MortalPostgres
     spill_dir: Path
     seconds: float
+    times: int
     seed: str
 
     @property
@@ -57,17 +65,25 @@ class Run:
         return {"spill_dir": self.spill_dir}
 
 
-def figures(load, **others):
+def figures(load, memory, **others):
     """Return what a load saw, with how often it saw a promise broken."""
     ledger = load.ledger
     return {
         "stored": len(ledger.stored),
         "delivered": len(ledger.deliveries),
+        "delivered again": delivered_again(ledger),
         "buffered": load.buffered_count,
         **{name: round(value, 2) for name, value in others.items()},
         "longest stall s": round(load.stalls.longest_s, 2),
+        "memory MiB": round(memory.highest_mib),
         **summary(ledger, [GROUP]),
     }
+
+
+def delivered_again(ledger):
+    """Return how many deliveries were not the first of their message."""
+    messages = {(each.lane, each.message_id) for each in ledger.deliveries}
+    return len(ledger.deliveries) - len(messages)
 
 
 async def timed_drain(load):
@@ -81,13 +97,14 @@ async def brokers_killed(run, size):
     queue = f"{run.queue}-{size}"
     async with (
         fleet_of(size, run.postgres.dsn, run.seed, "--workers", "1", **run.settings) as fleet,
+        memory_watched(fleet.living) as memory,
         load_on(fleet, queue, run.seed, drain_s=DRAIN_S) as load,
     ):
         kills = await kill_brokers_for(
             fleet, size, run.seconds, pause_s=(1, 5), random=Random(run.seed)
         )
         drained_s = await timed_drain(load)
-    return figures(load, **{"kills": kills, "drain s": drained_s, "lease s": LEASE_S})
+    return figures(load, memory, **{"kills": kills, "drain s": drained_s, "lease s": LEASE_S})
 
 
 async def one_broker_killed(run):
@@ -101,10 +118,15 @@ async def three_brokers_killed(run):
 async def postgres_killed(run):
     """Scenario 8: kill -9 of PostgreSQL under load, 20 times."""
     with instance(run.postgres.dsn, "--workers", "2", **run.settings) as broker:
-        async with load_on(broker, f"{run.queue}-pg", run.seed, drain_s=DRAIN_S) as load:
+        async with (
+            memory_watched(lambda: [broker]) as memory,
+            load_on(broker, f"{run.queue}-pg", run.seed, drain_s=DRAIN_S) as load,
+        ):
             waits_s = await end_postgres(run.postgres, load, times=20, how=KILL)
             drained_s = await timed_drain(load)
-    return figures(load, **{"kills": 20, "longest return s": max(waits_s), "drain s": drained_s})
+    return figures(
+        load, memory, **{"kills": 20, "longest return s": max(waits_s), "drain s": drained_s}
+    )
 
 
 async def postgres_away(run):
@@ -113,7 +135,10 @@ async def postgres_away(run):
         queue = f"{run.queue}-away"
         # Few producers and no bound: nobody may stop pushing because nothing is delivered.
         options = {"producers": 2, "backlog_max": inf, "drain_s": DRAIN_S}
-        async with load_on(broker, queue, run.seed, **options) as load:
+        async with (
+            memory_watched(lambda: [broker]) as memory,
+            load_on(broker, queue, run.seed, **options) as load,
+        ):
             await load.until_done(500)
             await asyncio.to_thread(run.postgres.end, KILL)
             await asyncio.sleep(60)
@@ -122,7 +147,9 @@ async def postgres_away(run):
             await load.until_done(load.done_count + 1)
             returned_s = time.monotonic() - began
             drained_s = await timed_drain(load)
-    return figures(load, **{"away s": 60, "first delivery s": returned_s, "drain s": drained_s})
+    return figures(
+        load, memory, **{"away s": 60, "first delivery s": returned_s, "drain s": drained_s}
+    )
 
 
 async def consumers_frozen(run):
@@ -136,6 +163,7 @@ async def network_bad(run):
     random = Random(run.seed)
     with instance(run.postgres.dsn, "--workers", "1", **run.settings) as broker:
         async with (
+            memory_watched(lambda: [broker]) as memory,
             network_to(broker.port, lambda: treat_badly(random)) as network,
             load_on(network, f"{run.queue}-net", run.seed, call_s=1.5, drain_s=DRAIN_S) as load,
         ):
@@ -143,7 +171,55 @@ async def network_bad(run):
             network.treat = lambda: CLEAN
             network.cut_all()
             drained_s = await timed_drain(load)
-    return figures(load, **{"bad connections": network.treated, "drain s": drained_s})
+    return figures(load, memory, **{"bad connections": network.treated, "drain s": drained_s})
+
+
+async def disks_full(run):
+    """Scenario 11: the disk of the messages full under load, then the spool's in an outage."""
+    with (
+        small_disks(2) as (messages, spool),
+        instance(run.postgres.dsn, "--workers", "1", spill_dir=spool.place / "spill") as broker,
+    ):
+        async with (
+            memory_watched(lambda: [broker]) as memory,
+            load_on(broker, f"{run.queue}-disks", run.seed, drain_s=DRAIN_S) as load,
+        ):
+            refused = await fill_both(run.postgres, load, messages, spool, times=FULL_TIMES)
+    return figures(load, memory, **{"full disks": 2 * FULL_TIMES, "refused": refused})
+
+
+async def sessions_killed(run):
+    """Scenario 15: the session of a transaction dies at six points; half of one ends the run."""
+    for number, point in enumerate(POINTS):
+        async with deadly_database(run.postgres, f"{run.queue}-{number}", point) as (proxy, sql):
+            await transact_repeatedly(proxy, sql, run.queue, point, times=run.times)
+    return {"points": len(POINTS), "transactions": len(POINTS) * run.times, "half done": 0}
+
+
+async def standby_promoted(run, *, is_synchronous=True):
+    """Scenario 12: kill -9 of the primary under load; its standby takes over."""
+    ledgers = []
+    for number in range(FAILOVERS):
+        directory = make_reachable_directory()
+        try:
+            async with pair_of_servers(directory, is_synchronous=is_synchronous) as servers:
+                spill_dir = run.spill_dir / f"{number}"
+                load = await fail_over(*servers, spill_dir, run.queue, run.seed, drain_s=FAILED_S)
+        finally:
+            shutil.rmtree(directory)
+        ledgers.append(load.ledger)
+    summaries = [summary(ledger, [GROUP]) for ledger in ledgers]
+    return {
+        "failovers": FAILOVERS,
+        "stored": sum(len(ledger.stored) for ledger in ledgers),
+        **{kind: sum(each[kind] for each in summaries) for kind in KINDS},
+    }
+
+
+async def late_standby_promoted(run):
+    """The same with a standby that nobody waits for: what it had not received is gone."""
+    counted = await standby_promoted(run, is_synchronous=False)
+    return {f"{name} (allowed)" if name in KINDS else name: n for name, n in counted.items()}
 
 
 async def overloaded(run):
@@ -178,6 +254,10 @@ STORMS: dict[str, Callable[[Run], Awaitable[dict]]] = {
     "postgres-killed": postgres_killed,
     "postgres-away": postgres_away,
     "consumers-frozen": consumers_frozen,
+    "disks-full": disks_full,
+    "standby-promoted": standby_promoted,
+    "late-standby-promoted": late_standby_promoted,
+    "sessions-killed": sessions_killed,
     "network-bad": network_bad,
     "overloaded": overloaded,
 }
@@ -211,7 +291,7 @@ async def soak(options):
     async with server() as postgres:
         for name in options.storms:
             with tempfile.TemporaryDirectory() as spill_dir:
-                run = Run(postgres, Path(spill_dir), options.seconds, options.seed)
+                run = Run(postgres, Path(spill_dir), options.seconds, options.times, options.seed)
                 began = time.monotonic()
                 outcome = await STORMS[name](run)
             result = {
@@ -241,6 +321,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("storms", nargs="*", default=list(STORMS), help=", ".join(STORMS))
     parser.add_argument("--seconds", type=float, default=600, help="how long a storm lasts")
+    parser.add_argument("--times", type=int, default=1_000, help="sessions killed at each point")
     parser.add_argument("--seed", default=str(int(time.time())), help="what chance goes by")
     parser.add_argument("--json", type=Path, default=Path("build/soak.json"))
     options = parser.parse_args()

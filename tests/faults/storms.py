@@ -42,7 +42,7 @@ def treat_badly(random):
     choices = [
         Treatment(answer_bytes=random.randint(20_000, 200_000)),
         Treatment(answer_bytes=random.randint(20_000, 200_000)),
-        Treatment(latency_s=0.5),
+        Treatment(latency_s=0.5, answer_bytes=random.randint(1_000, 20_000)),
         Treatment(answer_bytes=random.randint(1, 20_000)),
         Treatment(question_bytes=random.randint(1, 5_000)),
         Treatment(is_half_open=True),

@@ -18,10 +18,14 @@ select count(*) from pg_stat_activity
 where datname = current_database() and wait_event_type = 'Lock'
   and application_name = 'skep worker 0'
 """
+HELD_UP = """
+select count(*) from pg_locks where relation = 'skep.installation'::regclass and not granted
+"""
 LEADER = """
 select holder from skep.leadership where service = 'housekeeping' and expires_at > clock_timestamp()
 """
 LEASE_S, ASKED_EVERY_S = 9, 3
+AWAY = "postgresql://nobody@127.0.0.1:1/nothing"
 
 
 def instance(database_url, *flags, **settings):
@@ -201,3 +205,69 @@ async def test_when_the_leader_is_killed_another_instance_leads_within_seconds(d
 
     assert second != first
     assert waited_s < LEASE_S + ASKED_EVERY_S + 1
+
+
+# Starts
+
+
+async def test_a_stop_while_a_worker_starts_ends_well(database_url, connect):
+    sql = await connect()
+    with instances.instance(database_url, "--workers", "2") as broker:
+        victim, _ = worker_pids(broker)
+        async with sql.transaction():
+            # The worker that is started in its place cannot get beyond its first look here.
+            await sql.execute("lock table skep.installation in access exclusive mode")
+            os.kill(victim, signal.SIGKILL)
+            await eventually(lambda: sql.fetchval(HELD_UP))
+            exit_code = await asyncio.to_thread(broker.stop)
+        log = broker.log()
+
+    assert exit_code == 0, log
+    assert "Traceback" not in log, log
+
+
+WATCH_DDL = """
+create table public.noticed (command text);
+create function public.notice() returns event_trigger language plpgsql as $$
+begin
+  insert into public.noticed select command_tag from pg_event_trigger_ddl_commands();
+end $$;
+create event trigger notice on ddl_command_end execute function public.notice();
+"""
+
+
+async def test_defect_52_a_start_on_a_current_schema_changes_nothing_and_waits_for_nobody(
+    database_url, connect, queue
+):
+    sql, reader = await connect(), await connect()
+    await sql.execute(WATCH_DDL)
+    async with reader.transaction():
+        # Whoever reads the tables stands in the way of every change to them.
+        tables = await reader.fetch("select oid::regclass::text from pg_class where relkind = 'r' "
+                                    "and relnamespace = 'skep'::regnamespace")  # fmt: skip
+        for (table,) in tables:
+            await reader.execute(f"lock table {table} in access share mode")
+        with instance(database_url, "--migrate", "always") as broker:
+            async with broker.connect() as client:
+                (pushed,) = await client.push_payloads(queue, "served")
+
+    assert pushed["status"] == "queued"
+    assert [row[0] for row in await sql.fetch("select command from public.noticed")] == []
+    await sql.execute("create table public.proof ()")
+    assert [row[0] for row in await sql.fetch("select command from public.noticed")] == [
+        "CREATE TABLE"
+    ]
+
+
+async def test_defect_54_whether_it_lives_and_whether_it_is_ready_are_two_questions(
+    client, tmp_path
+):
+    with instance(AWAY, spill_dir=tmp_path) as waiting:
+        async with waiting.connect() as its_client:
+            answers = [
+                (await each.call("GET", path)).status
+                for each in (client, its_client)
+                for path in ("/livez", "/readyz")
+            ]
+
+    assert answers == [200, 200, 200, 503]

@@ -3,14 +3,11 @@
 It happens once, and is answered as done.
 """
 
-import asyncio
-import json
-
 import msgspec
 import pytest
 
 from skep.model.stream_wire import CycleAck, CycleBody, RegisterBody, StateOperation
-from skep.model.wire import PushItem, TransactionBody
+from skep.model.wire import PushItem
 from tests.faults.in_process import item, running
 
 TRANSACT = "skep.transact("
@@ -23,16 +20,6 @@ def database_url(postgres_server, migrated_template):
     url = postgres_server.create_database(migrated_template)
     yield url
     postgres_server.drop_database(url)
-
-
-async def commit(broker, *operations, leases=()):
-    body = msgspec.convert(
-        {"operations": list(operations), "requiredLeases": list(leases)}, TransactionBody
-    )
-    answered = asyncio.get_running_loop().create_future()
-    broker.broker.transaction.commit(body, answered.set_result)
-    async with asyncio.timeout(20):
-        return json.loads(await answered)
 
 
 async def stored(sql, queue):
@@ -57,7 +44,7 @@ async def test_defect_19_a_transaction_whose_answer_is_lost_happens_once(
         }
         fault = proxy.at_next(TRANSACT, point)
 
-        answer = await commit(broker, push, ack, leases=[message["leaseId"]])
+        answer = await broker.commit(push, ack, leases=[message["leaseId"]])
 
     assert fault.struck.is_set()
     assert answer["success"], answer
@@ -73,7 +60,7 @@ async def test_a_transaction_that_filled_its_queue_is_not_told_afterwards_that_i
         await broker.configure(queue, maxSize=1)
         fault = proxy.at_next(TRANSACT, "after")
 
-        answer = await commit(broker, {"type": "push", "queue": queue, "transactionId": "out"})
+        answer = await broker.commit({"type": "push", "queue": queue, "transactionId": "out"})
 
     assert fault.struck.is_set()
     assert answer["success"], answer
@@ -92,7 +79,7 @@ async def test_defect_19_a_failure_is_counted_once(proxy, sql, queue):
         }
         fault = proxy.at_next(TRANSACT, "after")
 
-        answer = await commit(broker, nack)
+        answer = await broker.commit(nack)
 
     assert fault.struck.is_set()
     assert answer["success"], answer
@@ -106,7 +93,7 @@ async def test_a_transaction_survives_one_break_after_the_other(proxy, sql, queu
     async with running(proxy.url) as broker:
         faults = [proxy.at_next(TRANSACT, point) for point in ("before", "after", "after")]
 
-        answer = await commit(broker, {"type": "push", "queue": queue, "transactionId": "a"})
+        answer = await broker.commit({"type": "push", "queue": queue, "transactionId": "a"})
 
     assert all(fault.struck.is_set() for fault in faults)
     assert answer["results"][0]["status"] == "queued"

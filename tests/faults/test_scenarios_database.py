@@ -13,7 +13,8 @@ import pytest
 
 from skep.db.migrate import migrate
 from tests.faults.consumer import call
-from tests.faults.instances import end_well, instance, well_ending_instance
+from tests.faults.failover import fail_over, pair_of_servers
+from tests.faults.instances import well_ending_instance
 from tests.faults.ledger import require_good
 from tests.faults.load import GROUP, load_on
 from tests.faults.mortal_postgres import (
@@ -21,11 +22,9 @@ from tests.faults.mortal_postgres import (
     IMMEDIATE,
     KILL,
     MortalPostgres,
-    Standby,
     mount_small_disk,
     unmount,
 )
-from tests.faults.network import network_to
 from tests.faults.storms import end_postgres
 from tests.fixtures.postgres import make_reachable_directory
 from tests.pg.waiting import eventually
@@ -188,48 +187,7 @@ async def bound_files(sql, size):
 async def test_scenario_12_a_failover_to_the_synchronous_standby_loses_nothing(
     postgres_dir, tmp_path, queue, seed
 ):
-    primary = MortalPostgres(postgres_dir / "primary")
-    primary.start()
-    standby = Standby(primary, postgres_dir / "standby")
-    try:
-        await migrate(primary.dsn)
-        await asyncio.to_thread(standby.start)
-        await require_synchronous(primary)
-        ledger = await fail_over(primary, standby, tmp_path, queue, seed)
-    finally:
-        standby.stop()
-        primary.stop()
+    async with pair_of_servers(postgres_dir, is_synchronous=True) as (primary, standby):
+        load = await fail_over(primary, standby, tmp_path, queue, seed)
 
-    require_good(ledger, [GROUP])
-
-
-async def require_synchronous(primary):
-    sql = await asyncpg.connect(primary.dsn)
-    await sql.execute("alter system set synchronous_standby_names = 'standby'")
-    await sql.execute("select pg_reload_conf()")
-    query = "select count(*) from pg_stat_replication where sync_state = 'sync'"
-    await eventually(lambda: sql.fetchval(query))
-    await sql.close()
-
-
-async def fail_over(primary, standby, spill_dir, queue, seed):
-    async with network_to(primary.port) as address:
-        url = primary.dsn.replace(f":{primary.port}/", f":{address.port_here}/")
-        settings = {"spill_dir": spill_dir, "spill_after_s": 0.2}
-        running = instance(url, "--workers", "1", **settings)
-        # In a thread: the address that leads to the database is served by this loop.
-        broker = await asyncio.to_thread(running.__enter__)
-        try:
-            async with load_on(broker, queue, seed) as load:
-                await load.until_done(200)
-                await asyncio.to_thread(primary.end, KILL)
-                await asyncio.to_thread(standby.promote)
-                # As a virtual address moves: old connections are gone, new ones lead elsewhere.
-                address.port = standby.port
-                address.cut_all()
-                await load.until_done(load.done_count + 200)
-                await load.drain()
-            await asyncio.to_thread(end_well, broker)
-        finally:
-            running.__exit__(None, None, None)
-    return load.ledger
+    require_good(load.ledger, [GROUP])

@@ -5,11 +5,9 @@ import json
 from contextlib import suppress
 from random import Random
 
-import msgspec
 import pytest
 
-from skep.model.wire import TransactionBody
-from tests.faults.in_process import item, running
+from tests.faults.dying_sessions import POINTS, plant_death, transact_repeatedly
 from tests.faults.instances import well_ending_instance
 from tests.faults.ledger import require_good
 from tests.faults.load import GONE, GROUP, load_on
@@ -132,90 +130,9 @@ async def test_scenario_14_a_transaction_whose_answer_was_dropped_is_applied_onc
     assert [each["data"] for each in await client.pop(queue, batch=10)] == [2]
 
 
-# Scenario 15: a transaction and the session that dies in it
-
-POINTS = {
-    "when a partition is locked": ("partition", "update"),
-    "when messages are stored": ("segment", "insert"),
-    "when the cursor moves": ("cursor", "update"),
-    "when it is put on record": ("settled_transaction", "insert"),
-}
-KILLER = """
-create sequence if not exists public.kills;
-select setval('public.kills', 1000);
-create table public.user_row (id uuid primary key);
-create function public.die() returns trigger language plpgsql as $$
-begin
-  if nextval('public.kills') = 1 then
-    perform pg_terminate_backend(pg_backend_pid());
-  end if;
-  return null;
-end $$;
-create function public.note() returns trigger language plpgsql as $$
-begin
-  insert into public.user_row values (new.id);
-  return null;
-end $$;
-create trigger note after insert on skep.settled_transaction
-  for each row execute function public.note();
-"""
-
-
-async def plant_death(sql, point):
-    await sql.execute(KILLER)
-    if point == "at the commit":
-        await sql.execute("""
-            create constraint trigger die after insert on public.user_row
-            deferrable initially deferred for each row execute function public.die()""")
-    elif point in POINTS:
-        table, event = POINTS[point]
-        await sql.execute(
-            f"create trigger die after {event} on skep.{table} "
-            "for each row execute function public.die()"
-        )
-
-
-@pytest.mark.parametrize("point", [*POINTS, "at the commit", "after the commit"])
+@pytest.mark.parametrize("point", POINTS)
 async def test_scenario_15_a_transaction_is_all_or_nothing_wherever_its_session_dies(
     proxy, sql, queue, point
 ):
     await plant_death(sql, point)
     await transact_repeatedly(proxy, sql, queue, point, times=3)
-
-
-async def transact_repeatedly(proxy, sql, queue, point, *, times):
-    """Acknowledge, push three and write a row of the user; each time the session dies once."""
-    sink = f"{queue}-sink"
-    async with running(proxy.url) as broker:
-        await broker.push(*(item(queue, f"{n}") for n in range(times)))
-        for number in range(times):
-            (message,) = await broker.pop(queue)
-            await sql.execute("select setval('public.kills', 1, false)")
-            if point == "after the commit":
-                await sql.execute("select setval('public.kills', 1)")
-                proxy.at_next("skep.transact(", "after")
-            answer = await commit(broker, message, sink, number)
-            assert answer["success"], answer
-            assert await sql.fetchval("select is_called from public.kills"), "nobody died"
-        assert proxy.fault_for("skep.transact(") is None, "nobody died"
-        nothing = await broker.pop(queue)
-    query = 'select transaction_id from skep.message where queue = $1 order by "offset"'
-
-    assert nothing == []
-    names = [f"{number}-{part}" for number in range(times) for part in range(3)]
-    assert [row[0] for row in await sql.fetch(query, sink)] == names
-    assert await sql.fetchval("select count(*) from public.user_row") == times
-
-
-async def commit(broker, message, sink, number):
-    items = [
-        {"queue": sink, "transactionId": f"{number}-{part}", "payload": part} for part in range(3)
-    ]
-    operations = [{"type": "ack", **ack_item(message)}, {"type": "push", "items": items}]
-    answered = asyncio.get_running_loop().create_future()
-    body = msgspec.json.decode(
-        msgspec.json.encode({"operations": operations}), type=TransactionBody
-    )
-    broker.broker.transaction.commit(body, answered.set_result)
-    async with asyncio.timeout(20):
-        return json.loads(await answered)

@@ -142,6 +142,27 @@ async def test_scenario_07_an_ack_without_a_lease_id_counts_whoever_holds_the_le
     assert [message["data"] for message in await client.pop(queue)] == [2]
 
 
+async def test_scenario_07_where_a_lease_is_required_an_ack_without_one_is_refused(
+    database_url, sql, queue
+):
+    async with running(database_url, require_lease=True) as broker:
+        await broker.push(item(queue, "a"))
+        (held,) = await broker.pop(queue)
+        ack = {"type": "ack", **{name: held[name] for name in ("transactionId", "partitionId")}}
+
+        (unfenced,) = await broker.ack(held, is_fenced=False)
+        in_transaction = await broker.commit(ack)
+        acked = await sql.fetchval("select max(acked) from skep.cursor")
+        fenced = await broker.commit(ack, leases=[held["leaseId"]])
+
+    assert not unfenced["success"]
+    assert unfenced["error"] == "leaseId is required by this server"
+    assert not in_transaction["success"]
+    assert "leaseId is required by this server" in in_transaction["error"]
+    assert acked == 0
+    assert fenced["success"]
+
+
 async def test_scenario_26_a_message_that_kills_its_consumer_stops_at_its_bound(
     database_url, sql, queue
 ):

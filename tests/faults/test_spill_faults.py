@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.faults.full_disks import run_sql
 from tests.faults.instances import end_well, instance, kill_instance, worker_pids
 from tests.pg.waiting import eventually
 
@@ -186,6 +187,24 @@ async def test_defect_34_an_instance_serves_pushes_before_there_is_a_database(
         assert (alive.status, ready.status, poll.status) == (200, 503, 503)
         assert ready_again.status == 200
         await require_all_stored(broker, queue, producers)
+        end_well(broker)
+
+
+async def test_where_it_is_told_to_an_instance_waits_also_for_a_database_that_nobody_created(
+    postgres, tmp_path, queue
+):
+    url = f"{postgres.dsn.rpartition('/')[0]}/{queue}"
+    settings = {"start_without_database": "always", "migrate": "always"}
+    with serving(url, tmp_path, "--workers", "1", **settings) as broker:
+        told = broker.log()
+        async with producing(broker, queue) as producers:
+            await until_more(producers, "buffered", 20)
+            await run_sql(postgres, f'create database "{queue}"')
+            await until_more(producers, "queued", 20)
+        await until_drained(broker)
+
+        await require_all_stored(broker, queue, producers)
+        assert f'database "{queue}" does not exist; starting without it' in told
         end_well(broker)
 
 

@@ -7,6 +7,7 @@ ten times as long as the test.
 import asyncpg
 import pytest
 
+from tests.pg.analyses import Analyses
 from tests.pg.chains import Chains
 from tests.pg.log import Log
 from tests.pg.rollups import Rollups
@@ -69,6 +70,12 @@ def staging(arun, log):
 def rollups(arun, log):
     """The rollups of the fixture `log`, none yet."""
     return arun(Rollups.begin(log))
+
+
+@pytest.fixture
+def analyses(arun, log):
+    """What is known of the hours of the fixture `log`: nothing yet."""
+    return arun(Analyses.begin(log))
 
 
 @pytest.fixture

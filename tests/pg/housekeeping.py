@@ -26,6 +26,8 @@ class Evicted(NamedTuple):
     after_at: datetime
     after_id: int
     is_done: bool
+    queue_name: str
+    letters: int | None
 
 
 class Keeper:

@@ -115,6 +115,16 @@ class Ack:
 class Taken(list[TakenSegment]):
     """What a pop returned."""
 
+    buried = 0
+    """How many messages became dead letters."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Any]) -> "Taken":
+        """Read the rows of a pop, of which the one without a poll tells of dead letters."""
+        taken = cls(TakenSegment(*row) for row in rows if row["poll"] is not None)
+        taken.buried = sum(row["delivery"] for row in rows if row["poll"] is None)
+        return taken
+
     @property
     def messages(self) -> list[Delivered]:
         """The messages taken, cut out of their segments; deleted and done ones left out."""
@@ -398,7 +408,7 @@ class Log:
             auto_acks,
             lease_s,
         )
-        return Taken(TakenSegment(*row) for row in found)
+        return Taken.of(found)
 
     async def pop_partitions(self, group_id: int, *polls: Poll) -> Taken:
         """Serve polls each of which names its lane."""
@@ -414,7 +424,7 @@ class Log:
             auto_acks,
             lease_s,
         )
-        return Taken(TakenSegment(*row) for row in found)
+        return Taken.of(found)
 
     async def ack(self, *acks: Ack) -> list[Acked]:
         """Record acks in one call; return the answers in the order of the acks."""

@@ -234,6 +234,23 @@ async def test_defect_16_a_message_nobody_survives_ends_in_the_dead_letters(log,
     assert (await log.cursor(partition, group))["acked"] == 1
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_pop_says_how_many_messages_became_dead_letters(log, keeps):
+    options = {"dead_letter_queue": keeps, "dlq_after_max_retries": keeps}
+    partition, group = await lane_with(log, "ab", max_deliveries=1, **options)
+    other, _ = await log.lane("hive", "other")
+    await log.push(other, "c", "d")
+    buried = [(await log.pop(group, Poll(lanes=2))).buried]
+    await log.advance(600)
+    buried += [(await log.pop(group, Poll(lanes=2))).buried]
+    await log.advance(600)
+
+    poll = Poll(partition_id=partition)
+    buried += [(await log.pop_partitions(group, poll)).buried]
+
+    assert buried == ([0, 2, 1] if keeps else [0, 0, 0])
+
+
 async def test_the_message_behind_a_buried_one_starts_at_its_first_delivery(log):
     _, group = await lane_with(log, "ab", max_deliveries=2)
     await crash(log, group, 2)

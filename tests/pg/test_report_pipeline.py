@@ -42,3 +42,11 @@ async def test_a_report_hears_that_somebody_wants_it_to_stop(log, run_id):
 async def test_a_run_that_was_replaced_gets_no_answer_and_changes_nothing(log, run_id):
     assert await log.connection.fetch(REPORT, uuid4(), "failed", None, None, None, "late") == []
     assert (await row(log))[0] == "starting"
+
+
+async def test_the_last_batches_are_kept_until_others_are_told(log, run_id):
+    told = REPORT.replace("$6)", "$6, $7)")
+    await log.connection.fetch(told, run_id, "running", None, None, None, None, "[1]")
+    await log.connection.fetch(told, run_id, "running", None, None, None, None, None)
+
+    assert await log.connection.fetchval("select recent::text from skep.pipeline") == "[1]"

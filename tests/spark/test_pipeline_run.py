@@ -55,6 +55,10 @@ def test_closed_windows_get_into_the_queue_once_over_several_runs(pipelines, wri
     state, _, messages, lag, error, position = record(writer)
     assert (state, messages, lag, error) == ("stopped", 3, 0, None)
     assert len(json.loads(position)["queue"]) == 1
+    assert sum(batch.rows for batch in done.recent) == 3
+    assert all(batch.duration_ms > 0 for batch in done.recent)
+    ((recent,),) = writer.rows("select recent::text from skep.pipeline")
+    assert [each["number"] for each in json.loads(recent)] == [each.number for each in done.recent]
 
     pipelines.run()
     assert len(windows(writer)) == 2

@@ -184,3 +184,32 @@ def test_ten_thousand_lanes_are_ten_thousand_segments():
     known, segments = maker().segments(rows)
 
     assert known.num_rows == segments.num_rows == 10_000
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_rows_of_several_queues_with_odd_ids_and_headers_are_stored_as_a_push_stores_them(data):
+    names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+    row = st.tuples(
+        st.sampled_from(["q", "r", "s"]),
+        st.sampled_from(["x", "y"]),
+        names,
+        st.sampled_from(["1", '"},{\\"a"', "[{}]"]),
+        st.sampled_from([None, '{"h":"1", "data":2}']),
+    )
+    rows = data.draw(st.lists(row, min_size=1, max_size=30))
+
+    segments = segments_of(rows_of(*rows))
+
+    for segment in segments:
+        mine = [row for row in rows if row[:2] == (segment["queue"], segment["partition"])]
+        headers = {None: None, '{"h":"1", "data":2}': {"h": "1", "data": 2}}
+        expected = [
+            build_envelope(name, payload.encode(), headers=headers[given])
+            for _, _, name, payload, given in mine
+        ]
+        assert segment["body"] == b"[" + b",".join(expected) + b"]"
+        assert segment["keys"] == b"".join(
+            xxhash.xxh3_128_digest(name.encode(), 42) for _, _, name, _, _ in mine
+        )
+    assert sum(segment["messages"] for segment in segments) == len(rows)

@@ -92,7 +92,7 @@ def test_what_changes_something_is_not_for_readers(handlers):
 @pytest.mark.parametrize(
     "operation", [*HOT_OPERATIONS, CONFIGURE_OPERATION], ids=lambda each: each.id
 )
-def test_an_operation_of_the_message_plane_needs_the_role_that_writes(operation):
+def test_defect_50_an_operation_of_the_message_plane_needs_the_role_that_writes(operation):
     assert operation.access.level is Level.READ_WRITE
 
 

@@ -11,8 +11,8 @@ from tests.api.contract_calls import CALLS
 from tests.tidy.tree import ROOT, files
 
 HTTP_PAGE = ROOT / "docs" / "reference" / "http.md"
-DEFECTS = {*range(1, 52), *range(58, 64)}
-"""The numbered defects of Queen's message plane, security and streams (11.1 to 11.6, 11.8)."""
+DEFECTS = {*range(1, 64)}
+"""The numbered defects of Queen (11.1 to 11.8)."""
 
 
 @pytest.fixture(scope="module")

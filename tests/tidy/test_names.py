@@ -1,6 +1,7 @@
 """Names and leftovers. The direction of imports is checked by `make lint`, not here."""
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -59,3 +60,9 @@ def test_no_test_waits_by_sleeping():
     sleep = re.compile(r"\btime\.sleep\(")
 
     assert [line for line in offenders(sleep) if line.startswith("tests/")] == []
+
+
+def test_no_two_files_of_tests_have_one_name():
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+
+    assert [name for name, count in names.items() if count > 1] == []

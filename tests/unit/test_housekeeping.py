@@ -184,7 +184,7 @@ def test_whatever_a_duty_raises_ends_neither_it_nor_the_others(failure, caplog):
     assert "broken" in caplog.text
 
 
-def test_a_slow_duty_does_not_hold_up_the_others():
+def test_defect_57_a_slow_duty_does_not_hold_up_the_others():
     slow, quick = Chore(takes_s=50), Chore(interval_s=1)
 
     keep_house(slow, quick, seconds=45)

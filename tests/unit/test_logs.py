@@ -20,7 +20,7 @@ def raised(error):
         return sys.exc_info()
 
 
-def test_a_json_line_holds_the_message_and_the_fields():
+def test_defect_54_a_json_line_holds_the_message_and_the_fields():
     line = json.loads(JsonFormatter().format(record("%d calls failed", 3, op="push")))
 
     assert line["message"] == "3 calls failed"

@@ -129,6 +129,20 @@ async def test_a_sample_that_costs_much_is_taken_rarely(monkeypatch):
     assert pauses == [3 * pulse_module.PAUSE_PER_COST]
 
 
+async def test_between_rare_samples_the_pulse_still_beats(monkeypatch):
+    monkeypatch.setattr(pulse_module, "BEAT_S", 0.001)
+    source = Source()
+    follower = Pulse(source.take).follow()
+
+    assert await anext(follower) is None
+    source.wanted.release()
+    while (sample := await anext(follower)) is None:
+        pass
+
+    assert sample == b"1"
+    await follower.aclose()
+
+
 def snapshot(worker, pushed, *, calls=(), parked=0):
     return Snapshot(
         worker=worker,

@@ -88,9 +88,18 @@ class Clock:
         return self.now
 
 
+def nothing_buried(queue, count):
+    pytest.fail(f"nobody evicts here, but {count} of {queue} were buried")
+
+
 async def run_to_the_end(store, resume=None, kinds=("retention", "completed")):
     run = RetentionRun(
-        store, TERM, Limits(1000, 1000), resume={} if resume is None else resume, now=Clock()
+        store,
+        TERM,
+        Limits(1000, 1000),
+        resume={} if resume is None else resume,
+        note_letters=nothing_buried,
+        now=Clock(),
     )
     await run.begin(kinds)
     while await run.work_for(0.1):
@@ -118,7 +127,7 @@ async def test_a_run_leaves_other_kinds_alone():
 async def test_a_queue_that_fails_does_not_keep_the_others_from_their_turn():
     store = Store({1: 5, 2: 5})
     store.failure = Unavailable()
-    run = RetentionRun(store, TERM, Limits(1000, 1000), resume={})
+    run = RetentionRun(store, TERM, Limits(1000, 1000), resume={}, note_letters=nothing_buried)
     await run.begin(("retention",))
 
     with pytest.raises(Unavailable):
@@ -146,7 +155,13 @@ async def test_what_a_lagging_group_keeps_is_looked_at_in_bounded_pieces_run_by_
 async def test_a_duty_that_lost_its_lease_begins_a_new_run_when_it_leads_again():
     store = Store({1: 5, 2: 5})
     duty = RetentionDuty(
-        store, TERM, name="retention", kinds=("retention",), interval_s=1, limits=Limits(10, 10)
+        store,
+        TERM,
+        name="retention",
+        kinds=("retention",),
+        interval_s=1,
+        limits=Limits(10, 10),
+        note_letters=nothing_buried,
     )
     store.failure = LeadershipLost()
 

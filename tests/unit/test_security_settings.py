@@ -39,7 +39,7 @@ def load(**variables):
         ({"SKEP_JWT_ENABLED": "maybe"}, "`true` or `false`"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused_by_name(variables, reason):
+def test_defect_50_settings_that_guard_nothing_or_contradict_are_refused_by_name(variables, reason):
     with pytest.raises(InvalidSettings, match=reason) as refusal:
         load(**variables)
 

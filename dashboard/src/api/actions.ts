@@ -31,6 +31,15 @@ export const actions = {
   retryOperation: { method: "POST", path: "/api/v1/operations/{operation_id}/retry", needs: "read-write" },
   setPushMaintenance: { method: "POST", path: "/api/v1/system/maintenance", needs: "admin" },
   setPopMaintenance: { method: "POST", path: "/api/v1/system/maintenance/pop", needs: "admin" },
+  cancelChain: { method: "POST", path: "/api/v1/chains/{chain_id}/cancel", needs: "read-write" },
+  retryChain: { method: "POST", path: "/api/v1/chains/{chain_id}/retry", needs: "read-write" },
+  deleteChain: { method: "DELETE", path: "/api/v1/chains/{chain_id}", needs: "admin" },
+  triggerJob: { method: "POST", path: "/api/v1/jobs/{job_id}/trigger", needs: "read-write" },
+  pauseJobType: { method: "POST", path: "/api/v1/jobs/types/{name}/pause", needs: "admin" },
+  resumeJobType: { method: "POST", path: "/api/v1/jobs/types/{name}/resume", needs: "admin" },
+  putSchedule: { method: "PUT", path: "/api/v1/schedules/{name}", needs: "admin" },
+  deleteSchedule: { method: "DELETE", path: "/api/v1/schedules/{name}", needs: "admin" },
+  stopPipeline: { method: "POST", path: "/api/v1/pipelines/{name}/stop", needs: "admin" },
   deliverScheduled: { method: "POST", path: "/api/v1/scheduled/{scheduled_id}/deliver", needs: "read-write" },
 } as const satisfies Record<string, Spec>;
 

@@ -2,6 +2,7 @@
 //
 // `schema.d.ts` is generated from the OpenAPI document of the checkout, so a route that changes its
 // shape is noticed by the type check. Every failure is an `ApiError` with the words of the broker.
+import { noteRead } from "../state/pace";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -97,30 +98,8 @@ export async function get<Path extends GetPath>(
   given: { names?: Names; query?: Query<Path>; signal?: AbortSignal } = {},
 ): Promise<Answer<Path>> {
   const url = spellPath(path, given.names, given.query as Values);
+  const began = performance.now();
   const response = await request("GET", url, given.signal ? { signal: given.signal } : {});
+  noteRead(performance.now() - began);
   return (await response.json()) as Answer<Path>;
-}
-
-let served: ReadonlySet<string> = new Set();
-
-/** Find out which parts of the API this broker has. */
-export async function learnParts(): Promise<void> {
-  served = new Set((await get("/api/v1/dashboard/parts")).parts);
-}
-
-/** Read from a route that this broker may not have; null says that it does not. */
-export async function getIfServed<T>(
-  path: string,
-  given: { names?: Names; query?: Values; signal?: AbortSignal } = {},
-): Promise<T | null> {
-  const part = path.split("/")[3] ?? "";
-  if (!served.has(part)) return null;
-  try {
-    const url = spellPath(path, given.names, given.query);
-    const response = await request("GET", url, given.signal ? { signal: given.signal } : {});
-    return (await response.json()) as T;
-  } catch (error) {
-    if (error instanceof ApiError && error.code === "no_such_route") return null;
-    throw error;
-  }
 }

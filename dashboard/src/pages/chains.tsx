@@ -1,205 +1,244 @@
-// Job chains: what runs, what waits for what, what failed, and when schedules come next.
+// Job chains: what runs and what failed; types with their pace; schedules; workers.
 import { useState } from "preact/hooks";
-import { getIfServed, request, spellPath } from "../api/client";
-import { entriesOf, type Attempt, type Chain, type Job, type Schedule, type TypeCounts } from "../api/further";
-import { Badge, Card, Facts, PageHead, Table, When } from "../parts";
+import { act } from "../api/actions";
+import { get, type Schemas } from "../api/client";
+import { Badge, Card, PageHead, Table, Tabs, When } from "../parts";
 import { Confirm } from "../parts/dialog";
 import { ChoiceFilter, TextFilter } from "../parts/fields";
-import { Payload } from "../parts/json";
-import { Empty, Failure, NotServed } from "../parts/notes";
+import { Empty, Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { hrefTo, place, spellQuery } from "../state/place";
-import { hasRole } from "../state/session";
-import { count, seconds } from "../words";
-import { ChainGraph } from "./chain-graph";
+import { may } from "../state/session";
+import { attempt } from "../state/toasts";
+import { count, percent, rate, seconds } from "../words";
+import { ChainPage } from "./chain";
 
+type Chain = Schemas["ChainRow"];
+type State = "open" | "completed" | "failed" | "cancelled";
 const LIMIT = 50;
+const TABS: [string, string][] = [["chains", "Chains"], ["types", "Types"], ["schedules", "Schedules"], ["workers", "Workers"]];
 
 export function Chains() {
   const id = place.value.segments[1];
-  return id === undefined ? <ChainList /> : <ChainPage key={id} id={id} />;
+  return id === undefined ? <ChainParts /> : <ChainPage key={id} id={id} />;
 }
 
-function ChainList() {
-  const { query } = place.value;
-  const wanted = { state: query.get("state"), type: query.get("type"), after: query.get("after") };
-  const { data, error } = useLoad(
-    async (signal) => {
-      const page = await getIfServed<{ after?: string | null }>("/api/v1/chains", { query: { ...wanted, limit: LIMIT }, signal });
-      if (page === null) return null;
-      const [types, schedules] = await Promise.all([
-        getIfServed<unknown>("/api/v1/jobs/types", { signal }).catch(() => null),
-        getIfServed<unknown>("/api/v1/schedules", { signal }).catch(() => null),
-      ]);
-      return { chains: entriesOf<Chain>(page, "chains"), after: page.after ?? null, types: entriesOf<TypeCounts>(types, "types"), schedules: entriesOf<Schedule>(schedules, "schedules") };
-    },
-    [wanted],
-    { everySeconds: 3 },
-  );
-  if (data === null) {
-    return (
-      <>
-        <PageHead title="Chains and jobs" />
-        <NotServed what="job chains" />
-      </>
-    );
-  }
+function ChainParts() {
+  const tab = place.value.query.get("tab") ?? "chains";
   return (
     <>
       <PageHead title="Chains and jobs" />
       <div class="stack">
-        <div class="filters">
-          <ChoiceFilter label="State" name="state" choices={[["", "Any"], ["open", "Open"], ["completed", "Completed"], ["failed", "Failed"], ["cancelled", "Cancelled"]]} />
-          <TextFilter label="Type" name="type" />
-        </div>
-        <Failure error={error} />
-        {data && data.types.length > 0 && <Types types={data.types} />}
-        {data && (data.chains.length ? <Listed chains={data.chains} after={data.after} /> : <Empty title="No chain matches"><p>Chains appear here as soon as they are started.</p></Empty>)}
-        {data && data.schedules.length > 0 && <Schedules schedules={data.schedules} />}
+        <Tabs name="Parts of the jobs" current={tab} tabs={TABS} />
+        {tab === "chains" && <ChainList />}
+        {tab === "types" && <Types />}
+        {tab === "schedules" && <Schedules />}
+        {tab === "workers" && <Workers />}
       </div>
     </>
   );
 }
 
-function Types({ types }: { types: TypeCounts[] }) {
+function ChainList() {
+  const { query } = place.value;
+  const wanted = { state: query.get("state") as State | null, type: query.get("type"), key: query.get("key"), after: query.get("after") };
+  const { data, error } = useLoad(
+    (signal) => get("/api/v1/chains", { query: { ...wanted, limit: LIMIT }, signal }),
+    [wanted],
+    wanted.after ? {} : { everySeconds: 3 },
+  );
   return (
-    <Card title="Open jobs by type">
-      <Table
-        caption="Open jobs by type"
-        rows={types}
-        keyOf={(type) => type.type}
-        columns={[
-          { title: "Type", cell: (type) => type.type, isWide: true },
-          { title: "Ready", cell: (type) => count(type.ready), isNumber: true },
-          { title: "Running", cell: (type) => count(type.running), isNumber: true },
-          { title: "Scheduled", cell: (type) => count(type.scheduled), isNumber: true },
-          { title: "Blocked", cell: (type) => count(type.blocked), isNumber: true },
-          { title: "Oldest ready", cell: (type) => seconds(type.oldestReadyS), isNumber: true },
-        ]}
-      />
-    </Card>
+    <>
+      <div class="filters">
+        <ChoiceFilter label="State" name="state" choices={[["", "Any"], ["open", "Open"], ["completed", "Completed"], ["failed", "Failed"], ["cancelled", "Cancelled"]]} />
+        <TextFilter label="Type" name="type" />
+        <TextFilter label="Key" name="key" />
+      </div>
+      <Failure error={error} />
+      {data && (data.items.length ? <Listed chains={data.items} after={data.after} /> : (
+        <Empty title="No chain matches">
+          <p>Chains appear here as soon as a program, or anybody, starts one:</p>
+          <pre tabIndex={0}>{`curl -X POST ${location.origin}/api/v1/chains -H 'content-type: application/json' \\\n  -d '{"chains": [{"type": "send-mail", "input": {"to": "ann@example.com"}}]}'`}</pre>
+        </Empty>
+      ))}
+    </>
   );
 }
 
 function Listed({ chains, after }: { chains: Chain[]; after: string | null }) {
   return (
-    <Card title="Chains">
+    <Card>
       <Table
         caption="Chains"
         rows={chains}
         keyOf={(chain) => chain.id}
         columns={[
           { title: "Chain", cell: (chain) => <a class="clip mono" href={hrefTo(["chains", chain.id])}>{chain.id}</a> },
-          { title: "Type", cell: (chain) => chain.type ?? "–", isWide: true },
-          { title: "State", cell: (chain) => <Badge word={chain.state ?? "unknown"} /> },
+          { title: "Type", cell: (chain) => chain.type, isWide: true },
+          { title: "State", cell: (chain) => <Badge word={chain.state} /> },
           { title: "Jobs", cell: (chain) => count(chain.jobCount), isNumber: true },
-          { title: "At", cell: (chain) => chain.lastJobType ? `${chain.lastJobType} (${chain.lastJobState ?? "–"})` : "–", isWide: true },
+          { title: "At", cell: (chain) => `${chain.lastJobType} (${chain.lastJobState})`, isWide: true },
           { title: "Started", cell: (chain) => <When at={chain.createdAt} /> },
-          { title: "Error", cell: (chain) => chain.error ?? "", isWide: true },
+          { title: "Error", cell: (chain) => <span class="clip">{chain.error}</span> },
         ]}
       />
-      {after && <a class="button" href={location.pathname + spellQuery({ after })}>Older</a>}
+      <div class="row">
+        {place.value.query.get("after") && <a class="button" href={location.pathname + spellQuery({ after: null })}>Newest</a>}
+        {after && <a class="button" href={location.pathname + spellQuery({ after })}>Older</a>}
+      </div>
     </Card>
   );
 }
 
-function Schedules({ schedules }: { schedules: Schedule[] }) {
-  return (
-    <Card title="Schedules">
-      <Table
-        caption="Schedules"
-        rows={schedules}
-        keyOf={(schedule) => schedule.name}
-        columns={[
-          { title: "Schedule", cell: (schedule) => schedule.name, isWide: true },
-          { title: "Job", cell: (schedule) => schedule.type ?? "–" },
-          { title: "When", cell: (schedule) => <code>{[schedule.cron, schedule.timezone].filter(Boolean).join(" ")}</code> },
-          { title: "Next run", cell: (schedule) => <When at={schedule.nextAt} /> },
-          { title: "Last run", cell: (schedule) => <When at={schedule.lastAt} /> },
-        ]}
-      />
-    </Card>
-  );
-}
+type TypeView = { row: Schemas["TypeRow"]; open: Schemas["TypeCounts"] | undefined; pace: Schemas["TypeThroughput"] | undefined };
 
-function ChainPage({ id }: { id: string }) {
+function Types() {
+  const after = place.value.query.get("after");
   const { data, error, reload } = useLoad(
     async (signal) => {
-      const [chain, jobs] = await Promise.all([
-        getIfServed<Chain>("/api/v1/chains/{id}", { names: { id }, signal }),
-        getIfServed<unknown>("/api/v1/jobs", { query: { chainId: id, limit: 200 }, signal }),
+      const [types, counts, pace] = await Promise.all([
+        get("/api/v1/jobs/types", { query: { limit: LIMIT, after }, signal }),
+        get("/api/v1/jobs/counts", { signal }),
+        get("/api/v1/jobs/throughput", { signal }),
       ]);
-      const listed = entriesOf<Job>(jobs, "jobs").sort((a, b) => (a.position ?? 0) - (b.position ?? 0));
-      return chain && { chain, jobs: listed };
+      const open = new Map(counts.types.map((each) => [each.type, each]));
+      const paces = new Map(pace.types.map((each) => [each.type, each]));
+      const views = types.items.map((row): TypeView => ({ row, open: open.get(row.name), pace: paces.get(row.name) }));
+      return { views, after: types.after, spanSeconds: pace.spanSeconds };
     },
-    [id],
-    { everySeconds: 2 },
+    [after],
+    { everySeconds: 5 },
   );
-  if (data === null) return <NotServed what="job chains" />;
+  if (data && !data.views.length) return <Empty title="No job was ever started"><p>Types appear with their first job.</p></Empty>;
+  return (
+    <Card title="Types of jobs" note={data && `ended: of chains that ended in the last ${seconds(data.spanSeconds)}`}>
+      <Failure error={error} />
+      <Table
+        caption="Types of jobs"
+        rows={data?.views ?? []}
+        keyOf={({ row }) => row.name}
+        columns={[
+          { title: "Type", cell: ({ row }) => <a class="wrap" href={hrefTo(["chains"], { type: row.name })}>{row.name}</a>, isWide: true },
+          { title: "Ready", cell: ({ open }) => count(open?.ready ?? 0), isNumber: true },
+          { title: "Running", cell: ({ open }) => count(open?.running ?? 0), isNumber: true },
+          { title: "Scheduled", cell: ({ open }) => count(open?.scheduled ?? 0), isNumber: true },
+          { title: "Blocked", cell: ({ open }) => count(open?.blocked ?? 0), isNumber: true },
+          { title: "Oldest ready", cell: ({ open }) => seconds(open?.oldestReadyS), isNumber: true },
+          { title: "Ended per minute", cell: ({ pace }) => rate(pace?.perMinute ?? 0), isNumber: true },
+          { title: "Failed", cell: ({ pace }) => (pace?.ended ? percent(pace.failed / pace.ended) : "–"), isNumber: true },
+          { title: "Mean run", cell: ({ pace }) => seconds(pace?.meanRunSeconds), isNumber: true },
+          { title: "Limits", cell: ({ row }) => limitsOf(row) },
+          { title: "", cell: ({ row }) => <Hold type={row} reload={reload} /> },
+        ]}
+      />
+      {data?.after && <a class="button" href={location.pathname + spellQuery({ after: data.after })}>More</a>}
+    </Card>
+  );
+}
+
+function limitsOf(type: Schemas["TypeRow"]): string {
+  const told = [
+    type.concurrency === null ? null : `${count(type.concurrency)} at once`,
+    type.keyConcurrency === null ? null : `${count(type.keyConcurrency)} per key`,
+    type.rateLimit === null ? null : `${count(type.rateLimit)} per ${seconds(type.ratePeriodS)}`,
+  ];
+  return told.filter(Boolean).join(", ") || "none";
+}
+
+function Hold({ type, reload }: { type: Schemas["TypeRow"]; reload: () => void }) {
+  const change = () => attempt(async () => {
+    await act(type.isPaused ? "resumeJobType" : "pauseJobType", { names: { name: type.name } });
+    reload();
+    return type.isPaused ? "Jobs of the type start again." : "No more jobs of the type start; those that run go on.";
+  });
+  return (
+    <div class="row">
+      {type.isPaused && <Badge word="paused" />}
+      {may("pauseJobType") && <button onClick={change} aria-label={`${type.isPaused ? "Resume" : "Pause"} ${type.name}`}>{type.isPaused ? "Resume" : "Pause"}</button>}
+    </div>
+  );
+}
+
+function Schedules() {
+  const after = place.value.query.get("after");
+  const [doomed, setDoomed] = useState<string | null>(null);
+  const { data, error, reload } = useLoad((signal) => get("/api/v1/schedules", { query: { limit: LIMIT, after }, signal }), [after], { everySeconds: 4 });
   return (
     <>
-      <PageHead title={data?.chain.type ?? "Chain"}>{data && <Actions chain={data.chain} reload={reload} />}</PageHead>
-      <div class="stack">
-        <Failure error={error} />
-        {data && (
-          <>
-            <Card title="Chain">
-              <Facts facts={[["State", <Badge word={data.chain.state ?? "unknown"} />], ["Id", <span class="mono">{data.chain.id}</span>], ["Key", data.chain.key], ["Started", <When at={data.chain.createdAt} />], ["Ended", <When at={data.chain.closedAt} />], ["Error", data.chain.error]]} />
-            </Card>
-            <Card title="Steps"><ChainGraph jobs={data.jobs} /></Card>
-            {data.jobs.map((job) => <JobCard key={job.id} job={job} />)}
-            <div class="grid">
-              <Card title="Input"><Payload value={data.chain.input ?? null} /></Card>
-              <Card title="Output"><Payload value={data.chain.output ?? null} /></Card>
-            </div>
-          </>
-        )}
-      </div>
+      <Failure error={error} />
+      {data && (data.items.length ? (
+        <Card>
+          <Table
+            caption="Schedules"
+            rows={data.items}
+            keyOf={(schedule) => schedule.name}
+            columns={[
+              { title: "Schedule", cell: (schedule) => schedule.name, isWide: true },
+              { title: "Job", cell: (schedule) => schedule.type, isWide: true },
+              { title: "When", cell: (schedule) => <code>{schedule.cron} {schedule.timezone}</code> },
+              { title: "Next run", cell: (schedule) => schedule.isEnabled ? <When at={schedule.nextAt} /> : <Badge word="paused" /> },
+              { title: "Last run", cell: (schedule) => schedule.lastChainId ? <a href={hrefTo(["chains", schedule.lastChainId])}><When at={schedule.lastAt} /></a> : "never" },
+              { title: "Missed runs", cell: (schedule) => MISSED[schedule.missed] },
+              { title: "", cell: (schedule) => <ScheduleActions schedule={schedule} reload={reload} onDelete={() => setDoomed(schedule.name)} /> },
+            ]}
+          />
+          {data.after && <a class="button" href={location.pathname + spellQuery({ after: data.after })}>More</a>}
+        </Card>
+      ) : <Empty title="No schedules"><p>A schedule starts a chain by the clock: <code>PUT /api/v1/schedules/NAME</code>, or in a program.</p></Empty>)}
+      {doomed !== null && (
+        <Confirm title="Delete the schedule" verb="Delete" typed={doomed} onClose={() => setDoomed(null)} work={async () => {
+          await act("deleteSchedule", { names: { name: doomed } });
+          reload();
+          return "Deleted.";
+        }}>
+          <p>It starts nothing any more. The chains that it started go on.</p>
+        </Confirm>
+      )}
     </>
   );
 }
 
-function JobCard({ job }: { job: Job }) {
-  const hasFailed = (job.attempts ?? 0) > 1 || Boolean(job.error);
-  const { data } = useLoad(async (signal) => (hasFailed ? getIfServed<unknown>("/api/v1/jobs/{id}/attempts", { names: { id: job.id }, signal }) : null), [job.id, job.attempts]);
-  const attempts = entriesOf<Attempt>(data, "attempts");
+const MISSED = { skip: "skipped", once: "made up for once", all: "all made up for" } as const;
+
+function ScheduleActions({ schedule, reload, onDelete }: { schedule: Schemas["ScheduleRow"]; reload: () => void; onDelete: () => void }) {
+  if (!may("putSchedule")) return null;
+  const toggle = () => attempt(async () => {
+    const { name, type, cron, input, timezone, missed, priority, maxAttempts } = schedule;
+    await act("putSchedule", { names: { name }, body: { type, cron, input, timezone, missed, priority, maxAttempts, isEnabled: !schedule.isEnabled } });
+    reload();
+    return schedule.isEnabled ? "Paused." : "It runs again.";
+  });
   return (
-    <Card title={job.type ?? job.id} note={<Badge word={job.state ?? "unknown"} />}>
-      <Facts facts={[["Attempts", `${job.attempts ?? 0} of ${job.maxAttempts ?? "–"}`], ["Due", <When at={job.dueAt} />], ["Started", <When at={job.startedAt} />], ["Ended", <When at={job.finishedAt} />], ["Error", job.error]]} />
-      {attempts.length > 0 && (
-        <Table
-          caption={`Attempts of ${job.type ?? job.id}`}
-          rows={attempts}
-          keyOf={(attempt) => attempt.attempt ?? 0}
-          columns={[
-            { title: "Attempt", cell: (attempt) => count(attempt.attempt), isNumber: true },
-            { title: "Outcome", cell: (attempt) => attempt.outcome ?? "–" },
-            { title: "Started", cell: (attempt) => <When at={attempt.startedAt} /> },
-            { title: "Error", cell: (attempt) => attempt.error ?? "", isWide: true },
-          ]}
-        />
-      )}
-    </Card>
+    <div class="row">
+      <button onClick={toggle}>{schedule.isEnabled ? "Pause" : "Resume"}</button>
+      <button class="danger" onClick={onDelete}>Delete</button>
+    </div>
   );
 }
 
-function Actions({ chain, reload }: { chain: Chain; reload: () => void }) {
-  const [asked, setAsked] = useState<"cancel" | "retry" | null>(null);
-  if (!hasRole("read-write")) return null;
-  const run = (verb: "cancel" | "retry") => async () => {
-    await request("POST", spellPath(`/api/v1/chains/{id}/${verb}`, { id: chain.id }), { body: {} });
-    reload();
-    return verb === "cancel" ? "Cancelled." : "It is tried again.";
-  };
+function Workers() {
+  const after = place.value.query.get("after");
+  const { data, error } = useLoad((signal) => get("/api/v1/jobs/workers", { query: { limit: LIMIT, after }, signal }), [after], { everySeconds: 4 });
   return (
-    <div class="row">
-      {chain.state === "failed" && <button class="primary" onClick={() => setAsked("retry")}>Retry</button>}
-      {chain.state === "open" && <button class="danger" onClick={() => setAsked("cancel")}>Cancel</button>}
-      {asked && (
-        <Confirm title={asked === "cancel" ? "Cancel the chain" : "Retry the chain"} verb={asked === "cancel" ? "Cancel it" : "Retry it"} onClose={() => setAsked(null)} work={run(asked)}>
-          <p>{asked === "cancel" ? "No further job of it is started; a job that runs is told." : "Its last job is tried again with its retries restored."}</p>
-        </Confirm>
-      )}
-    </div>
+    <>
+      <Failure error={error} />
+      {data && (data.items.length ? (
+        <Card>
+          <Table
+            caption="Workers"
+            rows={data.items}
+            keyOf={(worker) => worker.id}
+            columns={[
+              { title: "Worker", cell: (worker) => worker.name, isWide: true },
+              { title: "State", cell: (worker) => <Badge word={worker.isLate ? "late" : "active"} tone={worker.isLate ? "bad" : "good"} /> },
+              { title: "Running", cell: (worker) => count(worker.running), isNumber: true },
+              { title: "Enrolled", cell: (worker) => <When at={worker.enrolledAt} /> },
+              { title: "Lease ends", cell: (worker) => <When at={worker.expiresAt} /> },
+            ]}
+          />
+          {data.after && <a class="button" href={location.pathname + spellQuery({ after: data.after })}>More</a>}
+        </Card>
+      ) : <Empty title="No worker runs jobs"><p>Start one where the code of the jobs is:</p><pre tabIndex={0}>skep worker module:app</pre></Empty>)}
+    </>
   );
 }

@@ -1,4 +1,5 @@
 // One message: payload, headers, what happened to it, and what can be done with it.
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
@@ -10,22 +11,22 @@ import { useLoad } from "../state/loading";
 import { navigate, hrefTo } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { moment } from "../words";
+import { count, moment } from "../words";
 
 type Message = Schemas["DescribedMessage"];
 type Trace = Schemas["Trace"];
-type Letter = Schemas["DeadLetter"];
+type History = Schemas["MessageHistory"];
 
 export function MessagePage({ partitionId, messageId }: { partitionId: string; messageId: string }) {
   const names = { partition_id: partitionId, transaction_id: messageId };
   const { data, error, reload } = useLoad(
     async (signal) => {
       const message = await get("/api/v1/messages/{partition_id}/{transaction_id}", { names, signal });
-      const [traces, letters] = await Promise.all([
+      const [traces, history] = await Promise.all([
         get("/api/v1/traces/{partition_id}/{transaction_id}", { names, query: { limit: 200 }, signal }),
-        message.status === "dead_letter" ? get("/api/v1/dlq", { query: { queue: message.queue, partition: message.partition, limit: 200 }, signal }) : null,
+        get("/api/v1/messages/{partition_id}/{transaction_id}/history", { names, signal }),
       ]);
-      return { message, traces: traces.traces, letters: letters?.messages.filter((letter) => letter.id === message.id) ?? [] };
+      return { message, traces: traces.traces, history };
     },
     [names],
     { everySeconds: 5 },
@@ -39,7 +40,7 @@ export function MessagePage({ partitionId, messageId }: { partitionId: string; m
           <div class="grid">
             <div class="stack">
               <About message={data.message} />
-              <Card title="Timeline"><Timeline message={data.message} traces={data.traces} letters={data.letters} /></Card>
+              <Card title="Timeline"><Timeline message={data.message} traces={data.traces} history={data.history} /></Card>
             </div>
             <div class="stack">
               <Card title="Payload"><Payload value={data.message.payload} /></Card>
@@ -75,35 +76,56 @@ function About({ message }: { message: Message }) {
   );
 }
 
-type Event = { at: string | null; text: string; detail?: string | null };
+type Event = { at: string | null; text: ComponentChildren; detail?: string | null };
 
-function eventsOf(message: Message, traces: Trace[], letters: Letter[]): Event[] {
-  const groups = message.consumerGroups.map((group): Event => {
-    if (group.consumed) return { at: null, text: `Done for group ${group.name}` };
-    if (group.leaseExpiresAt) return { at: null, text: `With a consumer of group ${group.name}`, detail: `lease until ${moment(group.leaseExpiresAt)}` };
-    return { at: null, text: `Waits for group ${group.name}` };
-  });
-  return [
+/** What happened, with its time; then how each group stands now. */
+function eventsOf(message: Message, traces: Trace[], history: History): Event[] {
+  const dated: Event[] = [
     { at: message.createdAt, text: "Pushed", detail: message.producerSub ? `by ${message.producerSub}` : null },
     ...traces.map((trace): Event => ({ at: trace.created_at, text: `Trace: ${trace.event_type}`, detail: [trace.consumer_group, trace.worker_id, JSON.stringify(trace.data)].filter(Boolean).join(" · ") })),
-    ...letters.map((letter): Event => ({ at: letter.failedAt, text: `Given up for group ${letter.consumerGroup ?? "–"} after ${letter.attempts} deliveries`, detail: letter.errorMessage })),
-    ...(message.retryCount ? [{ at: null, text: `Failed ${message.retryCount} times so far`, detail: message.errorMessage }] : []),
-    ...groups,
+    ...history.letters.flatMap(letterEvents),
   ];
+  dated.sort((a, b) => (a.at ?? "").localeCompare(b.at ?? ""));
+  return [...dated, ...history.deliveries.map(standing)];
 }
 
-function Timeline(props: { message: Message; traces: Trace[]; letters: Letter[] }) {
-  const events = eventsOf(props.message, props.traces, props.letters);
-  const dated = events.filter((event) => event.at).sort((a, b) => (a.at ?? "").localeCompare(b.at ?? ""));
+function letterEvents(letter: History["letters"][number]): Event[] {
+  const other = letter.otherPartitionId && letter.otherId ? hrefTo(["messages", letter.otherPartitionId, letter.otherId]) : undefined;
+  if (letter.isOrigin) return [{ at: letter.redrivenAt, text: <>Pushed again from a <a href={other}>dead letter</a> of group {letter.group ?? "–"}</>, detail: letter.error }];
+  const died: Event = { at: letter.failedAt, text: `Given up for group ${letter.group ?? "–"} after ${times(letter.failures, "failure")}`, detail: letter.error };
+  return letter.redrivenAt ? [died, { at: letter.redrivenAt, text: <>Redriven: <a href={other}>pushed again</a></> }] : [died];
+}
+
+const times = (number: number, word: string) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+
+function standing(delivery: History["deliveries"][number]): Event {
+  const { group, state } = delivery;
+  const past = [
+    delivery.deliveries ? `delivered ${times(delivery.deliveries, "time")}` : null,
+    delivery.failures ? `failed ${times(delivery.failures, "time")}` : null,
+  ];
+  const now = {
+    done: { text: `Done for group ${group}`, detail: null },
+    leased: { text: `With a consumer of group ${group}`, detail: `lease until ${moment(delivery.until)}` },
+    retrying: { text: `Failed for group ${group}, waits to be tried again`, detail: `at ${moment(delivery.until)}` },
+    waiting: { text: `Waits for group ${group}`, detail: delivery.ahead ? `behind ${times(delivery.ahead, "message")}` : "next in its partition" },
+  }[state];
+  return { at: null, text: now.text, detail: [now.detail, ...past].filter(Boolean).join(", ") };
+}
+
+function Timeline(props: { message: Message; traces: Trace[]; history: History }) {
   return (
-    <ol class="timeline">
-      {[...dated, ...events.filter((event) => !event.at)].map((event, index) => (
-        <li key={index}>
-          <div>{event.text}</div>
-          <div class="muted small wrap">{event.at ? moment(event.at) : "now"}{event.detail && ` · ${event.detail}`}</div>
-        </li>
-      ))}
-    </ol>
+    <>
+      <ol class="timeline">
+        {eventsOf(props.message, props.traces, props.history).map((event, index) => (
+          <li key={index}>
+            <div>{event.text}</div>
+            <div class="muted small wrap">{event.at ? moment(event.at) : "now"}{event.detail && ` · ${event.detail}`}</div>
+          </li>
+        ))}
+      </ol>
+      <p class="muted small">The log keeps a position per group, not an event per delivery: when a message was handed out or acknowledged, and which consumer did it, is known only where consumers attach traces.</p>
+    </>
   );
 }
 

@@ -1,7 +1,7 @@
 // What waits: accepted operations under overload, messages spilled to disk, maintenance, schedules.
 import { useState } from "preact/hooks";
 import { act } from "../api/actions";
-import { get, getIfServed, type Schemas } from "../api/client";
+import { get, type Query, type Schemas } from "../api/client";
 import { Badge, Card, PageHead, QueueLink, Stat, Table, When } from "../parts";
 import { Confirm } from "../parts/dialog";
 import { ChoiceFilter } from "../parts/fields";
@@ -13,6 +13,7 @@ import { attempt } from "../state/toasts";
 import { bytes, count, moment, seconds } from "../words";
 
 type Page = Schemas["OperationPage"];
+type Status = NonNullable<Query<"/api/v1/operations">>["status"];
 
 export function Operations() {
   return (
@@ -28,13 +29,13 @@ export function Operations() {
 }
 
 function AcceptedOperations() {
-  const status = place.value.query.get("status");
-  const before = place.value.query.get("before");
+  const status = place.value.query.get("status") as Status | null;
+  const before = Number(place.value.query.get("before")) || null;
   const { data, error, reload } = useLoad(
     async (signal) => {
       const [stats, page] = await Promise.all([
-        getIfServed<Schemas["OperationStats"]>("/api/v1/operations/stats", { signal }),
-        getIfServed<Page>("/api/v1/operations", { query: { status, before, limit: 50 }, signal }),
+        get("/api/v1/operations/stats", { signal }),
+        get("/api/v1/operations", { query: { status, before, limit: 50 }, signal }),
       ]);
       return { stats, page };
     },
@@ -44,8 +45,7 @@ function AcceptedOperations() {
   return (
     <Card title="Operation queue" note="pushes and acknowledgments accepted while there was no room for them">
       <Failure error={error} />
-      {data && !data.stats && <p class="muted">This broker has no operation queue.</p>}
-      {data?.stats && (
+      {data && (
         <div class="stats">
           <Stat label="Waiting" value={count(data.stats.total.waiting)} note={bytes(data.stats.waitingBytes)} />
           <Stat label="Being done" value={count(data.stats.total.processing)} />
@@ -54,7 +54,7 @@ function AcceptedOperations() {
           <Stat label="Estimated wait" value={seconds(data.stats.estimatedWait)} note={data.stats.oldestWaitingAt ? `oldest since ${moment(data.stats.oldestWaitingAt)}` : undefined} />
         </div>
       )}
-      {data?.page && <OperationList page={data.page} reload={reload} />}
+      {data && <OperationList page={data.page} reload={reload} />}
     </Card>
   );
 }

@@ -1,11 +1,12 @@
 // Everything at a glance: live figures by the pulse, charts by the rollups.
-import { get, getIfServed, type Schemas } from "../api/client";
+import { get, type Schemas } from "../api/client";
 import { Card, chosenRange, PageHead, Stat, Table, TimeRangeChoice } from "../parts";
 import { Empty, Failure } from "../parts/notes";
 import { Plot } from "../parts/plot";
 import { useLoad } from "../state/loading";
 import { place, setQuery } from "../state/place";
 import { latest } from "../state/pulse";
+import { hasRole } from "../state/session";
 import { bytes, change, count, millis, percent, rate, seconds } from "../words";
 
 type Status = Schemas["Status"];
@@ -173,13 +174,15 @@ function Workers({ workers }: { workers: Status["workers"] | undefined }) {
 }
 
 function Health() {
+  // Which instances there are is for those who run them.
+  const isAdmin = hasRole("admin");
   const { data, error } = useLoad(
     async (signal) => {
       const [postgres, cluster, buffers, operations] = await Promise.all([
         get("/api/v1/analytics/postgres-stats", { signal }),
-        get("/api/v1/system/shared-state", { signal }),
+        isAdmin ? get("/api/v1/system/shared-state", { signal }) : null,
         get("/api/v1/status/buffers", { signal }),
-        getIfServed<Schemas["OperationStats"]>("/api/v1/operations/stats", { signal }),
+        get("/api/v1/operations/stats", { signal }),
       ]);
       return { postgres, cluster, buffers, operations };
     },
@@ -187,16 +190,16 @@ function Health() {
     { everySeconds: 30 },
   );
   const hitRatio = data?.postgres.databaseCache["cacheHitRatio"] as number | null | undefined;
-  const alive = data?.cluster.instances.filter((each) => each.state === "alive").length;
+  const alive = data?.cluster?.instances.filter((each) => each.state === "alive").length;
   return (
     <Card title="Health">
       <Failure error={error} />
       <div class="stats">
         <Stat label="PostgreSQL" value={data ? `v${data.postgres.version}` : "–"} note={data && bytes(data.postgres.databaseSizeBytes)} href="/system" />
         <Stat label="Cache hits" value={percent(hitRatio === null || hitRatio === undefined ? null : hitRatio / 100)} note="of reads" href="/system" />
-        <Stat label="Instances" value={count(alive)} note={data && `${count(data.cluster.instances.length)} known`} href="/system" />
+        {isAdmin && <Stat label="Instances" value={count(alive)} note={data?.cluster ? `${count(data.cluster.instances.length)} known` : undefined} href="/system" />}
         <Stat label="Spilled to disk" value={count(data?.buffers.pending)} note={data && (data.buffers.dbHealthy ? "database reached" : "database away")} tone={data && !data.buffers.dbHealthy ? "bad" : undefined} href="/operations" />
-        <Stat label="Operation queue" value={count(data?.operations?.total.waiting ?? 0)} note={data?.operations ? `about ${seconds(data.operations.estimatedWait)} wait` : undefined} href="/operations" />
+        <Stat label="Operation queue" value={count(data?.operations.total.waiting)} note={data ? `about ${seconds(data.operations.estimatedWait)} wait` : undefined} href="/operations" />
         <Stat label="Long transactions" value={count(data?.postgres.longTransactions.length)} note="five seconds and more" tone={data?.postgres.longTransactions.length ? "warn" : undefined} href="/system" />
       </div>
     </Card>

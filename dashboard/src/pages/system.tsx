@@ -4,6 +4,7 @@ import { Badge, Card, chosenRange, PageHead, Stat, Table, TimeRangeChoice, When 
 import { Failure } from "../parts/notes";
 import { Plot, type Line } from "../parts/plot";
 import { useLoad } from "../state/loading";
+import { hasRole } from "../state/session";
 import { bytes, count, millis, percent, seconds } from "../words";
 
 type Row = Record<string, unknown>;
@@ -17,7 +18,7 @@ export function System() {
       <PageHead title="System"><TimeRangeChoice /></PageHead>
       <div class="stack">
         <Usage />
-        <Instances />
+        {hasRole("admin") && <Instances />}
         <Postgres />
       </div>
     </>

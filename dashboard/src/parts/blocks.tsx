@@ -34,11 +34,16 @@ export type Tone = "good" | "warn" | "bad" | "plain";
 const TONES: Record<string, Tone> = {
   Stable: "good", Lagging: "warn", Dead: "bad", Paused: "warn",
   completed: "good", done: "good", running: "good", active: "good", processing: "warn",
+  continued: "good", stopped: "warn", leased: "warn", retrying: "warn",
   failed: "bad", dead_letter: "bad", dead: "bad", cancelled: "warn", paused: "warn", blocked: "warn",
 };
 
+export function toneOf(word: string): Tone {
+  return TONES[word] ?? "plain";
+}
+
 export function Badge({ word, tone }: { word: string; tone?: Tone }) {
-  const chosen = tone ?? TONES[word] ?? "plain";
+  const chosen = tone ?? toneOf(word);
   return <span class={chosen === "plain" ? "badge" : `badge badge-${chosen}`}>{word.replaceAll("_", " ")}</span>;
 }
 

@@ -27,6 +27,25 @@ export function ChoiceFilter(props: { label: string; name: string; choices: [str
   );
 }
 
+/** A moment, kept in the address as UTC and shown in the time of the reader. */
+export function MomentFilter(props: { label: string; name: string }) {
+  const kept = place.value.query.get(props.name);
+  const date = new Date(kept ?? NaN);
+  const local = Number.isNaN(date.getTime()) ? "" : new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+  const keep = (text: string) => setQuery({ [props.name]: text ? new Date(text).toISOString() : null }, { replace: true });
+  return <Field label={props.label}><input type="datetime-local" value={local} onChange={(event) => keep(event.currentTarget.value)} /></Field>;
+}
+
+export function CheckFilter(props: { label: string; name: string }) {
+  const isChecked = place.value.query.get(props.name) === "1";
+  return (
+    <label class="row small">
+      <input type="checkbox" checked={isChecked} onChange={(event) => setQuery({ [props.name]: event.currentTarget.checked ? "1" : null }, { replace: true })} />
+      {props.label}
+    </label>
+  );
+}
+
 /** Page through a list whose total is known. */
 export function Pager({ total, limit }: { total: number; limit: number }) {
   const page = currentPage();

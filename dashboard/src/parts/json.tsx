@@ -1,6 +1,6 @@
 // A payload: as a tree, or as it was sent. Everything is text, whatever it says.
 import { useState } from "preact/hooks";
-import { tell } from "../state/toasts";
+import { copy } from "./copy";
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
@@ -10,13 +10,12 @@ const CHILDREN_SHOWN = 200;
 export function Payload({ value }: { value: unknown }) {
   const [isRaw, setRaw] = useState(false);
   const raw = JSON.stringify(value, null, 2) ?? "null";
-  const copy = () => navigator.clipboard.writeText(raw).then(() => tell("Copied."), () => tell("The browser does not allow copying here.", true));
   return (
     <div class="form">
       <div class="row">
         <button aria-pressed={!isRaw} onClick={() => setRaw(false)}>Tree</button>
         <button aria-pressed={isRaw} onClick={() => setRaw(true)}>Raw</button>
-        <button onClick={copy}>Copy</button>
+        <button onClick={() => copy(raw)}>Copy</button>
       </div>
       {isRaw ? <pre tabIndex={0}>{raw}</pre> : <div class="json"><Node value={value as Json} depth={0} /></div>}
     </div>

@@ -11,13 +11,3 @@ export function Failure({ error }: { error: ApiError | null }) {
   const isAbout = error.status === 403 ? "note note-warn" : "note note-bad";
   return <div class={isAbout} role="alert">{error.message}</div>;
 }
-
-/** For pages of parts that this broker does not have yet. */
-export function NotServed({ what, children }: { what: string; children?: ComponentChildren }) {
-  return (
-    <Empty title={`This broker has no ${what}`}>
-      <p>Its version does not serve them.</p>
-      {children}
-    </Empty>
-  );
-}

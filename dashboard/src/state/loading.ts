@@ -3,6 +3,7 @@
 // What was shown stays until the new answer is there: nothing jumps, nothing flickers.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/client";
+import { mayRefresh } from "./pace";
 import { beat } from "./pulse";
 
 export type Loaded<T> = {
@@ -10,6 +11,9 @@ export type Loaded<T> = {
   error: ApiError | null;
   reload: () => void;
 };
+
+/** Views that follow something closely are few and cheap; all others share a budget. */
+const PACED_MS = 5_000;
 
 type Held<T> = { key: string; data: T | undefined; error: ApiError | null };
 
@@ -46,7 +50,7 @@ export function useLoad<T>(
     if (!every) return;
     return beat.subscribe(() => {
       const isDue = !isBusy.current && finishedAt.current > 0 && Date.now() - finishedAt.current >= every;
-      if (isDue) setRound((before) => before + 1);
+      if (isDue && (every < PACED_MS || mayRefresh())) setRound((before) => before + 1);
     });
   }, [every]);
 

@@ -1,7 +1,8 @@
 // The pulse of the broker: one stream per tab, sampled once for all who look.
 //
-// It carries the figures of the overview, and its beat is what makes views read again. So the
-// broker sets the pace of all of them; a tab in the background does not follow it.
+// It carries the figures of the overview. Its beat, which goes on between samples that are rare
+// because they cost much, is what makes views read again: the broker sets the pace of all of them.
+// A tab in the background does not follow it.
 import { signal } from "@preact/signals";
 import { follow } from "../api/events";
 import type { Schemas } from "../api/client";
@@ -10,16 +11,13 @@ export type Sample = Schemas["PulseSample"];
 export type Connection = "connecting" | "live" | "away" | "unserved";
 
 export const latest = signal<Sample | null>(null);
-export const samples = signal<Sample[]>([]);
 export const connection = signal<Connection>("connecting");
 export const beat = signal(0);
 
-const SAMPLES_MAX = 180;
 const OWN_BEAT_MS = 5_000;
 
 function take(sample: Sample): void {
   latest.value = sample;
-  samples.value = [...samples.value.slice(1 - SAMPLES_MAX), sample];
   beat.value++;
 }
 
@@ -35,7 +33,10 @@ export function followPulse(): () => void {
   const start = (): void => {
     stop();
     stopStream = follow("/api/v1/dashboard/live", {
-      onEvent: ({ data }) => take(JSON.parse(data) as Sample),
+      onEvent: ({ event, data }) => {
+        if (event === "sample") take(JSON.parse(data) as Sample);
+        else if (event === "beat") beat.value++;
+      },
       onState: (state) => (connection.value = state),
       // Tokens that are restricted to some queues may not see sums over all: beat by the clock.
       onRefused: () => {

@@ -3,7 +3,7 @@
 // The token is kept for the tab only and never leaves the header it is sent in.
 import { signal } from "@preact/signals";
 import { actions, type ActionName, type Role } from "../api/actions";
-import { ApiError, authorize, get, learnParts, type Schemas } from "../api/client";
+import { ApiError, authorize, get, type Schemas } from "../api/client";
 
 const KEY = "skep.token";
 const RANKS: Record<string, number> = { "read-only": 1, "read-write": 2, admin: 3 };
@@ -27,7 +27,6 @@ export async function openSession(token = sessionStorage.getItem(KEY)): Promise<
   authorize(token, () => forget(token ? "The token is not accepted any more." : null));
   try {
     const account = await get("/api/me");
-    await learnParts();
     if (token) sessionStorage.setItem(KEY, token);
     session.value = { state: "open", account };
   } catch (error) {

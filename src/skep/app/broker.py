@@ -158,7 +158,12 @@ class Broker:
         self._leadership: Final = Leadership(self.query_slots, HOUSEKEEPING)
         self.housekeeper: Final = Housekeeper(
             self._leadership,
-            leader_duties(settings, self.housekeeping_slots, self._leadership.term),
+            leader_duties(
+                settings,
+                self.housekeeping_slots,
+                self._leadership.term,
+                note_letters=self.meters.queues.note_letters,
+            ),
             gives_way=lambda: is_shed(Priority.BACKGROUND, self.engine.load),
         )
         self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
@@ -182,7 +187,7 @@ class Broker:
         self.default_subscription_mode: Final = settings.default_subscription_mode
         self.hash_seed: int
         self.retention: Final = RetentionOnRequest(
-            self.housekeeping_slots, retention_limits(settings)
+            self.housekeeping_slots, retention_limits(settings), self.meters.queues.note_letters
         )
         self.groups: Final = Groups(self.query_slots)
         self.subscriptions: Final = Subscriptions(self.query_slots, self._wakeups)
@@ -295,12 +300,16 @@ class Broker:
             now=utc_now,
             meters=self.meters,
         )
-        self.ack = Ack(self.engine, self._leases, hash_seed=hash_seed)
+        requires_lease = self._settings.require_lease
+        self.ack = Ack(
+            self.engine, self._leases, hash_seed=hash_seed, requires_lease=requires_lease
+        )
         stager = Stager(
             self._leases,
             hash_seed=hash_seed,
             now=utc_now,
             check_lane=self.diversion.refuse_if_waiting,
+            requires_lease=requires_lease,
         )
         self.transaction = Transaction(self.engine, self._directory, stager)
         self.streams = Streams(self.query_slots, self.engine, self._directory, stager)
@@ -457,6 +466,7 @@ class Broker:
             due_listener=self._sequencer,
             hash_seed=self.hash_seed,
             scheduled_max=self._scheduled_max,
+            note_letters=self.meters.queues.note_letters,
         )
         self._staged = StagedSequencer(mover, self._wakeups, self._leadership, self._dsn)
 
@@ -531,6 +541,7 @@ class Broker:
             self.dead_letters,
             self._wakeups,
             hash_seed=hash_seed,
+            note_letters=self.meters.queues.note_letters,
             open_envelope=open_envelope,
         )
 

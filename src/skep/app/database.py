@@ -15,9 +15,9 @@ from typing import Final, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
 from skep.app.supervisor import Companion
-from skep.db.connection import is_reachable
 from skep.db.embedded import EmbeddedPostgres
 from skep.db.migrate import migrate, schema_state
+from skep.db.reach import WrongDatabase, is_reachable
 from skep.db.sessions import require_own_sessions
 from skep.model.errors import Refused
 from skep.settings import Settings
@@ -123,19 +123,46 @@ def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
     Somebody else's server that is away is left to the workers, which wait for it.
 
     Raises:
+        WrongDatabase: The database cannot be used as it is named, and that is not to be waited for.
         PoolerInBetween: The database is behind a pooler.
         SchemaNotCurrent: It is not, and these settings do not allow to migrate it.
         SkepError: The migration failed, or the database cannot be reached.
     """
-    may_wait = settings.database_url is not None and settings.spill_bytes_max > 0
-    if may_wait and not asyncio.run(is_reachable(dsn)):
-        _log.warning("PostgreSQL is away; starting without it: pushes are kept on disk")
+    if must_start_without(settings, dsn):
         return
     asyncio.run(require_own_sessions(dsn, timeout_s=CONNECT_TIMEOUT_S))
     if should_migrate(settings):
         asyncio.run(migrate(dsn, on_step=on_step))
     else:
         require_current_schema(dsn)
+
+
+def must_start_without(settings: Settings, dsn: str) -> bool:
+    """Say whether to serve before the database can be used, as the settings allow.
+
+    Raises:
+        WrongDatabase: It cannot be used as it is named, and these settings do not wait for that.
+    """
+    if not may_wait(settings):
+        return False
+    try:
+        if asyncio.run(is_reachable(dsn)):
+            return False
+    except WrongDatabase as error:
+        if settings.start_without_database != "always":
+            raise
+        _log.error("%s; starting without it: pushes are kept on disk", error.message)
+    else:
+        _log.warning("PostgreSQL is away; starting without it: pushes are kept on disk")
+    return True
+
+
+def may_wait(settings: Settings) -> bool:
+    """Say whether these settings allow to serve without a database: pushes can be kept."""
+    is_foreign = settings.database_url is not None
+    return (
+        is_foreign and bool(settings.spill_bytes_max) and settings.start_without_database != "never"
+    )
 
 
 def should_migrate(settings: Settings) -> bool:

@@ -14,6 +14,7 @@ from skep.broker.traces import TracePurge
 from skep.db.slots import Slots
 from skep.jobs.duties import ChainPrune, JobUpkeep
 from skep.settings import Settings
+from skep.telemetry.meters import NoteLetters
 
 
 def retention_limits(settings: Settings) -> Limits:
@@ -21,7 +22,9 @@ def retention_limits(settings: Settings) -> Limits:
     return Limits(segments=settings.retention_batch, messages=settings.eviction_batch)
 
 
-def leader_duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
+def leader_duties(
+    settings: Settings, caller: Slots, term: Term, *, note_letters: NoteLetters
+) -> list[Duty]:
     """Return what the leader does in turn."""
     limits = retention_limits(settings)
     duties: list[Duty] = [
@@ -32,6 +35,7 @@ def leader_duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
             kinds=("retention", "completed"),
             interval_s=settings.retention_interval_s,
             limits=limits,
+            note_letters=note_letters,
         ),
         RetentionDuty(
             caller,
@@ -40,6 +44,7 @@ def leader_duties(settings: Settings, caller: Slots, term: Term) -> list[Duty]:
             kinds=("eviction",),
             interval_s=settings.eviction_interval_s,
             limits=limits,
+            note_letters=note_letters,
         ),
         PurgeDuty(
             caller,

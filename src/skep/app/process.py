@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import socket
+from contextlib import suppress
 from typing import Final
 
 import uvicorn
@@ -14,6 +15,7 @@ from skep.app.assignment import ReportReady, WorkerAssignment
 from skep.app.broker import Broker
 from skep.app.interface import cold_app, hot_routes
 from skep.app.reloading import Reloading
+from skep.app.stop_signals import ended_by_sigterm
 from skep.app.waiting import Stage, must_wait, start_when_possible
 from skep.model.errors import SkepError
 from skep.server.asgi import HotGate
@@ -37,14 +39,20 @@ KEEP_ALIVE_S: Final = 75
 
 def run_worker_process(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
     """Serve until SIGTERM, then finish what is under way and return."""
-    uvloop.run(_serve(assignment, report_ready))
+    with suppress(asyncio.CancelledError):  # it came before there was anything to serve
+        uvloop.run(_serve(assignment, report_ready))
 
 
 async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
     broker = Broker(assignment)
     _follow_settings(assignment, broker)
     try:
-        if await must_wait(assignment):
+        with ended_by_sigterm():
+            is_waiting = await must_wait(assignment)
+            if not is_waiting:
+                await broker.start()
+        # From here on the server takes the signal.
+        if is_waiting:
             await _serve_without_database(assignment, broker, report_ready)
         else:
             await _serve_with_database(assignment, broker, report_ready)
@@ -56,7 +64,7 @@ async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> Non
 async def _serve_with_database(
     assignment: WorkerAssignment, broker: Broker, report_ready: ReportReady
 ) -> None:
-    await broker.start()
+    """Serve with a broker that has started."""
     try:
         server = _Server(_config(assignment, broker), report_ready)
         _calm_collector()

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from litestar.types import ControllerRouterHandler
 
 from skep.app.broker import Broker
+from skep.broker.archived_queues import ArchiveCoverage
 from skep.broker.depth import Depths
 from skep.broker.holds import Holds
+from skep.broker.hourly import Hourly
+from skep.broker.message_history import MessageHistories
 from skep.broker.pipelines import Pipelines
 from skep.broker.queue_catalog import QueueCatalog
 from skep.broker.queue_lifecycle import QueueLifecycle
@@ -19,16 +22,21 @@ from skep.broker.stats_status import StatusReport
 from skep.broker.stats_workers import WorkerCharts
 from skep.broker.traces import Traces
 from skep.dashboard.site import read_site
+from skep.jobs.throughput import ThroughputMeter
 from skep.server.routes.analytics import analytics_routes
+from skep.server.routes.archive import archive_route
 from skep.server.routes.chains import chain_routes
 from skep.server.routes.dashboard import dashboard_routes
 from skep.server.routes.dead_letters import dead_letter_routes
 from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
+from skep.server.routes.hourly import hourly_routes
 from skep.server.routes.internal import internal_routes
+from skep.server.routes.job_throughput import throughput_route
 from skep.server.routes.jobs import job_routes
 from skep.server.routes.live import LiveParts, live_route
 from skep.server.routes.maintenance import maintenance_routes
+from skep.server.routes.message_history import message_history_route
 from skep.server.routes.messages import message_routes
 from skep.server.routes.metrics import metrics_routes
 from skep.server.routes.migration import migration_routes
@@ -71,10 +79,12 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         ),
         *status_routes(StatusReport(broker.query_slots, charts, catalog), charts),
         *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(broker.query_slots)),
+        *hourly_routes(Hourly(broker.query_slots), charts),
         *group_routes(broker.groups, broker.subscriptions),
         *seek_routes(broker.seek),
         *dead_letter_routes(broker.dead_letters, broker.redrives),
         *message_routes(broker.message_list, broker.messages),
+        message_history_route(MessageHistories(broker.query_slots, broker.messages)),
         *resource_routes(catalog, broker.configure),
         depth_route(Depths(broker.groups, catalog)),
         *queue_status_routes(catalog),
@@ -82,6 +92,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *scheduled_routes(broker.scheduled),
         *chain_routes(broker.job_desk),
         *job_routes(broker.job_desk),
+        throughput_route(ThroughputMeter(broker.query_slots, now=asyncio.get_running_loop().time)),
         *schedule_routes(broker.job_desk),
         *operation_routes(broker.operations),
         *streams_routes(broker.streams),
@@ -92,6 +103,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *maintenance_routes(broker.maintenance, broker.diversion, worker=broker.worker_index),
         *migration_routes(),
         *pipeline_routes(Pipelines(broker.query_slots)),
+        archive_route(ArchiveCoverage(broker.query_slots)),
         live_route(live),
         tail_route(broker.tails, broker.live),
         *internal_routes(broker.cluster),

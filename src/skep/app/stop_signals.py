@@ -1,13 +1,15 @@
-"""SIGTERM, SIGINT and SIGHUP as something a loop can wait for beside pipes and processes.
+"""Signals where they can be dealt with: as something to wait for, or as the end of a task.
 
-SIGHUP means what the program says: to stop, because the terminal is gone, or to read the settings
-again, as daemons have it.
+`StopSignals` makes SIGTERM, SIGINT and SIGHUP something a loop can wait for beside pipes and
+processes. SIGHUP means what the program says: to stop, because the terminal is gone, or to read the
+settings again, as daemons have it.
 """
 
+import asyncio
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Final, Self, TypeAlias
 
@@ -73,3 +75,22 @@ class StopSignals:
         """Return whether a reload was asked for since the last call; `take` hears of it."""
         is_asked, self._is_reload_asked = self._is_reload_asked, False
         return is_asked
+
+
+@contextmanager
+def ended_by_sigterm() -> Generator[None]:
+    """While entered, SIGTERM cancels the task that entered.
+
+    A handler that raises does so in whatever the loop is running at the moment: in a task of
+    somebody else, which then fails for no reason of its own, and with a stack trace.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    previous = signal.getsignal(signal.SIGTERM)
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, previous)

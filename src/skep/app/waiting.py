@@ -15,10 +15,15 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from skep import __version__
 from skep.app.assignment import WorkerAssignment
 from skep.app.broker import Broker
-from skep.app.database import CONNECT_TIMEOUT_S, require_current_schema, should_migrate
+from skep.app.database import (
+    CONNECT_TIMEOUT_S,
+    may_wait,
+    require_current_schema,
+    should_migrate,
+)
 from skep.app.interface import hot_routes
-from skep.db.connection import is_reachable
 from skep.db.migrate import migrate
+from skep.db.reach import WrongDatabase, is_reachable
 from skep.db.sessions import require_own_sessions
 from skep.model.errors import SkepError
 from skep.server.app import build_waiting_app
@@ -37,11 +42,17 @@ PUSH: Final = (b"POST", b"/api/v1/push")
 
 
 async def must_wait(assignment: WorkerAssignment) -> bool:
-    """Say whether to serve before the database is there: it is away, and pushes can be kept."""
-    settings = assignment.settings
-    if settings.database_url is None or not settings.spill_bytes_max:
+    """Say whether to serve before the database is there: it is away, and pushes can be kept.
+
+    A database that cannot be used as it is named was one for the supervisor to refuse. If it did
+    not, or it was right then, a worker that ends would only be started again.
+    """
+    if not may_wait(assignment.settings):
         return False
-    return not await is_reachable(assignment.dsn)
+    try:
+        return not await is_reachable(assignment.dsn)
+    except WrongDatabase:
+        return True
 
 
 class ChangingRoutes(HotRoutes):
@@ -135,7 +146,7 @@ async def _until_usable(assignment: WorkerAssignment) -> None:
         except SkepError as error:
             if error.message != reason:
                 reason = error.message
-                _log.error("the database is there, but cannot be used: %s", reason)
+                _log.error("the database cannot be used: %s", reason)
         if loop.time() - reminded_at > REMIND_S:
             reminded_at = loop.time()
             _log.warning("still no database; pushes are kept on disk")

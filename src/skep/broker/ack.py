@@ -124,7 +124,10 @@ class AckRequest(Cargo):
 class Ack:
     """Accept acknowledgments."""
 
-    def __init__(self, engine: Engine, leases: LeaseMemory, *, hash_seed: int) -> None:
+    def __init__(
+        self, engine: Engine, leases: LeaseMemory, *, hash_seed: int, requires_lease: bool = False
+    ) -> None:
+        self._requires_lease: Final = requires_lease
         self._engine: Final = engine
         self._leases: Final = leases
         self._hash_seed: Final = hash_seed
@@ -204,6 +207,8 @@ class Ack:
             request.set_outcome(position, "not_found")
         elif item.lease_id and lease_id is None:
             request.set_outcome(position, "lease_lost")
+        elif self._requires_lease and lease_id is None:
+            request.set_outcome(position, "lease_missing")
         elif len(group) > NAME_CHARS_MAX or "\0" in group:
             request.set_outcome(position, "no_group")
         else:

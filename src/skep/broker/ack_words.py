@@ -22,6 +22,7 @@ STATUS_BY_WORD: Final = {
 
 REFUSAL_BY_OUTCOME: Final = {
     "lease_lost": "Invalid or expired lease",
+    "lease_missing": "leaseId is required by this server",
     "beyond_lease": "unresolvable: the message is beyond the leased batch",
     "not_found": "Message not found",
     "already_done": "already committed: the message was completed before",

@@ -25,6 +25,7 @@ from skep.model.errors import NotFound, Refused
 from skep.model.ids import message_id, parse_address, parse_partition_uuid, partition_uuid
 from skep.model.limits import ERROR_TEXT_CHARS_MAX
 from skep.model.wire import QUEUE_MODE
+from skep.telemetry.meters import NoteLetters
 
 FIND_CALL: Final = "select skep.find_message($1, $2, $3, $4)"
 DESCRIBE_CALL: Final = "select * from skep.describe_message($1, $2)"
@@ -133,9 +134,11 @@ class Messages:
         announcer: Announcer,
         *,
         hash_seed: int,
+        note_letters: NoteLetters,
         open_envelope: OpenEnvelope = leave_as_it_is,
     ) -> None:
         self._caller: Final = caller
+        self._note_letters: Final = note_letters
         self._letters: Final = letters
         self._announcer: Final = announcer
         self._hash_seed: Final = hash_seed
@@ -147,7 +150,7 @@ class Messages:
         Raises:
             NotFound: There is none, or not any more.
         """
-        partition_id, offset = await self._find(partition, name)
+        partition_id, offset = await self.find(partition, name)
         rows = await self._caller.call(DESCRIBE_CALL, partition_id, offset)
         if not rows:
             raise NotFound("Message not found")
@@ -159,7 +162,7 @@ class Messages:
         Raises:
             NotFound: There never was one, or retention took it.
         """
-        partition_id, offset = await self._find(partition, name)
+        partition_id, offset = await self.find(partition, name)
         ((outcome,),) = await self._caller.call(DELETE_CALL, partition_id, offset)
         if outcome == "unknown":
             raise NotFound("Message not found")
@@ -176,7 +179,7 @@ class Messages:
             NotFound: There is no such message.
             Refused: It did not fail, so that there is nothing to retry; the error says how it is.
         """
-        partition_id, offset = await self._find(partition, name)
+        partition_id, offset = await self.find(partition, name)
         rows = await self._caller.call(END_BACKOFF_CALL, partition_id, offset, group)
         if rows:
             self._announcer.announce(rows[0]["queue_id"], 1)
@@ -197,7 +200,7 @@ class Messages:
             NotFound: There is no such message or group.
             Refused: Every group in question is done with it.
         """
-        partition_id, offset = await self._find(partition, name)
+        partition_id, offset = await self.find(partition, name)
         described = await self._caller.call(DESCRIBE_CALL, partition_id, offset)
         if not described:
             raise NotFound("Message not found")
@@ -210,6 +213,7 @@ class Messages:
             if group is not None and group not in {*known, QUEUE_MODE}:
                 raise NotFound(f"consumer group {group} does not exist")
             raise Refused("every consumer group in question is done with the message")
+        self._note_letters(described[0]["queue_name"], len(rows))
         return Intervention(
             partition_id=partition,
             transaction_id=name,
@@ -229,6 +233,25 @@ class Messages:
         rows = await self._caller.call(PEEK_CALL, queue, partition, group, limit)
         return PeekPage([self._peeked(row, queue, group) for row in rows])
 
+    async def find(self, partition: str, name: str) -> tuple[int, int]:
+        """Return the address of a message that a route names.
+
+        Raises:
+            NotFound: There is no message of that name; an address is taken at its word.
+        """
+        partition_id = parse_partition_uuid(partition)
+        if partition_id is None:
+            raise NotFound("Message not found")
+        address = parse_address(name)
+        if address is not None and address[0] == partition_id and address[1] > 0:
+            return address
+        ((offset,),) = await self._caller.call(
+            FIND_CALL, partition_id, self._key(name), name, SEGMENTS_SEARCHED
+        )
+        if offset is None:
+            raise NotFound("Message not found")
+        return partition_id, offset
+
     async def _redrive(
         self, partition: str, name: str, address: tuple[int, int], group: str | None
     ) -> Intervention:
@@ -247,21 +270,6 @@ class Messages:
             consumer_groups=[replayed.consumer_group] if replayed.consumer_group else [],
             replayed_as=replayed.replayed_as,
         )
-
-    async def _find(self, partition: str, name: str) -> tuple[int, int]:
-        """Return the address of a message that a route names."""
-        partition_id = parse_partition_uuid(partition)
-        if partition_id is None:
-            raise NotFound("Message not found")
-        address = parse_address(name)
-        if address is not None and address[0] == partition_id and address[1] > 0:
-            return address
-        ((offset,),) = await self._caller.call(
-            FIND_CALL, partition_id, self._key(name), name, SEGMENTS_SEARCHED
-        )
-        if offset is None:
-            raise NotFound("Message not found")
-        return partition_id, offset
 
     def _key(self, transaction_id: str | None) -> bytes | None:
         if transaction_id is None:

@@ -22,6 +22,16 @@ STOP_CALL: Final = "select * from skep.stop_pipeline($1)"
 State = Literal["starting", "running", "stopped", "failed"]
 
 
+class PipelineBatch(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A micro-batch that ended."""
+
+    sink: str
+    number: int
+    started_at: str
+    rows: int
+    duration_ms: int
+
+
 class PipelineSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """How a pipeline is doing, by its last report."""
 
@@ -36,6 +46,8 @@ class PipelineSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     messages_per_second: float
     lag_messages: int | None
     lag_seconds: int | None
+    last_batch: PipelineBatch | None
+    """Null before the first one of the run."""
     last_error: str | None
     started_at: str
     reported_at: str
@@ -52,6 +64,8 @@ class PipelineDetail(PipelineSummary, frozen=True, kw_only=True):
     master: str
     position: msgspec.Raw | None
     """By sink, the positions of its sources."""
+    recent: list[PipelineBatch]
+    """The last micro-batches of the run, the oldest first."""
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +85,9 @@ class StopAsked(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """As it was."""
     is_stopping: bool
     """Somebody runs it, and will hear of it within a second or so."""
+
+
+_recent: Final = msgspec.json.Decoder(list[PipelineBatch])
 
 
 class Pipelines:
@@ -109,6 +126,7 @@ class Pipelines:
             runner=row["runner"],
             master=row["master"],
             position=None if position is None else msgspec.Raw(position.encode()),
+            recent=_batches(row),
         )
 
     async def stop(self, name: str) -> StopAsked:
@@ -136,11 +154,17 @@ def _summary(row: Any) -> dict[str, Any]:
         "messages_per_second": row["rate"],
         "lag_messages": row["lag_messages"],
         "lag_seconds": row["lag_s"],
+        "last_batch": next(iter(_batches(row)[-1:]), None),
         "last_error": row["last_error"],
         "started_at": _time(row["started_at"]),
         "reported_at": _time(row["seen_at"]),
         "ended_at": None if row["ended_at"] is None else _time(row["ended_at"]),
     }
+
+
+def _batches(row: Any) -> list[PipelineBatch]:
+    recent = row["recent"]
+    return [] if recent is None else _recent.decode(recent)
 
 
 def _is_alive(state: State, silent_s: float) -> bool:

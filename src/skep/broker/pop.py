@@ -61,8 +61,9 @@ _log = logging.getLogger(__name__)
 
 _WEIGHT: Final = 512
 
-_FIRST: Final = 6
-"""The column of a claim's rows that is null when the lane that was asked for does not exist."""
+_POLL, _DELIVERY, _FIRST = 0, 5, 6
+"""Columns of a claim's rows. The last is null in those that bring no messages: of a poll whose lane
+does not exist, or of no poll, with the number of dead letters in place of the deliveries."""
 
 FRUITLESS_CLAIMS_MAX: Final = 100
 """Claims in a row that bring nothing but expired messages, before a poll counts as unserved."""
@@ -445,7 +446,7 @@ class PopExecutor:
         ghosts: set[int] = set()
         for row in rows:
             if row[_FIRST] is None:
-                ghosts.add(row[0])
+                self._note_aside(group, row, ghosts)
                 continue
             segment = TakenSegment(row)
             taken.setdefault(segment.poll, []).append(segment)
@@ -455,6 +456,13 @@ class PopExecutor:
                 self._pop.find_lane_anew(poll)
             else:
                 self._settle(group, poll, taken.get(number))
+
+    def _note_aside(self, group: Group, row: Any, ghosts: set[int]) -> None:
+        """Take note of a row without messages: of a lane that is gone, or of dead letters."""
+        if row[_POLL] is None:
+            self._meters.queues.note_letters(group.key[0], row[_DELIVERY])
+        else:
+            ghosts.add(row[_POLL])
 
     def _doubt(self, polls: Sequence[Poll]) -> None:
         """Note that it is unknown whether these polls claimed something."""

@@ -11,7 +11,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final, TypeAlias
 
 INTERVAL_S: Final = 2.0
-PAUSE_PER_COST: Final = 50
+PAUSE_PER_COST: Final = 100
+BEAT_S: Final = 2.0
+"""After so long without a sample followers hear that the pulse is still there."""
 
 TakeSample: TypeAlias = Callable[[], Awaitable[bytes]]
 
@@ -25,8 +27,11 @@ class Pulse:
         self._sampling: _Sampling | None = None
         self._is_stopped = False
 
-    async def follow(self) -> AsyncGenerator[bytes, None]:
+    async def follow(self) -> AsyncGenerator[bytes | None, None]:
         """Yield samples until the pulse stops, at once the newest if there is one.
+
+        None is a beat without a sample: those that cost much are rare, and followers have more to
+        do at each beat than to show them.
 
         Raises:
             SkepError: A sample could not be taken. The next follower tries again.
@@ -37,7 +42,14 @@ class Pulse:
         try:
             if sampling.latest is not None:
                 yield sampling.latest
-            while (sample := await asyncio.shield(sampling.next)) is not None:
+            while True:
+                told = sampling.next
+                if not (await asyncio.wait([told], timeout=BEAT_S))[0]:
+                    yield None
+                    continue
+                sample = told.result()
+                if sample is None:
+                    return
                 yield sample
         finally:
             self._leave(sampling)

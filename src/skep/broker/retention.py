@@ -21,6 +21,7 @@ from skep.broker.leadership import RESIGN_CALL, TAKE_CALL, Term
 from skep.db.errors import LeadershipLost
 from skep.db.slots import Caller
 from skep.model.errors import Refused
+from skep.telemetry.meters import NoteLetters
 
 WORK_CALL: Final = "select queue_id, kind from skep.retention_work()"
 RETAIN_CALL: Final = "select * from skep.apply_retention($1, $2, $3, $4, $5, $6, $7)"
@@ -99,6 +100,7 @@ class RetentionRun:
         limits: Limits,
         *,
         resume: dict[int, int],
+        note_letters: NoteLetters,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare a run.
@@ -108,6 +110,7 @@ class RetentionRun:
             term: The lease they name.
             limits: The most a step may take on.
             resume: By queue, where the search for completed segments goes on; kept up to date.
+            note_letters: Is told what was buried.
             now: A clock.
         """
         self.run_id: Final = uuid4()
@@ -116,6 +119,7 @@ class RetentionRun:
         self._caller: Final = caller
         self._term: Final = term
         self._resume: Final = resume
+        self._note_letters: Final = note_letters
         self._now: Final = now
         self._segments: Final = StepSize(limits.segments)
         self._messages: Final = StepSize(limits.messages)
@@ -175,7 +179,8 @@ class RetentionRun:
         )
         if not rows:
             return True
-        messages, _, group_id, after_at, after_id, is_done = rows[0]
+        messages, _, group_id, after_at, after_id, is_done, queue, letters = rows[0]
+        self._note_letters(queue, letters)
         self.removed["eviction"] += messages
         self._stop = EvictionStop(group_id, after_at, after_id)
         return is_done
@@ -204,6 +209,7 @@ class RetentionDuty:
         kinds: Sequence[str],
         interval_s: float,
         limits: Limits,
+        note_letters: NoteLetters,
     ) -> None:
         self.name: Final = name
         self.interval_s: Final = interval_s
@@ -211,13 +217,20 @@ class RetentionDuty:
         self._term: Final = term
         self._kinds: Final = tuple(kinds)
         self._limits: Final = limits
+        self._note_letters: Final = note_letters
         self._resume: dict[int, int] = {}
         self._run: RetentionRun | None = None
 
     async def run(self) -> bool:
         """Begin a run or go on with it."""
         if self._run is None:
-            run = RetentionRun(self._caller, self._term, self._limits, resume=self._resume)
+            run = RetentionRun(
+                self._caller,
+                self._term,
+                self._limits,
+                resume=self._resume,
+                note_letters=self._note_letters,
+            )
             await run.begin(self._kinds)
             self._run = run
         try:
@@ -297,9 +310,10 @@ class RetentionOnRequest:
     Beside a run of the leader it is safe: both lock the lanes they delete from.
     """
 
-    def __init__(self, caller: Caller, limits: Limits) -> None:
+    def __init__(self, caller: Caller, limits: Limits, note_letters: NoteLetters) -> None:
         self._caller: Final = caller
         self._limits: Final = limits
+        self._note_letters: Final = note_letters
 
     async def run(self) -> RequestedRun:
         """Run to the end, or for as long as one can be kept waiting.
@@ -312,7 +326,9 @@ class RetentionOnRequest:
         if not rows[0][0]:
             raise Refused("a run that was asked for is under way")
         try:
-            run = RetentionRun(self._caller, term, self._limits, resume={})
+            run = RetentionRun(
+                self._caller, term, self._limits, resume={}, note_letters=self._note_letters
+            )
             await run.begin(("retention", "completed", "eviction"))
             until = time.monotonic() + REQUESTED_S_MAX
             has_more = True

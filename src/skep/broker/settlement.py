@@ -142,9 +142,11 @@ class Stager:
         hash_seed: int,
         now: Callable[[], datetime],
         check_lane: Callable[[tuple[str, str]], None] = lambda _: None,
+        requires_lease: bool = False,
     ) -> None:
         """Take what is needed; `check_lane` raises when nothing may be pushed into a lane now."""
         self._check_lane: Final = check_lane
+        self._requires_lease: Final = requires_lease
         self._leases: Final = leases
         self._hash_seed: Final = hash_seed
         self._now: Final = now
@@ -202,6 +204,8 @@ class Stager:
             raise Unacceptable(TEXT_BY_REFUSAL["no_group"])
         key = _digest(item.transaction_id.encode(), self._hash_seed)
         lease_texts = [item.lease_id] if item.lease_id else required_leases
+        if self._requires_lease and not lease_texts:
+            raise Unacceptable(TEXT_BY_REFUSAL["lease_missing"])
         offset, lease_text = self._find(item.transaction_id, partition_id, key, lease_texts)
         return StagedAck(
             transaction_id=item.transaction_id,

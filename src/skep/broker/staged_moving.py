@@ -29,6 +29,7 @@ from skep.db.slots import Caller
 from skep.engine.dedup import KEY_BYTES, DedupCache, Vouch
 from skep.model.envelopes import build_envelope, end_of_life
 from skep.model.errors import SkepError
+from skep.telemetry.meters import NoteLetters
 
 SEQUENCE_CALL: Final = "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 SCHEDULE_CALL: Final = "select * from skep.schedule_claimed($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -88,6 +89,7 @@ class StagedMover:
         due_listener: DueListener,
         hash_seed: int,
         scheduled_max: int,
+        note_letters: NoteLetters,
     ) -> None:
         """Take what is needed; `cache` and the `listener` that fills it are the mover's own."""
         self._caller: Final = caller
@@ -102,6 +104,7 @@ class StagedMover:
         self._due_listener: Final = due_listener
         self._hash_seed: Final = hash_seed
         self._scheduled_max: Final = scheduled_max
+        self._note_letters: Final = note_letters
         self._portion_messages = PORTION_MESSAGES
 
     def start_over(self) -> None:
@@ -242,6 +245,7 @@ class StagedMover:
                 [storable_error(each.reason) for each in its_refused],
             )
             is_whole = is_whole and count is not None
+            self._note_letters(its_refused[0].message.lane.key[0], count or 0)
         return is_whole
 
     async def _schedule(self, later: Sequence[_Prepared]) -> bool:

@@ -84,8 +84,8 @@ class StatusLeases(_Wire, rename="camel", frozen=True, kw_only=True):
     partitions_with_leases: int
     total_batch_size: int
     """Messages under lease that are not done yet."""
-    total_acked: int = 0
-    """Not recorded, as a lease shrinks when it is acknowledged: always 0."""
+    total_acked: int
+    """Messages acknowledged in the time asked for: a lease does not keep what is done under it."""
 
 
 class TopError(msgspec.Struct, frozen=True):

@@ -75,7 +75,7 @@ class StatusReport:
             throughput=points,
             queues=counted.shown,
             messages=_messages(counted, total),
-            leases=await self._leases(),
+            leases=await self._leases(acked=total.count("ack_success")),
             dead_letter_queue=await self._letters(counted.messages.dead_letter),
             workers=[brief_of(each) for each in by_worker(samples)],
             errors=StatusErrors(
@@ -119,12 +119,13 @@ class StatusReport:
         )
         return _Counted([queue], found.totals, is_guess=found.estimated)
 
-    async def _leases(self) -> StatusLeases:
+    async def _leases(self, *, acked: int) -> StatusLeases:
         ((leases, lanes, messages),) = await self._caller.call(LEASES_CALL, LEASES_MAX)
         return StatusLeases(
             active=leases,
             partitions_with_leases=lanes,
             total_batch_size=messages,
+            total_acked=acked,
         )
 
     async def _letters(self, total: int) -> StatusLetters:

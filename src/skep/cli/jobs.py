@@ -14,6 +14,8 @@ from uuid import UUID
 import typer
 
 from skep.cli.options import ConfigFile, JobsUrl, effective_settings, jobs_dsn
+from skep.cli.output import Format, Output, print_rows
+from skep.cli.prompts import Yes, confirm
 from skep.model.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -25,9 +27,6 @@ jobs_app: Final = typer.Typer(
 
 T = TypeVar("T")
 
-Output: TypeAlias = Annotated[
-    Literal["table", "json", "ndjson"], typer.Option("--output", "-o", help="How to print it.")
-]
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1000, help="Rows at most.")]
 After: TypeAlias = Annotated[
     UUID | None, typer.Option(help="Go on behind this id, the last of the page before.")
@@ -36,7 +35,6 @@ OnlyType: TypeAlias = Annotated[str | None, typer.Option("--type", help="Only jo
 Oldest: TypeAlias = Annotated[bool, typer.Option("--oldest", help="The oldest first.")]
 ChainIds: TypeAlias = Annotated[list[UUID], typer.Argument(help="Ids of chains.", metavar="ID...")]
 JobIds: TypeAlias = Annotated[list[UUID], typer.Argument(help="Ids of jobs.", metavar="ID...")]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @jobs_app.command("start")
@@ -239,7 +237,7 @@ def cancel(
     config_file: ConfigFile = None,
 ) -> None:
     """Cancel chains; those that have ended stay as they are."""
-    _confirm(f"Cancel {len(chain_ids)} chains?", is_answered=yes)
+    confirm(f"Cancel {len(chain_ids)} chains?", is_answered=yes)
 
     async def work(client: "JobClient") -> None:
         states = await client.cancel(*chain_ids, cascade=cascade, reason=reason)
@@ -299,7 +297,7 @@ def delete(
     config_file: ConfigFile = None,
 ) -> None:
     """Delete chains with their jobs."""
-    _confirm(f"Delete {len(chain_ids)} chains?", is_answered=yes)
+    confirm(f"Delete {len(chain_ids)} chains?", is_answered=yes)
 
     async def work(client: "JobClient") -> None:
         gone = await client.delete(*chain_ids, cascade=cascade)
@@ -317,7 +315,7 @@ def prune(
     config_file: ConfigFile = None,
 ) -> None:
     """Delete chains that ended long ago."""
-    _confirm(f"Delete all chains that ended more than {days:g} days ago?", is_answered=yes)
+    confirm(f"Delete all chains that ended more than {days:g} days ago?", is_answered=yes)
     before = datetime.now(UTC) - timedelta(days=days)
 
     async def work(client: "JobClient") -> None:
@@ -354,21 +352,11 @@ def _with_client(
     asyncio.run(run())
 
 
-def _confirm(question: str, *, is_answered: bool) -> None:
-    if not is_answered:
-        typer.confirm(question, abort=True)
-
-
-def _print(rows: Sequence[Any], columns: Sequence[str], output: str) -> None:
-    import msgspec
-
+def _print(rows: Sequence[Any], columns: Sequence[str], output: Format) -> None:
     if output == "table":
         _print_table(rows, columns)
-    elif output == "json":
-        typer.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
     else:
-        for row in rows:
-            typer.echo(msgspec.json.encode(row).decode())
+        print_rows(rows, columns, output)
 
 
 def _print_table(rows: Sequence[Any], columns: Sequence[str]) -> None:

@@ -13,23 +13,6 @@ class PushBody(msgspec.Struct):
     items: Sequence[Item]
 
 
-class AckItem(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """An acknowledgment, as it is sent."""
-
-    transaction_id: str
-    partition_id: str
-    status: str
-    lease_id: str
-    error: str | None = None
-
-
-class AckBody(msgspec.Struct, rename="camel"):
-    """The body of a batch of acknowledgments; all of one group."""
-
-    acknowledgments: Sequence[AckItem]
-    consumer_group: str
-
-
 class PushOperation(msgspec.Struct, tag_field="type", tag="push"):
     """Items to store, as sent."""
 

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal, TypeAlias, get_args
 
 from skep.client.addresses import affinity_of, path_of
 from skep.model.errors import BadRequest
 from skep.model.wire import QUEUE_MODE
+
+Delivery: TypeAlias = Literal["auto", "websocket", "poll"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +32,29 @@ class ConsumeOptions:
     conflation: bool | None = None
     limit: int | None = None
     idle_s: float | None = None
+    delivery: Delivery = "auto"
 
     def __post_init__(self) -> None:
         if not self.queue and not self.namespace and not self.task:
             raise BadRequest("name a queue, a namespace or a task to consume")
         if self.batch < 1 or self.partitions < 0 or self.lease_s < 1 or self.wait_s < 0:
             raise BadRequest("batch and lease_s must be at least 1, partitions and wait_s 0")
+        if self.delivery not in get_args(Delivery):
+            raise BadRequest(f"delivery must be one of {', '.join(get_args(Delivery))}")
 
     @property
     def affinity(self) -> str:
         """Lets all requests of this consumption meet at one broker."""
         return affinity_of(self.queue or f"{self.namespace}\0{self.task}", self.group)
+
+    @property
+    def wants_socket(self) -> bool:
+        """Whether messages may come by WebSocket; a subscription is for one whole queue.
+
+        `auto` polls: that costs less (ADR 0032).
+        """
+        is_plain = self.partition is None and self.conflation is None
+        return self.delivery == "websocket" and self.queue is not None and is_plain
 
 
 @lru_cache(maxsize=256)

@@ -9,12 +9,15 @@ import inspect
 import signal
 import ssl
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from skep.client.addresses import Address
 from skep.client.http import Answer, AnswerReader, BadAnswer
+
+T = TypeVar("T")
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -169,6 +172,52 @@ class Connection(asyncio.Protocol):
         if self._answered is not None and not self._answered.done():
             cause = error if isinstance(error, OSError) else ConnectionError(str(error))
             self._answered.set_exception(cause)
+
+
+class Inbox:
+    """What another thread brings, taken out one after the other. None says that it is the end."""
+
+    def __init__(self) -> None:
+        self._loop: Final = asyncio.get_running_loop()
+        self._texts: Final[deque[bytes | None]] = deque()
+        self._news: Final = asyncio.Event()
+
+    def put(self, text: bytes | None) -> None:
+        """Add something, from any thread."""
+        self._texts.append(text)
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    def take_all(self) -> list[bytes]:
+        """Take out everything that is there."""
+        texts = [text for text in self._texts if text is not None]
+        self._texts.clear()
+        return texts
+
+    async def take(self, timeout_s: float, stop: Stop | None = None) -> bytes | None:
+        """Take out the next, or None at the end.
+
+        Raises:
+            TimeoutError: Nothing came in time, or until it was asked to stop.
+        """
+        self._news.clear()
+        if not self._texts:
+            if stop is not None:
+                stop.begin_cutting(self._news.set)
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._news.wait()
+            finally:
+                if stop is not None:
+                    stop.end_cutting(self._news.set)
+        if not self._texts:
+            raise TimeoutError
+        return self._texts.popleft()
+
+
+async def run_aside(work: Callable[[], T]) -> T:
+    """Do something that blocks without holding up the loop."""
+    return await asyncio.to_thread(work)
 
 
 class Background:

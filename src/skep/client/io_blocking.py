@@ -7,14 +7,17 @@ import signal
 import socket
 import ssl
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from skep.client.addresses import Address
 from skep.client.http import Answer, AnswerReader
+
+T = TypeVar("T")
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _READ_BYTES: Final = 256 * 1024
@@ -139,6 +142,55 @@ class Connection:
         """End the connection."""
         self.is_open = False
         self._link.close()
+
+
+class Inbox:
+    """What another thread brings, taken out one after the other. None says that it is the end."""
+
+    def __init__(self) -> None:
+        self._texts: Final[deque[bytes | None]] = deque()
+        # Reentrant: a signal handler may stop whoever waits, in the very thread that does.
+        self._changed: Final = threading.Condition(threading.RLock())
+
+    def put(self, text: bytes | None) -> None:
+        """Add something, from any thread."""
+        self._texts.append(text)
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def take_all(self) -> list[bytes]:
+        """Take out everything that is there."""
+        texts = [text for text in self._texts if text is not None]
+        self._texts.clear()
+        return texts
+
+    def take(self, timeout_s: float, stop: Stop | None = None) -> bytes | None:
+        """Take out the next, or None at the end.
+
+        Raises:
+            TimeoutError: Nothing came in time, or until it was asked to stop.
+        """
+        if stop is not None:
+            stop.begin_cutting(self._wake)
+        try:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._texts or (stop is not None and stop.is_set), timeout_s
+                )
+        finally:
+            if stop is not None:
+                stop.end_cutting(self._wake)
+        if not self._texts:
+            raise TimeoutError
+        return self._texts.popleft()
+
+
+def run_aside(work: Callable[[], T]) -> T:
+    """Do something that blocks."""
+    return work()
 
 
 class Background:

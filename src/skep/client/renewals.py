@@ -27,6 +27,10 @@ class KeptLease:
     is_lost: bool = False
 
 
+UNLEASED: Final = KeptLease("", "", inf, inf, inf, inf)
+"""Stands where messages are held by no lease that is kept."""
+
+
 class Renewals:
     """The leases that are kept, and which of them is due."""
 

@@ -26,6 +26,7 @@ ROLE = "skep"
 _LOG_TAIL_LINES = 20
 # The lines of postmaster.pid that pg_ctl reads too.
 _PID_LINE = 0
+_PORT_LINE = 3
 _STATUS_LINE = 7
 
 
@@ -178,6 +179,13 @@ class ClusterDirectory:
     def is_ready(self, pid: int) -> bool:
         """Say whether the server `pid` takes connections."""
         return self.postmaster_pid() == pid and self._postmaster_line(_STATUS_LINE) == "ready"
+
+    def running_dsn(self) -> str | None:
+        """Return the URL of the server that runs here, password included; None if none does."""
+        port, pid = self._postmaster_line(_PORT_LINE), self.postmaster_pid()
+        if port is None or pid is None or not self.is_ready(pid):
+            return None
+        return f"postgresql://{ROLE}:{self.password}@127.0.0.1:{port}/{DATABASE}"
 
     def forget_postmaster(self) -> None:
         """Remove what the last server wrote down; only for a server that is known to be gone."""

@@ -5,11 +5,9 @@ asyncpg is the driver and has no annotations; this is the part of it that Skep u
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol, cast
 
 import asyncpg
-
-REACH_TIMEOUT_S: Final = 3.0
 
 
 class Prepared(Protocol):
@@ -76,15 +74,3 @@ async def connect(
     settings = dict(server_settings or {})
     connection: Connection = await driver.connect(dsn, timeout=timeout_s, server_settings=settings)
     return connection
-
-
-async def is_reachable(dsn: str) -> bool:
-    """Say whether a server answers at all, be it with a refusal."""
-    try:
-        connection = await connect(dsn, timeout_s=REACH_TIMEOUT_S)
-    except (OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError):
-        return False
-    except (asyncpg.PostgresError, asyncpg.InterfaceError):
-        return True  # a wrong password or name: whoever connects next will say so
-    await connection.close(timeout=REACH_TIMEOUT_S)
-    return True

@@ -298,6 +298,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "kept, or at the present."
         ),
     ] = "all"
+    require_lease: Annotated[
+        bool,
+        Meta(
+            description="Refuse acknowledgments that name no lease, also in transactions without "
+            "`requiredLeases`. Queen's wire allows them, and whoever sends them may complete "
+            "what another consumer holds."
+        ),
+    ] = False
     poll_interval_ms: Annotated[
         int,
         Meta(
@@ -533,6 +541,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "pushes are refused. 0 keeps nothing: pushes fail while PostgreSQL is away.",
         ),
     ] = 4 << 30
+    start_without_database: Annotated[
+        Literal["away", "always", "never"],
+        Meta(
+            description="Whether `skep serve` starts while its database cannot be used, and keeps "
+            "pushes on disk meanwhile. `away`: when nobody answers there; it ends with the reason "
+            "when the host has no address, the login is refused or the database does not exist. "
+            "`always`: then too. `never`: it ends in either case. Needs `spill_bytes_max`."
+        ),
+    ] = "away"
     spill_after_s: Annotated[
         float,
         Meta(

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from skep.settings.connection import CONNECTION_VARIABLES
 from skep.settings.fields import (
     FIELDS,
     InvalidSettings,
@@ -157,7 +158,7 @@ def _from_flags(flags: Mapping[str, object]) -> _Layer:
 
 
 def _unknown_variables(variables: Mapping[str, str]) -> list[str]:
-    known = {CONFIG_FILE_VARIABLE, *VARIABLES}
+    known = {CONFIG_FILE_VARIABLE, *CONNECTION_VARIABLES, *VARIABLES}
     return [
         f"unknown variable {name}{_nearest(name, known)}"
         for name in sorted(variables)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 HEADERS: Final = "headers"
 PAYLOAD: Final = "payload"
+PAYLOAD_BYTES: Final = "payload_bytes"
 
 SKEP_COLUMNS: Final = {
     "queue": "string",
@@ -29,6 +30,8 @@ SKEP_COLUMNS: Final = {
     "created_at": "timestamp",
     "xid": "bigint",
 }
+REQUESTED_COLUMNS: Final = {PAYLOAD_BYTES: "int"}
+"""Served in Skep's shape to those who name them in a schema, and only then."""
 KAFKA_COLUMNS: Final = {
     "key": "binary",
     "value": "binary",
@@ -63,7 +66,7 @@ def check_schema(schema: "StructType", shape: Shape) -> None:
     Raises:
         InvalidColumns: There is no such column, or it has another type.
     """
-    columns = KAFKA_COLUMNS if shape.kind == "kafka" else SKEP_COLUMNS
+    columns = KAFKA_COLUMNS if shape.kind == "kafka" else SKEP_COLUMNS | REQUESTED_COLUMNS
     for field in schema.fields:
         if field.name not in columns:
             raise InvalidColumns(

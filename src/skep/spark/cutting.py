@@ -5,8 +5,8 @@ a whole body apart; it decodes only the members that some column needs and leave
 bytes they are. What all messages of a segment share is repeated by Arrow, not by Python.
 
 Deleted messages are left out, and so are those that had expired when the position of the reader
-was taken. Sealed ones are opened with the keys of the reader, or fail the task: a row without its
-payload would be worse.
+was taken. Where payloads are wanted, sealed ones are opened with the keys of the reader, or fail
+the task: a row without its payload would be worse.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,9 +20,9 @@ import numpy as np
 from skep.model.errors import Refused
 from skep.model.ids import OFFSET_LOW_BITS, message_id, message_id_head
 from skep.spark.arrow import arrow_schema, pa
-from skep.spark.columns import HEADERS, PAYLOAD
+from skep.spark.columns import HEADERS, PAYLOAD, PAYLOAD_BYTES
 from skep.spark.options import Shape
-from skep.spark.payloads import is_carried, payload_decoder
+from skep.spark.payloads import is_carried, payload_bytes, payload_decoder
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -55,6 +55,18 @@ class Envelope(msgspec.Struct, rename="camel", gc=False):
     expires_at: str | None = None
 
 
+class _PlainEnvelope(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
+    """A message that is neither sealed nor expires: nothing else is decoded as one of these."""
+
+    enc: ClassVar[str | None] = None
+    expires_at: ClassVar[str | None] = None
+    transaction_id: str
+    data: msgspec.Raw
+    trace_id: str | None = None
+    producer_sub: str | None = None
+    headers: msgspec.Raw = _RAW_NULL
+
+
 @dataclass(slots=True)
 class Rows:
     """Messages cut out of segments that are not handed on yet."""
@@ -63,7 +75,9 @@ class Rows:
     counts: list[int] = field(default_factory=list[int])
     """How many messages each segment has here."""
     offsets: list[int] = field(default_factory=list[int])
-    envelopes: list[Envelope] = field(default_factory=list[Envelope])
+    envelopes: list[Envelope | _PlainEnvelope] = field(
+        default_factory=list["Envelope | _PlainEnvelope"]
+    )
 
     def shared(self, name: str) -> Any:
         """Return a column that all messages of a segment share."""
@@ -115,12 +129,14 @@ class Cutter:
         self._open: Final = open_envelope
         self._taken: Final = None if taken_us is None else _EPOCH + timedelta(microseconds=taken_us)
         columns = _KAFKA_COLUMNS if shape.kind == "kafka" else _SKEP_COLUMNS
+        self._opens: Final = wants_payloads(schema)
         self._columns: Final[list[Column]] = [
             _parsed_payload(payload_decoder(each.dataType), null_on_error=null_on_error)
             if each.name == PAYLOAD and not is_carried(each.dataType)
             else columns[each.name]
             for each in schema.fields
         ]
+        self._decode_plain: Final = msgspec.json.Decoder(list[_PlainEnvelope]).decode
         self._decode: Final = msgspec.json.Decoder(list[Envelope | None]).decode
         self._decode_raw: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
         self._decode_one: Final = msgspec.json.Decoder(Envelope).decode
@@ -140,27 +156,27 @@ class Cutter:
             yield self._finished(rows)
 
     def _add(self, rows: Rows, segment: dict[str, Any], body: Any) -> None:
-        envelopes = self._decode(body)
         first = segment["first"]
-        offsets: Iterable[int] = range(first, first + len(envelopes))
-        if any(each is None or each.enc or each.expires_at for each in envelopes):
-            envelopes, offsets = self._readable(envelopes, first, body)
+        offsets: Iterable[int]
+        try:
+            envelopes = self._decode_plain(body)
+            offsets = range(first, first + len(envelopes))
+        except msgspec.ValidationError:
+            envelopes, offsets = self._readable(first, body)
         rows.segments.append(segment)
         rows.counts.append(len(envelopes))
         rows.offsets.extend(offsets)
-        rows.envelopes.extend(envelopes)  # pyright: ignore[reportArgumentType] (no None is left)
+        rows.envelopes.extend(envelopes)
 
-    def _readable(
-        self, envelopes: list[Envelope | None], first: int, body: Any
-    ) -> tuple[list[Envelope | None], list[int]]:
+    def _readable(self, first: int, body: Any) -> tuple[list[Envelope], list[int]]:
         """Leave out what is deleted or expired, and open what is sealed."""
-        kept: list[Envelope | None] = []
+        kept: list[Envelope] = []
         offsets: list[int] = []
         stored = self._decode_raw(body)
-        for index, envelope in enumerate(envelopes):
+        for index, envelope in enumerate(self._decode(body)):
             if envelope is None or self._has_expired(envelope):
                 continue
-            if envelope.enc is not None:
+            if envelope.enc is not None and self._opens:
                 envelope = self._decode_one(self._open(bytes(stored[index])))  # noqa: PLW2901
             kept.append(envelope)
             offsets.append(first + index)
@@ -181,6 +197,11 @@ class Cutter:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
+def wants_payloads(schema: "StructType") -> bool:
+    """Tell whether a schema asks for what is in the messages; all the rest needs no key."""
+    return not {PAYLOAD, "value"}.isdisjoint(schema.names)
+
+
 def as_type(values: Any, wanted: Any) -> Any:
     """Return a column in the type that Spark wants."""
     if isinstance(values, list):
@@ -190,6 +211,12 @@ def as_type(values: Any, wanted: Any) -> Any:
     if pa.types.is_binary(values.type) and pa.types.is_string(wanted):
         return values.view(wanted)  # JSON was checked to be UTF-8 when it was pushed
     return values.cast(wanted)
+
+
+def _payload_bytes(rows: Rows) -> list[int]:
+    return [
+        payload_bytes(bytes(each.data), is_sealed=each.enc is not None) for each in rows.envelopes
+    ]
 
 
 def _payload_text(rows: Rows) -> Any:
@@ -257,6 +284,7 @@ _SKEP_COLUMNS: Final[dict[str, Column]] = {
     "message_id": Rows.message_ids,
     "transaction_id": lambda rows: [each.transaction_id for each in rows.envelopes],
     PAYLOAD: _payload_text,
+    PAYLOAD_BYTES: _payload_bytes,
     HEADERS: header_texts,
     "producer": lambda rows: [each.producer_sub for each in rows.envelopes],
     "trace_id": lambda rows: [each.trace_id for each in rows.envelopes],

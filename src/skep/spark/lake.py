@@ -96,6 +96,11 @@ class Lake:
     def __exit__(self, *_: object) -> None:
         self._engine.dispose()
 
+    @property
+    def catalog(self) -> SqlCatalog:
+        """The catalog, for tables beside that of the messages; part of a `transaction` in one."""
+        return self._catalog
+
     def connect(self) -> Connection:
         """Open a connection to the database of the catalog."""
         return self._engine.connect()

@@ -16,18 +16,19 @@ from pyarrow import parquet as _parquet
 from skep.model.envelopes import build_envelope, cut_envelope
 from skep.model.errors import Refused
 from skep.spark.arrow import arrow_schema, pa
-from skep.spark.columns import HEADERS, PAYLOAD
+from skep.spark.columns import HEADERS, PAYLOAD, PAYLOAD_BYTES
 from skep.spark.cutting import (
     ROWS_PER_BATCH,
     Open,
     as_type,
     header_structs,
     malformed_payload,
+    wants_payloads,
 )
 from skep.spark.lake_schema import ADDRESS
 from skep.spark.lake_storage import Storage
 from skep.spark.options import Shape
-from skep.spark.payloads import is_carried, payload_decoder
+from skep.spark.payloads import is_carried, payload_bytes, payload_decoder
 from skep.spark.positions import Address, Snapshot, Span
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 parquet: Final[Any] = _parquet
 
-_SKEP_SOURCES: Final[dict[str, str]] = {}
+_SKEP_SOURCES: Final = {PAYLOAD_BYTES: PAYLOAD}
 _KAFKA_SOURCES: Final = {
     "key": "partition",
     "value": "payload",
@@ -186,6 +187,7 @@ class LakeReader:
         """Prepare; the arguments are those of `skep.spark.cutting.Cutter`."""
         self._schema: Final = arrow_schema(schema)
         self._open: Final = open_envelope
+        self._opens: Final = wants_payloads(schema)
         self._sources: Final = _KAFKA_SOURCES if shape.kind == "kafka" else _SKEP_SOURCES
         self._parsers: Final[dict[str, Callable[[Any], Any]]] = {
             each.name: _parser(payload_decoder(each.dataType), null_on_error=null_on_error)
@@ -220,7 +222,7 @@ class LakeReader:
     def _opened(self, rows: Any) -> Any:
         """Return rows with their payloads as they were sent."""
         number = rows.schema.get_field_index("payload")
-        if number < 0 or rows.column("key_id").null_count == rows.num_rows:
+        if not self._opens or rows.column("key_id").null_count == rows.num_rows:
             return rows
         keys, payloads = rows.column("key_id").to_pylist(), rows.column("payload").to_pylist()
         opened = [
@@ -240,12 +242,21 @@ class LakeReader:
     def _column(self, rows: Any, name: str) -> Any:
         if name in self._parsers:
             return self._parsers[name](rows)
+        if name == PAYLOAD_BYTES:
+            return self._payload_bytes(rows)
         if name == "timestampType":
             return pa.array(np.zeros(rows.num_rows, np.int32))
         values = rows.column(self._source(name))
         if name == HEADERS and self._sources is _KAFKA_SOURCES:
             return header_structs(values.to_pylist())
         return values
+
+    def _payload_bytes(self, rows: Any) -> list[int]:
+        keys, payloads = rows.column("key_id").to_pylist(), rows.column("payload").to_pylist()
+        return [
+            payload_bytes(payload.encode(), is_sealed=key is not None and not self._opens)
+            for key, payload in zip(keys, payloads, strict=True)
+        ]
 
 
 def _parser(decode: Callable[[bytes], Any], *, null_on_error: bool) -> Callable[[Any], list[Any]]:

@@ -46,6 +46,18 @@ _SCALARS: Final[dict[type, Any]] = {
 }
 
 
+SEALED_BYTES: Final = 12 + 16
+"""What sealing adds to a payload before base64: nonce and tag, see `skep.model.encryption`."""
+
+
+def payload_bytes(data: bytes, *, is_sealed: bool) -> int:
+    """Return how long a payload was when it was pushed; a sealed one need not be opened."""
+    if not is_sealed:
+        return len(data)
+    base64 = data[1:-1]  # without the quotes of JSON
+    return len(base64) // 4 * 3 - base64[-2:].count(b"=") - SEALED_BYTES
+
+
 def is_carried(data_type: "DataType") -> bool:
     """Tell whether payloads of this type are handed on as they are, and not decoded."""
     return isinstance(data_type, (spark.StringType, spark.BinaryType))

@@ -21,7 +21,8 @@ BEGIN: Final = (
 )
 REPORT: Final = (
     "select * from skep.report_pipeline($1::text::uuid, $2, $3::text::json, $4::text::bigint, "
-    "$5::text::bigint, $6::text::float8, $7::text::bigint, $8::text::bigint, $9)"
+    "$5::text::bigint, $6::text::float8, $7::text::bigint, $8::text::bigint, $9, "
+    "$10::text::json)"
 )
 LIST: Final = "select * from skep.list_pipelines($1, $2::text::integer, 0)"
 STOP: Final = "select * from skep.stop_pipeline($1)"
@@ -47,6 +48,16 @@ class PipelineChanged(Refused):
     code: ClassVar[str] = "pipeline_changed"
 
 
+class Batch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A micro-batch that ended."""
+
+    sink: str
+    number: int
+    started_at: str
+    rows: int
+    duration_ms: int
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How a run is doing."""
 
@@ -57,6 +68,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     lag_s: int | None = None
     position: dict[str, Any] | None = None
     """By sink, the positions of its sources."""
+    recent: tuple[Batch, ...] = ()
+    """The last micro-batches, the oldest first."""
 
 
 class Begun(NamedTuple):
@@ -145,6 +158,7 @@ class Registry:
                 _text(progress.lag_messages),
                 _text(progress.lag_s),
                 error,
+                msgspec.json.encode(progress.recent).decode() if progress.recent else None,
             )
         except PipelineBusy:
             return False

@@ -9,6 +9,7 @@ import json
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from skep.spark.pipeline import (
     spelled_options,
 )
 from skep.spark.pipeline_frames import Frames, SinkKind, reader_name, sinks_of, source_options
-from skep.spark.pipeline_registry import Progress, Registry
+from skep.spark.pipeline_registry import Batch, Progress, Registry
 from skep.spark.positions import Position
 from skep.spark.session import DEFAULT_MASTER, spark_session
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.5
 """How often queries are looked at; less often than Spark ends micro-batches that do much."""
 REPORT_S: Final = 1.0
+RECENT_BATCHES: Final = 40
+"""How many micro-batches the record shows."""
 
 _OUR_CLASS: Final = re.compile(r"^skep(\.\w+)+: ")
 """How an error of ours begins when it comes from another process."""
@@ -191,6 +194,7 @@ class _Watch:
         self._url: Final = url
         self._last_batch: Final[dict[SinkKind, int]] = {}
         self._position: Final[dict[str, Any]] = {}
+        self._recent: Final[deque[Batch]] = deque(maxlen=RECENT_BATCHES)
         self.progress = Progress()
 
     def look(self, queries: Mapping[SinkKind, "StreamingQuery"]) -> None:
@@ -201,6 +205,7 @@ class _Watch:
             ended = self._ended(sink, query)
             batches += len(ended)
             messages += sum(each["numInputRows"] for each in ended)
+            self._recent.extend(_batch(sink, each) for each in ended)
             last = self._latest(query)
             rate += last.get("processedRowsPerSecond") or 0.0
             if ended:
@@ -216,6 +221,7 @@ class _Watch:
             lag_messages=lag_messages,
             lag_s=lag_s,
             position=dict(self._position) or None,
+            recent=tuple(self._recent),
         )
 
     def _ended(self, sink: SinkKind, query: "StreamingQuery") -> list[dict[str, Any]]:
@@ -292,6 +298,16 @@ def _are_over(queries: Sequence["StreamingQuery"]) -> bool:
 
 def _report(progress: Any) -> dict[str, Any]:
     return json.loads(progress.json)
+
+
+def _batch(sink: SinkKind, report: dict[str, Any]) -> Batch:
+    return Batch(
+        sink=sink,
+        number=report["batchId"],
+        started_at=report["timestamp"],
+        rows=report["numInputRows"],
+        duration_ms=report["durationMs"]["triggerExecution"],
+    )
 
 
 def _explained(failure: Exception) -> SkepError:

@@ -18,6 +18,7 @@ from pyspark.sql import types as spark
 
 from skep.spark.arrow import pa
 from skep.spark.columns import InvalidColumns
+from skep.spark.text_bytes import has_control_characters, needs_no_escapes
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -40,7 +41,6 @@ _PLAIN: Final = (
     spark.BinaryType,
     spark.NullType,
 )
-_CONTROL: Final = r"[\x00-\x1f]"
 _NULL: Final = "null"
 
 
@@ -94,7 +94,9 @@ def _float(values: Any) -> Any:
 
 
 def _string(values: Any) -> Any:
-    if pc.any(pc.match_substring_regex(values, _CONTROL)).as_py():
+    if needs_no_escapes(values):
+        return _joined('"', values, '"')
+    if has_control_characters(values):
         return _each(values, lambda text: text)
     escaped = pc.replace_substring(values, "\\", "\\\\")
     return _joined('"', pc.replace_substring(escaped, '"', '\\"'), '"')

@@ -32,6 +32,7 @@ from skep.spark.sink_columns import (
 )
 from skep.spark.sink_json import json_objects, json_texts, pc
 from skep.spark.sink_rules import Validate
+from skep.spark.text_bytes import text_bytes, text_lengths
 from skep.spark.write_options import WriteOptions
 
 EXCERPT_CHARS: Final = 65_536
@@ -233,6 +234,8 @@ def _text_column(values: Any, count: int) -> Any:
 
 def _or_default(values: Any, default: str | None) -> Any:
     """Return a column in which what is missing or empty is the default."""
+    if values.null_count == 0 and text_lengths(values).all():
+        return values
     missing = pc.fill_null(pc.equal(values, ""), True)
     return _replaced(values, missing, default)
 
@@ -241,6 +244,9 @@ def _shortened(
     values: Any, length_max: int, name: str, default: str | None, faults: _Faults
 ) -> Any:
     """Note what cannot be stored as a name, and put the default in its place."""
+    is_short = (text_lengths(values) <= length_max).all()  # in bytes, then also in characters
+    if is_short and text_bytes(values).all():
+        return values
     is_long = pc.fill_null(pc.greater(pc.utf8_length(values), length_max), False)
     has_nul = pc.fill_null(pc.match_substring(values, "\0"), False)
     faults.note_where(is_long, f"{name} is longer than {length_max} characters")

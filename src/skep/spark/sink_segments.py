@@ -7,6 +7,7 @@ are cut into segments. Bodies are joined by Arrow, a column at a time, in the la
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import pairwise, repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from skep.spark.sink_columns import DELIVER_AT, HEADERS, PARTITION, PAYLOAD, QUE
 from skep.spark.sink_json import json_texts, pc
 from skep.spark.sink_rows import MADE_UP, Reject
 from skep.spark.sink_rules import QueueRules
+from skep.spark.text_bytes import needs_no_escapes, slices_of, text_lengths
 
 SEGMENT_MESSAGES_MAX: Final = 500
 SEGMENT_BYTES: Final = 128 << 10
@@ -69,26 +71,27 @@ class SegmentMaker:
             the attempt.
         """
         codes = _lanes(rows)
-        order = np.argsort(codes, kind="stable")
-        codes = codes[order]
-        rows = rows.take(pa.array(order))
-        envelopes = self._envelopes(rows)
-        starts = _segment_starts(codes, pc.binary_length(envelopes).to_numpy())
-        ends = np.append(starts[1:], len(codes))
-        first_rows = rows.select([QUEUE, PARTITION]).take(pa.array(starts))
-        made_up = rows.column(MADE_UP).to_numpy(zero_copy_only=False)
+        order = _order(codes)
+        codes, sorted_rows = (
+            (codes, rows) if order is None else (codes[order], _sorted(rows, order))
+        )
+        parts = self._parts(sorted_rows)
+        starts = _segment_starts(codes, _sizes(parts))
+        places = starts if order is None else order[starts]
+        first_rows = rows.select([QUEUE, PARTITION]).take(pa.array(places))
+        made_up = sorted_rows.column(MADE_UP).to_numpy(zero_copy_only=False)
         known = self._staged(
             first_rows,
-            messages=pa.array(ends - starts, pa.int32()),
+            messages=pa.array(np.diff(np.append(starts, len(codes))), pa.int32()),
             is_unique=pa.array(np.logical_and.reduceat(made_up, starts)),
             **self._followed(first_rows),
         )
-        keys = self._keys(rows)
-        spans = zip(starts * KEY_BYTES, ends * KEY_BYTES, strict=True)
+        keys = self._keys(sorted_rows)
+        bounds = pairwise([*(starts * KEY_BYTES).tolist(), len(keys)])
         return known, self._stored(
             known.column("number"),
-            pa.array([keys[start:end] for start, end in spans], pa.binary()),
-            _bodies(envelopes, starts),
+            pa.array([keys[start:end] for start, end in bounds], pa.binary()),
+            _bodies(parts, starts),
         )
 
     def messages_for_later(self, rows: Any) -> Any:
@@ -170,24 +173,21 @@ class SegmentMaker:
         }
 
     def _keys(self, rows: Any) -> bytes:
-        digest, seed = xxhash.xxh3_128_digest, self._hash_seed
         names = rows.column(TRANSACTION_ID).cast(pa.binary()).to_pylist()
-        return b"".join([digest(name, seed) for name in names])
+        return b"".join(map(xxhash.xxh3_128_digest, names, repeat(self._hash_seed)))
 
     def _envelopes(self, rows: Any) -> Any:
-        headers = rows.column(HEADERS)
-        parts = [ID_MARK, json_texts(rows.column(TRANSACTION_ID)), UNTRACED_MARK]
-        if headers.null_count < len(headers):
-            marked = pc.binary_join_element_wise(HEADERS_MARK.decode(), headers, "")
-            parts.append(pc.fill_null(marked, ""))
-        parts += [DATA_MARK, rows.column(PAYLOAD), b"}"]
-        texts = [part.decode() if isinstance(part, bytes) else part for part in parts]
-        envelopes = pc.binary_join_element_wise(*texts, "")
+        return pc.binary_join_element_wise(*self._parts(rows), "")
+
+    def _parts(self, rows: Any) -> list[Any]:
+        """Return what envelopes are made of, to be joined: columns, and texts for every row."""
+        plain = _plain_parts(rows)
         is_sealed = self._followed(rows)["is_sealed"]
         if not pc.any(is_sealed).as_py():
-            return envelopes
-        plain = envelopes.cast(pa.binary()).to_pylist()
-        return pa.array(self._sealed(plain, is_sealed.to_pylist()), pa.binary()).cast(pa.string())
+            return plain
+        envelopes = pc.binary_join_element_wise(*plain, "").cast(pa.binary()).to_pylist()
+        sealed = self._sealed(envelopes, is_sealed.to_pylist())
+        return [pa.array(sealed, pa.binary()).cast(pa.string())]
 
     def _sealed(self, envelopes: Iterable[bytes], is_sealed: Iterable[bool]) -> list[bytes]:
         return [
@@ -196,11 +196,52 @@ class SegmentMaker:
         ]
 
 
+def _plain_parts(rows: Any) -> list[Any]:
+    names, headers = rows.column(TRANSACTION_ID), rows.column(HEADERS)
+    before, behind = ID_MARK.decode(), UNTRACED_MARK.decode()
+    if needs_no_escapes(names):
+        # Most do not; then they are not copied for their quotes alone.
+        before, behind = f'{before}"', f'"{behind}'
+    else:
+        names = json_texts(names)
+    parts = [before, names, behind]
+    if headers.null_count < len(headers):
+        marked = pc.binary_join_element_wise(HEADERS_MARK.decode(), headers, "")
+        parts.append(pc.fill_null(marked, ""))
+    return [*parts, DATA_MARK.decode(), rows.column(PAYLOAD), "}"]
+
+
 def _lanes(rows: Any) -> Any:
     """Return the lane of each row as a number."""
-    # Names hold no NUL, so no two pairs of names look the same.
-    names = pc.binary_join_element_wise(rows.column(QUEUE), rows.column(PARTITION), "\0")
-    return names.dictionary_encode().indices.to_numpy()
+    queues = rows.column(QUEUE).dictionary_encode()
+    partitions = rows.column(PARTITION).dictionary_encode()
+    codes = partitions.indices.to_numpy()
+    if len(queues.dictionary) == 1:
+        return codes
+    return queues.indices.to_numpy().astype(np.int64) * len(partitions.dictionary) + codes
+
+
+def _order(codes: Any) -> Any:
+    """Return in which order rows are sorted by lane and else stay in order; None if they are."""
+    if (codes[1:] >= codes[:-1]).all():
+        return None
+    return np.argsort(codes, kind="stable")
+
+
+def _sorted(rows: Any, order: Any) -> Any:
+    """Return rows in another order; of columns without values there is nothing to move."""
+    places = pa.array(order)
+    columns = [
+        column if column.null_count == len(column) else column.take(places)
+        for column in rows.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _sizes(parts: Sequence[Any]) -> Any:
+    """Return how many bytes the parts of each row are."""
+    texts = sum(len(part) for part in parts if isinstance(part, str))
+    return texts + sum(text_lengths(part) for part in parts if not isinstance(part, str))
 
 
 def _segment_starts(codes: Any, sizes: Any) -> Any:
@@ -216,7 +257,20 @@ def _segment_starts(codes: Any, sizes: Any) -> Any:
     return np.flatnonzero(is_start)
 
 
-def _bodies(envelopes: Any, starts: Any) -> Any:
-    offsets = pa.array(np.append(starts, len(envelopes)), pa.int32())
-    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, envelopes), ",")
-    return pc.binary_join_element_wise("[", joined, "]", "").cast(pa.binary())
+def _bodies(parts: Sequence[Any], starts: Any) -> Any:
+    """Join the parts of all rows to JSON arrays, one per segment.
+
+    Brackets and commas are joined with the rest, so that a segment is a slice of the whole and
+    nothing is copied once more.
+    """
+    count = len(next(part for part in parts if not isinstance(part, str)))
+    openings, closings = np.full(count, 1, np.int8), np.full(count, 1, np.int8)
+    openings[starts] = 0
+    closings[np.append(starts[1:], count) - 1] = 0
+    texts = pc.binary_join_element_wise(
+        pa.array(["[", ","]).take(pa.array(openings)),
+        *parts,
+        pa.array(["]", ""]).take(pa.array(closings)),
+        "",
+    )
+    return slices_of(texts, starts)

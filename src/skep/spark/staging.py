@@ -91,23 +91,14 @@ class Stager:
             seal=Sealer(self._options).seal,
         )
         for gathered in _gathered(batches):
-            rows, rejects = self._checked(checker, gathered)
+            self._rules.meet(gathered)
+            rows, rejects = checker.check(gathered)
             if rejects:
                 self._note(rejects)
                 if self._options.on_error == "fail":
                     return
                 self._put("staged_reject", maker.dead_letters(self._addressed(rejects)))
             self._put_messages(maker, rows)
-
-    def _checked(self, checker: RowChecker, batches: Sequence[Any]) -> tuple[Any, list[Reject]]:
-        checked: list[Any] = []
-        rejects: list[Reject] = []
-        for batch in batches:
-            self._rules.meet(batch)
-            rows, refused = checker.check(batch)
-            checked.append(rows)
-            rejects += refused
-        return pa.concat_batches(checked), rejects
 
     def _note(self, rejects: Sequence[Reject]) -> None:
         staged = self._staged
@@ -131,8 +122,10 @@ class Stager:
         return [each._replace(queue=each.queue or fallback) for each in rejects]
 
     def _put_messages(self, maker: SegmentMaker, rows: Any) -> None:
-        is_later = pc.is_valid(rows.column(DELIVER_AT))
-        later, at_once = rows.filter(is_later), rows.filter(pc.invert(is_later))
+        later, at_once = rows.slice(0, 0), rows
+        if rows.column(DELIVER_AT).null_count < rows.num_rows:
+            is_later = pc.is_valid(rows.column(DELIVER_AT))
+            later, at_once = rows.filter(is_later), rows.filter(pc.invert(is_later))
         if at_once.num_rows:
             known, segments = maker.segments(at_once)
             self._put("staged_segment", known)  # first: who throws it away finds the segments by it
@@ -145,8 +138,8 @@ class Stager:
         self._staged.rows += made.num_rows
 
 
-def _gathered(batches: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield batches in groups that are worth making segments of."""
+def _gathered(batches: Iterable[Any]) -> Iterator[Any]:
+    """Put batches together to such that are worth making segments of."""
     group: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -154,10 +147,10 @@ def _gathered(batches: Iterable[Any]) -> Iterator[list[Any]]:
             group.append(part)
             rows, size = rows + part.num_rows, size + part.nbytes
             if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
-                yield group
+                yield pa.concat_batches(group)
                 group, rows, size = [], 0, 0
     if rows:
-        yield group
+        yield pa.concat_batches(group)
 
 
 def _parts(batch: Any) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from skep.telemetry.histograms import (
     COUNT_BOUNDS,
@@ -25,6 +25,9 @@ from skep.telemetry.histograms import (
 QUEUES_EXPOSED: Final = 100
 OTHER_QUEUES: Final = ""
 """Under this name stands what queues counted that are not shown by their own."""
+
+NoteLetters: TypeAlias = Callable[[str, int], None]
+"""Is told how many messages of a queue became dead letters."""
 
 
 class RouteMeter:
@@ -190,6 +193,11 @@ class QueueMeters:
             if len(self._exposed) < self._exposed_max:
                 self._exposed[queue] = meter
         return meter
+
+    def note_letters(self, queue: str, count: int) -> None:
+        """Count messages of a queue that became dead letters."""
+        if count:
+            self.of(queue).dead_letters += count
 
     def note_delivery(
         self, meter: QueueMeter, messages: int, lag_s: float, *, is_redelivery: bool

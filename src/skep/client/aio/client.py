@@ -18,7 +18,7 @@ from skep.client.aio.groups import Groups
 from skep.client.aio.message import (
     Message,
     Settlement,
-    ack_item,
+    ack_text_of,
     decode_acked,
     send_acks,
 )
@@ -34,7 +34,7 @@ from skep.client.aio.session import Session
 from skep.client.aio.transaction import Transaction
 from skep.client.aio.worker import Worker
 from skep.client.bodies import PushBody
-from skep.client.consume_options import ConsumeOptions
+from skep.client.consume_options import ConsumeOptions, Delivery
 from skep.client.errors import LeaseLost
 from skep.client.items import (
     Headers,
@@ -155,6 +155,11 @@ class AsyncClient:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The brokers of this client."""
+        return self._session.options.urls
 
     async def close(self) -> None:
         """End all connections, and renew no lease any more."""
@@ -321,6 +326,7 @@ class AsyncClient:
         conflation: bool | None = None,
         limit: int | None = None,
         idle_s: float | None = None,
+        delivery: Delivery = "auto",
     ) -> Consumption:
         """Return the messages of a queue, to be iterated over.
 
@@ -348,6 +354,8 @@ class AsyncClient:
             conflation: Deliver only the newest message of each partition.
             limit: End after so many messages.
             idle_s: End when nothing came for so long.
+            delivery: By `websocket`, where the broker has it and the package `websockets` is
+                installed, or by `poll`; `auto` is what costs less, which is to poll.
         """
         options = ConsumeOptions(
             queue=queue,
@@ -367,6 +375,7 @@ class AsyncClient:
             conflation=conflation,
             limit=limit,
             idle_s=idle_s,
+            delivery=delivery,
         )
         return Consumption(self._session, self._keeper, options)
 
@@ -475,7 +484,7 @@ class AsyncClient:
         for message in messages:
             message.settlement.progress.settle(message.place, verdict)
         group = messages[0].consumer_group
-        items = [ack_item(message, verdict) for message in messages]
+        items = b",".join(ack_text_of(message, verdict) for message in messages)
         affinity = affinity_of(messages[0].queue, group)
         return decode_acked(await send_acks(self._session, items, group, affinity))
 
@@ -537,3 +546,7 @@ class AsyncClient:
         encoded = None if body is None else encode(body)
         answer = await self._session.request(method, path, encoded)
         return msgspec.json.decode(answer.body) if answer.body else None
+
+    async def fetch(self, path: str) -> bytes:
+        """Return what a route answers as it came, for those whose answer is not JSON."""
+        return (await self._session.request("GET", path)).body

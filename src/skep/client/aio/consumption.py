@@ -1,4 +1,4 @@
-"""The consumer loop: poll, hand out, settle, and go on whatever happens to the broker.
+"""The consumer loop: ask, hand out, settle, and go on whatever happens to the broker.
 
 A consumption is iterated over, message by message or batch by batch. A message counts as done when
 the next one is asked for, unless something else was said about it. Leaving the loop gives back
@@ -13,12 +13,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Final
 
+from skep.client.aio.live import Feed, LiveDelivery
 from skep.client.aio.message import Batch, Message, Settlement, decode_popped
 from skep.client.aio.session import Session
 from skep.client.consume_options import ConsumeOptions, pop_path
 from skep.client.errors import Stopped
 from skep.client.io_async import Stop
 from skep.client.lease_keeper import LeaseKeeper
+from skep.client.renewals import UNLEASED, KeptLease
 from skep.client.settling import COMPLETED, verdict_of
 
 ANSWER_SLACK_S: Final = 10.0
@@ -69,6 +71,7 @@ class Consumption:
         self._keeper: Final = keeper
         self.options: Final = options
         self._stop: Final = stop or Stop()
+        self._live: Final = LiveDelivery(session, keeper, options)
         self._delivered = 0
         self._hasty_answers = 0
         self._current: Message | None = None
@@ -99,19 +102,27 @@ class Consumption:
 
     async def each(self) -> AsyncGenerator[Message]:
         """Iterate over messages, as the consumption itself does."""
+        stop = self._stop
         async with aclosing(self.take_batches()) as batches:
             async for batch in batches:
-                settlement, is_plain = batch.settlement, True
-                for message in batch:
+                settlement = batch.settlement
+                is_plain = not settlement.is_lost
+                # All users pay for every step of this loop: it does what `complete` does, without
+                # a call for it.
+                complete_next, lease = settlement.progress.complete_next, settlement.lease
+                for place, message in enumerate(batch):
                     if not is_plain and not settlement.is_next(message):
                         continue
                     self._current = message
                     yield message
-                    self._current = None
-                    is_plain = not settlement.complete(message)
+                    is_plain = (
+                        complete_next(place)
+                        and monotonic() < settlement.look_at_s
+                        and not lease.is_lost
+                    )
                     if not is_plain:
-                        await settlement.look_around()
-                    if self._stop.is_set:
+                        await settlement.look_around(message)
+                    if stop.is_set:
                         return
 
     async def batches(self) -> AsyncGenerator[Batch]:
@@ -123,55 +134,83 @@ class Consumption:
 
     async def take_batches(self) -> AsyncGenerator[Batch]:
         """Iterate over batches for those who settle by themselves; the rest is given back."""
-        while not self._stop.is_set and (batch := await self._next_batch()) is not None:
-            try:
-                yield batch
-            finally:
-                await batch.settlement.finish()
+        try:
+            while not self._stop.is_set and (batch := await self._next_batch()) is not None:
+                try:
+                    yield batch
+                finally:
+                    await batch.settlement.finish()
+        finally:
+            await self._live.close()
 
     async def _next_batch(self) -> Batch | None:
-        """Poll until there are messages; None when it is over."""
+        """Wait until there are messages; None when it is over."""
         asked_at_s = monotonic()
         quiet_until_s = asked_at_s + (inf if self.options.idle_s is None else self.options.idle_s)
         while not self._stop.is_set and (size := self._batch_size()) > 0:
             wait_s = min(self.options.wait_s, max(quiet_until_s - asked_at_s, 0.0))
             try:
-                messages = await pop_messages(
-                    self._session,
-                    self.options,
-                    batch=size,
-                    wait_s=wait_s,
-                    stop=self._stop,
-                    is_patient=True,
-                )
+                if (batch := await self._ask(size, wait_s)) is not None:
+                    return batch
+                if monotonic() >= quiet_until_s:
+                    return await self._look_once_more(size)
             except Stopped:
-                return None
-            if messages:
-                return self._batch_of(messages)
-            if monotonic() >= quiet_until_s:
                 return None
             await self._slow_down(monotonic() - asked_at_s, wait_s)
             asked_at_s = monotonic()
         return None
 
-    def _batch_of(self, messages: list[Message]) -> Batch:
+    async def _ask(self, size: int, wait_s: float) -> Batch | None:
+        """Wait for messages from the socket, if there is one, or else by a poll."""
+        try:
+            taken = await self._live.take(size, wait_s, self._stop)
+        except TimeoutError:
+            return None
+        if taken is not None:
+            return self._batch_of(taken.messages, taken.lease, taken.feed)
+        return await self._poll(size, wait_s)
+
+    async def _look_once_more(self, size: int) -> Batch | None:
+        """Poll before it is over: a socket that is quiet may only be slow."""
+        if not self._live.is_open:
+            return None
+        await self._live.close()
+        return await self._poll(size, 0.0)
+
+    async def _poll(self, size: int, wait_s: float) -> Batch | None:
+        messages = await pop_messages(
+            self._session,
+            self.options,
+            batch=size,
+            wait_s=wait_s,
+            stop=self._stop,
+            is_patient=True,
+        )
+        return self._batch_of(messages, self._keep(messages[0].lease_id)) if messages else None
+
+    def _keep(self, lease_id: str) -> KeptLease:
+        if not lease_id:
+            return UNLEASED
+        return self._keeper.keep(
+            lease_id,
+            self.options.affinity,
+            length_s=self.options.lease_s,
+            limit_s=self.options.lease_s_max,
+        )
+
+    def _batch_of(
+        self, messages: list[Message], lease: KeptLease, feed: Feed | None = None
+    ) -> Batch:
         self._delivered += len(messages)
         self._hasty_answers = 0
-        options, lease = self.options, None
-        if messages[0].lease_id:
-            lease = self._keeper.keep(
-                messages[0].lease_id,
-                options.affinity,
-                length_s=options.lease_s,
-                limit_s=options.lease_s_max,
-            )
         settlement = Settlement(
             self._session,
             messages,
             lease=lease,
             keeper=self._keeper,
-            ack_every_s=options.ack_every_s,
+            ack_every_s=self.options.ack_every_s,
             stop=self._stop,
+            acknowledger=feed,
         )
         return Batch(messages, settlement)
 

@@ -10,13 +10,15 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Final
 
 from skep.client.endpoints import Endpoint, Endpoints
 from skep.client.errors import GATEWAY_STATUSES, NotSent, Stopped, Unreachable, error_of
 from skep.client.http import Answer, render_header, render_request
-from skep.client.io_async import Connection, Stop
+from skep.client.io_async import Connection, Stop, run_aside
+from skep.client.live_link import LiveLink
 from skep.client.retry import RetryPolicy
 from skep.client.session_options import Doubt, SessionOptions
 
@@ -81,7 +83,7 @@ class Session:
         tried: set[Endpoint] = set()
         failures = 0
         while True:
-            self._check_open(stop)
+            self.check_open(stop)
             endpoint = self.endpoints.choose(affinity, self._clock(), tried)
             tried.add(endpoint)
             rendered = self._render(endpoint, method, path, body, headers)
@@ -89,7 +91,7 @@ class Session:
             if isinstance(outcome, Answer) and outcome.is_success:
                 self.endpoints.report_success(endpoint)
                 return outcome
-            self._check_open(stop)
+            self.check_open(stop)
             self._judge(endpoint, outcome, doubt)
             failures += 1
             self._raise_if_final(policy, outcome, failures)
@@ -98,7 +100,12 @@ class Session:
                 pause_s = policy.pause_s(failures, _retry_after_s(outcome), self._random.random())
                 await (stop or Stop()).pause(pause_s)
 
-    def _check_open(self, stop: Stop | None) -> None:
+    def check_open(self, stop: Stop | None) -> None:
+        """Raise if there is nothing more to be asked.
+
+        Raises:
+            Stopped: The session is closed, or the caller was asked to stop.
+        """
         if self._is_closed:
             raise Stopped("the client is closed")
         if stop is not None and stop.is_set:
@@ -160,6 +167,29 @@ class Session:
             await connection.close()
         return answer
 
+    async def open_link(self, path: str, affinity: str) -> LiveLink:
+        """Open a WebSocket to the broker that requests of this affinity go to.
+
+        Raises:
+            Unreachable: Nobody is there; another broker is chosen the next time.
+            LinkRefused: There is no WebSocket to be had.
+        """
+        self.check_open(None)
+        endpoint = self.endpoints.choose(affinity, self._clock())
+        opening = partial(
+            LiveLink.open,
+            endpoint.address,
+            path,
+            headers={**self.options.headers, **self._bearer()},
+            tls=self._tls,
+            timeout_s=self.options.connect_timeout_s,
+        )
+        try:
+            return await run_aside(opening)
+        except OSError as error:
+            self.endpoints.report_failure(endpoint, self._clock())
+            raise NotSent(f"{endpoint.address.url} does not answer: {error}") from error
+
     def _take_idle(self, endpoint: Endpoint) -> Connection | None:
         idle = self._idle[endpoint]
         while idle:
@@ -186,11 +216,13 @@ class Session:
             idle.pop().abort()
 
     def _authorization(self) -> bytes:
+        return b"".join(render_header(name, value) for name, value in self._bearer().items())
+
+    def _bearer(self) -> dict[str, str]:
         token = self.options.token
         if token is None:
-            return b""
-        text = token if isinstance(token, str) else token()
-        return render_header("Authorization", f"Bearer {text}")
+            return {}
+        return {"Authorization": f"Bearer {token if isinstance(token, str) else token()}"}
 
     async def close(self) -> None:
         """End all connections; requests from now on raise `Stopped`."""

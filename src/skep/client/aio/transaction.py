@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from skep.client.addresses import affinity_of
-from skep.client.aio.message import Message, ack_item
+from skep.client.aio.message import Message
 from skep.client.aio.session import Session
 from skep.client.bodies import AckOperation, PushOperation, TransactionBody
 from skep.client.errors import OutcomeUnknown, TransactionFailed
@@ -116,12 +116,11 @@ class Transaction:
 
 
 def _ack_operation(message: Message, verdict: Verdict) -> AckOperation:
-    item = ack_item(message, verdict)
     return AckOperation(
-        item.transaction_id,
-        item.partition_id,
-        item.status,
-        item.lease_id,
+        message.transaction_id,
+        message.partition_id,
+        verdict.status,
+        message.lease_id,
         message.consumer_group,
-        item.error,
+        verdict.error,
     )

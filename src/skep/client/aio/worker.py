@@ -91,7 +91,7 @@ class Worker:
             if verdict is not COMPLETED:
                 settlement.settle(message, verdict)
             if settlement.complete(message):
-                await settlement.look_around()
+                await settlement.look_around(message)
 
     async def _handle_batch(self, batch: Batch) -> None:
         with self._telemetry.handling(batch[0].queue, batch[0].headers or {}):

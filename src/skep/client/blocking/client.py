@@ -19,7 +19,7 @@ from skep.client.blocking.groups import Groups
 from skep.client.blocking.message import (
     Message,
     Settlement,
-    ack_item,
+    ack_text_of,
     decode_acked,
     send_acks,
 )
@@ -35,7 +35,7 @@ from skep.client.blocking.session import Session
 from skep.client.blocking.transaction import Transaction
 from skep.client.blocking.worker import Worker
 from skep.client.bodies import PushBody
-from skep.client.consume_options import ConsumeOptions
+from skep.client.consume_options import ConsumeOptions, Delivery
 from skep.client.errors import LeaseLost
 from skep.client.items import (
     Headers,
@@ -156,6 +156,11 @@ class Client:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The brokers of this client."""
+        return self._session.options.urls
 
     def close(self) -> None:
         """End all connections, and renew no lease any more."""
@@ -322,6 +327,7 @@ class Client:
         conflation: bool | None = None,
         limit: int | None = None,
         idle_s: float | None = None,
+        delivery: Delivery = "auto",
     ) -> Consumption:
         """Return the messages of a queue, to be iterated over.
 
@@ -349,6 +355,8 @@ class Client:
             conflation: Deliver only the newest message of each partition.
             limit: End after so many messages.
             idle_s: End when nothing came for so long.
+            delivery: By `websocket`, where the broker has it and the package `websockets` is
+                installed, or by `poll`; `auto` is what costs less, which is to poll.
         """
         options = ConsumeOptions(
             queue=queue,
@@ -368,6 +376,7 @@ class Client:
             conflation=conflation,
             limit=limit,
             idle_s=idle_s,
+            delivery=delivery,
         )
         return Consumption(self._session, self._keeper, options)
 
@@ -473,7 +482,7 @@ class Client:
         for message in messages:
             message.settlement.progress.settle(message.place, verdict)
         group = messages[0].consumer_group
-        items = [ack_item(message, verdict) for message in messages]
+        items = b",".join(ack_text_of(message, verdict) for message in messages)
         affinity = affinity_of(messages[0].queue, group)
         return decode_acked(send_acks(self._session, items, group, affinity))
 
@@ -535,3 +544,7 @@ class Client:
         encoded = None if body is None else encode(body)
         answer = self._session.request(method, path, encoded)
         return msgspec.json.decode(answer.body) if answer.body else None
+
+    def fetch(self, path: str) -> bytes:
+        """Return what a route answers as it came, for those whose answer is not JSON."""
+        return (self._session.request("GET", path)).body

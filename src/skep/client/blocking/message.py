@@ -7,20 +7,19 @@ for by name (`message.ack()`) are sent at once, with what was gathered.
 
 import logging
 from collections.abc import Iterator, Sequence
-from math import inf
 from time import monotonic
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
+from skep.client.acks import ack_body, ack_text, completed_text
 from skep.client.addresses import affinity_of
 from skep.client.blocking.operations import finished_body
 from skep.client.blocking.session import Session
-from skep.client.bodies import AckBody, AckItem
 from skep.client.errors import LeaseLost
 from skep.client.io_blocking import Stop
 from skep.client.lease_keeper import LeaseKeeper
-from skep.client.renewals import KeptLease
+from skep.client.renewals import UNLEASED, KeptLease
 from skep.client.settling import COMPLETED, RETRY, BatchProgress, Verdict, dead_letter, failed
 from skep.client.values import AckResult
 from skep.model.errors import Overloaded, Unavailable
@@ -36,24 +35,25 @@ _decode_payload: Final = msgspec.json.Decoder().decode
 class Message(msgspec.Struct, rename="camel", kw_only=True, gc=False, eq=False):
     """One delivered message."""
 
+    # In the order of the wire: a field that comes where it is expected is decoded sooner.
     id: str
-    transaction_id: str
-    raw: msgspec.Raw = msgspec.field(name="data")
-    """The payload as it was pushed, byte for byte."""
-    created_at: str
     queue: str = ""
     partition: str
     partition_id: str
     lease_id: str = ""
     """Empty when the message was acknowledged on delivery."""
     consumer_group: str = QUEUE_MODE
+    created_at: str
     delivery_attempt: int = 1
     """How often it was delivered, this time included."""
     retry_count: int = 0
     """How often it failed."""
+    transaction_id: str
     trace_id: str | None = None
     producer_sub: str | None = None
     headers: dict[str, Any] | None = None
+    raw: msgspec.Raw = msgspec.field(name="data")
+    """The payload as it was pushed, byte for byte."""
     settlement: Any = msgspec.field(default=None, name="__settlement")
     """Where the verdict on this message goes; set by the client."""
     place: int = msgspec.field(default=0, name="__place")
@@ -121,25 +121,26 @@ class Popped(msgspec.Struct, rename="camel"):
 
 decode_popped: Final = msgspec.json.Decoder(Popped).decode
 decode_acked: Final = msgspec.json.Decoder(list[AckResult]).decode
-_encode: Final = msgspec.json.Encoder().encode
 
 
-def ack_item(message: Message, verdict: Verdict) -> AckItem:
+def ack_text_of(message: Message, verdict: Verdict) -> bytes:
     """Say of a message what became of it."""
-    return AckItem(
-        message.transaction_id,
-        message.partition_id,
-        verdict.status,
-        message.lease_id,
-        verdict.error,
-    )
+    return ack_text(message.transaction_id, message.partition_id, message.lease_id, verdict)
 
 
-def send_acks(session: Session, items: Sequence[AckItem], group: str, affinity: str) -> bytes:
+def send_acks(session: Session, items: bytes, group: str, affinity: str) -> bytes:
     """Send acknowledgments of one group; return the answer."""
-    body = _encode(AckBody(items, group))
+    body = ack_body(items, group)
     answer = session.request("POST", "/api/v1/ack/batch", body, affinity=affinity)
     return finished_body(session, answer)
+
+
+class Acknowledger(Protocol):
+    """Another way for acknowledgments than a request."""
+
+    def acknowledge(self, items: bytes) -> bytes | None:
+        """Send them; return the answer, or None if this way is not open (any more)."""
+        ...
 
 
 class Settlement:
@@ -150,24 +151,29 @@ class Settlement:
         session: Session,
         messages: Sequence[Message],
         *,
-        lease: KeptLease | None = None,
+        lease: KeptLease = UNLEASED,
         keeper: LeaseKeeper | None = None,
         ack_every_s: float = 1.0,
         stop: Stop | None = None,
+        acknowledger: Acknowledger | None = None,
     ) -> None:
         self._session: Final = session
+        self._acknowledger: Final = acknowledger
         self._group: Final = messages[0].consumer_group
         self._affinity: Final = affinity_of(messages[0].queue, self._group)
-        self._lease: Final = lease
+        self.lease: Final = lease
+        """What the messages are held by; `UNLEASED` if nobody keeps it."""
         self._keeper: Final = keeper
         self._ack_every_s: Final = ack_every_s
         self._stop: Final = stop
-        self._unsent: dict[int, AckItem] = {}
+        self._unsent_places: list[int] = []
+        self._unsent_texts: list[bytes] = []
         # Messages know their settlement. If it always knew them too, such circles would be left
         # for the garbage collector with every pop; a batch holds them here until it is finished.
         self._held: Sequence[Message] = ()
         self._flush_at_s = monotonic() + ack_every_s
-        self._look_at_s = 0.0
+        self.look_at_s = 0.0
+        """When to look around: verdicts have waited for long, or the lease may have ended."""
         self._plan_look()
         self.progress: Final = BatchProgress([message.partition_id for message in messages])
         for place, message in enumerate(messages):
@@ -181,8 +187,7 @@ class Settlement:
     @property
     def is_lost(self) -> bool:
         """Whether the lease ended before the work: the messages come again, maybe elsewhere."""
-        lease = self._lease
-        return lease is not None and (lease.is_lost or lease.ends_at_s <= monotonic())
+        return self.lease.is_lost or self.lease.ends_at_s <= monotonic()
 
     def is_next(self, message: Message) -> bool:
         """Whether to handle this message: it is open, and the lease is held."""
@@ -194,27 +199,27 @@ class Settlement:
         That is when verdicts wait for long, when the lease may have ended, and always after
         anything but the completion of one message after the other.
         """
-        if not self.progress.complete_next(message.place):
-            self.settle(message, COMPLETED)
-            return True
-        return monotonic() >= self._look_at_s or (self._lease is not None and self._lease.is_lost)
+        is_next = self.progress.complete_next(message.place)
+        return not is_next or monotonic() >= self.look_at_s or self.lease.is_lost
 
-    def look_around(self) -> None:
-        """Send verdicts that have waited for long."""
+    def look_around(self, message: Message) -> None:
+        """Complete a message that was handled out of line; send verdicts that waited for long."""
+        if not self.progress.is_settled(message.place):
+            self.settle(message, COMPLETED)
         if monotonic() >= self._flush_at_s:
             self.flush()
         self._plan_look()
 
     def _plan_look(self) -> None:
-        ends_at_s = inf if self._lease is None else self._lease.ends_at_s
-        self._look_at_s = min(self._flush_at_s, ends_at_s)
+        self.look_at_s = min(self._flush_at_s, self.lease.ends_at_s)
 
     def settle(self, message: Message, verdict: Verdict) -> bool:
         """Note a verdict, to be sent with others; return whether it is the first."""
         self._gather()
         is_first = self.progress.settle(message.place, verdict)
         if is_first and message.lease_id:  # without a lease the delivery itself completed it
-            self._unsent[message.place] = ack_item(message, verdict)
+            self._unsent_places.append(message.place)
+            self._unsent_texts.append(ack_text_of(message, verdict))
         return is_first
 
     def settle_now(self, message: Message, verdict: Verdict) -> None:
@@ -226,8 +231,8 @@ class Settlement:
         if not self.settle(message, verdict) or not message.lease_id:
             return
         unsent = self._take_unsent()
-        results = decode_acked(self._send(list(unsent.values())))
-        result = results[list(unsent).index(message.place)]
+        results = decode_acked(self._send(unsent.items))
+        result = results[unsent.places.index(message.place)]
         if not result.success:
             raise LeaseLost(result.error)
 
@@ -236,16 +241,17 @@ class Settlement:
 
         Nobody but the log is told of those that come too late: their messages come again.
         """
-        items = list(self._take_unsent().values())
-        while items and not self.is_lost:
+        unsent = self._take_unsent()
+        count = len(unsent.places)
+        while count and not self.is_lost:
             try:
-                body = self._send(items)
+                body = self._send(unsent.items)
             except (Unavailable, Overloaded) as error:
-                _log.info("%d verdicts have to wait: %s", len(items), error)
+                _log.info("%d verdicts have to wait: %s", count, error)
                 if self._stop is not None and self._stop.is_set:
                     return
             else:
-                _report_late(body, len(items))
+                _report_late(body, count)
                 return
 
     def finish(self) -> None:
@@ -260,27 +266,43 @@ class Settlement:
             self._release()
 
     def _release(self) -> None:
-        if self._keeper is not None and self._lease is not None:
-            self._keeper.forget(self._lease.id)
+        if self._keeper is not None:
+            self._keeper.forget(self.lease.id)
 
     def _gather(self) -> None:
         """Make acknowledgments of the messages that were completed in line."""
         completed = self.progress.take_completed()
-        if self._lease is not None:  # without one the delivery itself completed them
-            held = self._held
-            self._unsent.update({place: ack_item(held[place], COMPLETED) for place in completed})
+        if self.lease is UNLEASED or not completed:  # the delivery itself completed them
+            return
+        messages = self._held[completed.start : completed.stop]
+        names = [message.transaction_id for message in messages]
+        lanes = [message.partition_id for message in messages]
+        self._unsent_places.extend(completed)
+        self._unsent_texts.append(completed_text(names, lanes, messages[0].lease_id))
 
-    def _take_unsent(self) -> dict[int, AckItem]:
+    def _take_unsent(self) -> "_Unsent":
         self._gather()
-        unsent, self._unsent = self._unsent, {}
+        unsent = _Unsent(self._unsent_places, b",".join(self._unsent_texts))
+        self._unsent_places, self._unsent_texts = [], []
         return unsent
 
-    def _send(self, items: Sequence[AckItem]) -> bytes:
-        body = send_acks(self._session, items, self._group, self._affinity)
+    def _send(self, items: bytes) -> bytes:
+        body = None
+        if self._acknowledger is not None:
+            body = self._acknowledger.acknowledge(items)
+        if body is None:
+            body = send_acks(self._session, items, self._group, self._affinity)
         self._flush_at_s = monotonic() + self._ack_every_s
         if self.progress.is_complete:
             self._release()
         return body
+
+
+class _Unsent(NamedTuple):
+    """Verdicts to be sent: the messages they are on, and the text."""
+
+    places: list[int]
+    items: bytes
 
 
 def _report_late(body: bytes, count: int) -> None:

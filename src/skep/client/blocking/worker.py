@@ -92,7 +92,7 @@ class Worker:
             if verdict is not COMPLETED:
                 settlement.settle(message, verdict)
             if settlement.complete(message):
-                settlement.look_around()
+                settlement.look_around(message)
 
     def _handle_batch(self, batch: Batch) -> None:
         with self._telemetry.handling(batch[0].queue, batch[0].headers or {}):

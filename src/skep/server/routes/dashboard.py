@@ -8,12 +8,10 @@ the browser everything but files and calls of this broker.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any, Final
 
-import msgspec
 from litestar import MediaType, Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
@@ -25,7 +23,7 @@ from skep.broker.pulse import Pulse
 from skep.broker.pulse_sample import PulseSample
 from skep.dashboard.site import CONTENT_POLICY, PAGES, Site, SiteFile
 from skep.model.errors import InvalidToken, NotFound, Overloaded, SkepError
-from skep.server.access import ACCESS, NOTHING, PUBLIC, Level, needs
+from skep.server.access import ACCESS, PUBLIC, Level, needs
 from skep.server.admission import visitor_of
 from skep.server.problems import problem_of
 from skep.server.routes.refusals import refusal
@@ -38,8 +36,8 @@ _PAGE_HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 
+_BEAT: Final = b"event: beat\ndata: {}\n\n"
 _PUBLIC_PAGE: Final[dict[str, Any]] = {"include_in_schema": False, "opt": {ACCESS: PUBLIC}}
-_PART: Final = re.compile(r"/api/v1/([a-z-]+)")
 
 _NOT_BUILT: Final = b"""\
 <!doctype html>
@@ -55,17 +53,10 @@ _NOT_BUILT: Final = b"""\
 AssetName = Annotated[str, PathParameter(description="A file that the page asks for.")]
 
 
-class ServedParts(msgspec.Struct, frozen=True):
-    """The parts of the API that this broker has."""
-
-    parts: list[str]
-    """The segments of paths behind `/api/v1/`."""
-
-
 def dashboard_routes(site: Site | None, pulse: Pulse, live: Live) -> list[HTTPRouteHandler]:
     """Make the routes around the built files, which may be missing, and the pulse."""
     pages = _page_route() if site is None else _site_routes(site)
-    return [*pages, _parts_route(), _pulse_route(pulse, live)]
+    return [*pages, _pulse_route(pulse, live)]
 
 
 def _page_route() -> list[HTTPRouteHandler]:
@@ -113,22 +104,6 @@ def _answer(file: SiteFile, request: Request[Any, Any, Any]) -> Response[bytes]:
     return Response(file.body, headers=headers, media_type=file.media_type)
 
 
-def _parts_route() -> HTTPRouteHandler:
-    @get(
-        "/api/v1/dashboard/parts",
-        tags=["Status"],
-        operation_id="listParts",
-        opt=needs(Level.READ_ONLY, NOTHING),
-        summary="Which parts of the API this broker has",
-        description="So that a dashboard asks for nothing that is not there.",
-    )
-    async def list_parts(request: Request[Any, Any, Any]) -> ServedParts:
-        found = (_PART.match(route.path) for route in request.app.routes)
-        return ServedParts(sorted({part[1] for part in found if part}))
-
-    return list_parts
-
-
 def _pulse_route(pulse: Pulse, live: Live) -> HTTPRouteHandler:
     @get(
         "/api/v1/dashboard/live",
@@ -136,8 +111,8 @@ def _pulse_route(pulse: Pulse, live: Live) -> HTTPRouteHandler:
         operation_id="watchPulse",
         opt=needs(Level.READ_ONLY),
         summary="Watch the figures of the whole broker as server-sent events",
-        description="Each event is a `PulseSample`. One sample serves all who watch; the more it "
-        "costs, the rarer it is taken.",
+        description="Each event `sample` is a `PulseSample`. One sample serves all who watch; the "
+        "more it costs, the rarer it is taken. Between them come events `beat` with nothing.",
         media_type="text/event-stream",
         responses={
             200: ResponseSpec(
@@ -170,7 +145,7 @@ async def _events(pulse: Pulse, live: Live, left_s: float) -> AsyncGenerator[byt
             async for sample in samples:
                 if now() >= expires_at:
                     raise InvalidToken("Token has expired")
-                yield b"event: sample\ndata: %b\n\n" % sample
+                yield _BEAT if sample is None else b"event: sample\ndata: %b\n\n" % sample
     except SkepError as error:
         yield _error_event(error)
     finally:

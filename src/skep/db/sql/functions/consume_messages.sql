@@ -34,5 +34,6 @@ begin
   select m.partition_id, m.partition_name, m.taken_from, m.taken_to, m.delivery, m.first,
          m.created_at, m.body, m.passed_over
   from skep.pop_messages(
-    v_group_id, array[gen_random_uuid()], array[p_batch], array[p_lanes], array[true], array[0]) m;
+    v_group_id, array[gen_random_uuid()], array[p_batch], array[p_lanes], array[true], array[0]) m
+  where m.poll is not null;
 end $$;

@@ -5,8 +5,9 @@ keeps no dead letters. One step of a run.
 Takes   p_service, p_holder, p_run_id, p_queue_id: as apply_retention. p_group_id, p_after_at,
         p_after_id: where the step before stopped (0, 'epoch', 0 at first). p_until: when the
         run began. p_limit: messages to bury.
-Returns one row: messages buried, partitions concerned, and where this step stopped: group_id,
-        after_at, after_id; is_done, the run needs no further step. No row when the queue is gone.
+Returns one row: messages buried or passed over, partitions concerned, and where this step stopped:
+        group_id, after_at, after_id; is_done, the run needs no further step; queue_name, letters:
+        how many became dead letters of which queue. No row when the queue is gone.
 Raises  SK423 as assert_leadership.
 Locks   ready skep.cursor rows of one group, skipping locked ones; then the history row.
 Why     A message waits for each group by itself, from the moment it may be delivered or from the
@@ -21,7 +22,7 @@ create function skep.evict_waiting(
   p_after_at timestamptz, p_after_id bigint, p_until timestamptz, p_limit integer)
 returns table (
   messages bigint, partitions bigint, group_id integer, after_at timestamptz, after_id bigint,
-  is_done boolean)
+  is_done boolean, queue_name text, letters bigint)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -39,13 +40,13 @@ begin
   select v_started - make_interval(
            secs => nullif(q.max_wait_time_s, 0)
                    + greatest(q.delayed_processing_s, q.window_buffer_s)),
-         q.dead_letter_queue or q.dlq_after_max_retries
-  into v_cutoff, v_keeps
+         q.dead_letter_queue or q.dlq_after_max_retries, q.name
+  into v_cutoff, v_keeps, queue_name
   from skep.queue q where q.id = p_queue_id and not q.is_paused;
   if not found then
     return;
   end if;
-  messages := 0; partitions := 0; after_at := p_after_at; after_id := p_after_id;
+  messages := 0; letters := 0; partitions := 0; after_at := p_after_at; after_id := p_after_id;
   select g.id into v_group_id from skep.consumer_group g
   where g.queue_id = p_queue_id and g.id >= p_group_id
     and g.first_polled_at < v_cutoff and not g.is_paused and g.conflation is not true
@@ -106,6 +107,9 @@ begin
     end if;
   end loop;
 
+  if v_keeps then
+    letters := messages;
+  end if;
   if messages > 0 then
     perform skep.record_removal(
       p_run_id, p_queue_id, 'eviction', messages, 0, partitions, v_started);

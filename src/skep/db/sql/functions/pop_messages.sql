@@ -5,6 +5,7 @@ Takes   p_group_id; per poll, in parallel arrays: p_lease_id (its new lease), p_
         most, 1 or more), p_lanes (partitions at most, 1 or more), p_auto_ack, p_lease_s (0 for
         the queue's lease time).
 Returns as take_lanes. No row for a poll that got nothing; the group or its queue may be paused.
+        A row without a poll: so many messages (delivery) became dead letters on the way.
 Raises  SK404 when the group does not exist (any more).
 Locks   ready skep.cursor rows, longest waiting first, skipping locked ones; then as take_lanes.
         It never waits for a lock.
@@ -38,6 +39,7 @@ declare
   v_queue skep.queue;
   v_has_rules boolean;
   v_plan record;
+  v_buried integer := 0;
   v_taken_poll integer[];                 -- null for a lane with nothing to take
   v_taken_id bigint[];
   v_taken_place tid[];
@@ -91,6 +93,7 @@ begin
           v_group, v_queue, v_lane.id, v_lane.acked, v_lane.done, v_lane.unanswered, v_lane.head,
           v_lane.pushed_at, v_batch_left, v_now);
         v_take := v_plan.count;
+        v_buried := v_buried + v_plan.is_buried::integer;
         v_taken_from := v_taken_from || v_plan.acked;
         v_taken_to := v_taken_to || v_plan.upto;
         v_delivery := v_delivery
@@ -128,4 +131,10 @@ begin
     exit when v_poll > v_polls or v_seen < v_limit or v_looked_at >= 10000;
     v_limit := least(v_limit * 4, 1000);
   end loop;
+  if v_buried > 0 then
+    return query
+    select null::integer, null::bigint, null::text, null::bigint, null::bigint, v_buried,
+           null::bigint, null::timestamptz, null::bytea, null::bytea, null::bigint[],
+           null::boolean;
+  end if;
 end $$;

@@ -4,7 +4,7 @@ pop_partitions: serve polls of one consumer group that ask for a certain lane ea
 Takes   as pop_messages, with p_partition_id (the lane of each poll) instead of p_lanes.
 Returns as take_lanes. No row for a poll that got nothing: its lane is leased, held back or empty,
         or the group or its queue is paused. A row with nothing but poll and partition_id: the
-        queue has no such lane (any more).
+        queue has no such lane (any more). A row without a poll: as pop_messages.
 Raises  SK404 when the group does not exist (any more).
 Locks   the skep.cursor rows named, if ready, skipping locked ones; then as take_lanes. It never
         waits for a lock.
@@ -29,6 +29,7 @@ declare
   v_group skep.consumer_group;
   v_queue skep.queue;
   v_plan record;
+  v_buried integer := 0;
   v_taken_poll integer[] := '{}';         -- null for a lane with nothing to take
   v_taken_id bigint[] := '{}';
   v_taken_place tid[] := '{}';
@@ -71,6 +72,7 @@ begin
         v_group, v_queue, v_lane.id, v_lane.acked, v_lane.done, v_lane.unanswered, v_lane.head,
         v_lane.pushed_at, v_lane.batch, v_now);
       v_take := v_plan.count;
+      v_buried := v_buried + v_plan.is_buried::integer;
       v_taken_from := v_taken_from || v_plan.acked;
       v_taken_to := v_taken_to || v_plan.upto;
       v_delivery := v_delivery
@@ -103,5 +105,11 @@ begin
       where p.id = i.id and p.queue_id = v_group.queue_id offset 0
     ) p on true
     where p.is_there is null;
+  end if;
+  if v_buried > 0 then
+    return query
+    select null::integer, null::bigint, null::text, null::bigint, null::bigint, v_buried,
+           null::bigint, null::timestamptz, null::bytea, null::bytea, null::bigint[],
+           null::boolean;
   end if;
 end $$;

@@ -1,0 +1,110 @@
+// The archive: which time of which queue it covers, and the command that replays a part of it.
+import { get, type Schemas } from "../api/client";
+import { Badge, Card, QueueLink, Table, When } from "../parts";
+import { Command, quoted } from "../parts/copy";
+import { CheckFilter, currentPage, MomentFilter, Pager, TextFilter } from "../parts/fields";
+import { Empty, Failure } from "../parts/notes";
+import { useLoad } from "../state/loading";
+import { hrefTo, place } from "../state/place";
+import { count, moment } from "../words";
+
+type Archived = Schemas["ArchivedQueue"];
+const LIMIT = 100;
+
+export function Archive() {
+  const page = currentPage();
+  const { data, error } = useLoad((signal) => get("/api/v1/archive", { query: { limit: LIMIT, offset: page * LIMIT }, signal }), [page], { everySeconds: 10 });
+  return (
+    <>
+      <Failure error={error} />
+      {data && (data.total ? (
+        <Coverage queues={data.queues} total={data.total} />
+      ) : (
+        <Empty title="No queue has an archive">
+          <p>Set “Archive after” in the configuration of a queue, and run <code>skep archive run</code> now and then.</p>
+        </Empty>
+      ))}
+      <Replay />
+    </>
+  );
+}
+
+/** Per queue, on one axis of time: what is gone, what is in the archive, what is in the live log. */
+function Coverage({ queues, total }: { queues: Archived[]; total: number }) {
+  const now = Date.now();
+  const times = queues.flatMap((each) => [each.goneTo, each.coveredFrom, each.liveFrom]).filter((at) => at !== null).map((at) => Date.parse(at));
+  const start = Math.min(now - 60_000, ...times);
+  const place = (at: string | number) => (((typeof at === "number" ? at : Date.parse(at)) - start) / (now - start)) * 100;
+  return (
+    <Card title="Archive" note={`from ${moment(new Date(start).toISOString())} to now`}>
+      <div class="row small" aria-hidden="true">
+        <span class="key key-archive" />archive <span class="key key-live" />live log <span class="key key-gone" />deleted
+      </div>
+      <Table
+        caption="Archive by queue"
+        rows={queues}
+        keyOf={(each) => each.queue}
+        columns={[
+          { title: "Queue", cell: (each) => <QueueLink name={each.queue} />, isWide: true },
+          { title: "Covered", cell: (each) => <Bar queue={each} place={place} end={now} />, isWide: true },
+          { title: "Messages", cell: (each) => count(each.messages), isNumber: true },
+          { title: "Last run", cell: (each) => each.isRunning ? <Badge word="running" /> : <When at={each.archivedAt} /> },
+          { title: "", cell: (each) => each.isForeign ? <Badge word="of another server" tone="bad" /> : <ReplayLink queue={each} /> },
+        ]}
+      />
+      <Pager total={total} limit={LIMIT} />
+    </Card>
+  );
+}
+
+function Bar({ queue, place, end }: { queue: Archived; place: (at: string | number) => number; end: number }) {
+  const between = (from: string | number, to: string | number) => ({ left: `${place(from)}%`, width: `max(2px, ${Math.max(0, place(to) - place(from))}%)` });
+  const told = [
+    queue.goneTo && `deleted until ${moment(queue.goneTo)}`,
+    queue.coveredFrom && `in the archive from ${moment(queue.coveredFrom)} to ${moment(queue.coveredTo)}`,
+    queue.liveFrom && `in the live log from ${moment(queue.liveFrom)}`,
+  ].filter(Boolean).join(", ");
+  return (
+    <div class="coverage" role="img" aria-label={told || "nothing stored yet"} title={told}>
+      {queue.goneTo && <div class="key-gone" style={{ left: 0, width: `${place(queue.goneTo)}%` }} />}
+      {queue.coveredFrom && queue.coveredTo && <div class="key-archive" style={between(queue.coveredFrom, queue.coveredTo)} />}
+      {queue.liveFrom && <div class="key-live lower" style={between(queue.liveFrom, end)} />}
+    </div>
+  );
+}
+
+function ReplayLink({ queue }: { queue: Archived }) {
+  const from = queue.coveredFrom ?? queue.liveFrom;
+  return from ? <a href={hrefTo(["pipelines"], { tab: "archive", queue: queue.queue, from, to: queue.coveredTo })}>Replay</a> : null;
+}
+
+function Replay() {
+  const { query } = place.value;
+  return (
+    <Card title="Replay" note="from the archive and the live log">
+      <div class="form">
+        <p>A replay runs on Spark, where the data is. Fill in what to replay, and run the command on a machine that reaches the database. It is stored all at once or not at all, and can be repeated.</p>
+        <div class="filters">
+          <TextFilter label="Queue" name="queue" />
+          <MomentFilter label="From" name="from" />
+          <MomentFilter label="To" name="to" />
+          <TextFilter label="Into queue" name="into" />
+          <TextFilter label="Only where (SQL)" name="where" placeholder="partition = 'a'" />
+          <CheckFilter label="Only count" name="dry" />
+          <CheckFilter label="Keep transaction ids" name="keep" />
+        </div>
+        <Command label="Command that replays" text={replayCommand(query)} />
+      </div>
+    </Card>
+  );
+}
+
+function replayCommand(query: URLSearchParams): string {
+  const given = (name: string, absent: string) => quoted(query.get(name) || absent);
+  const parts = [`--queue ${given("queue", "QUEUE")}`, `--from ${given("from", "START")}`, `--to ${given("to", "END")}`, `--into ${given("into", "QUEUE")}`];
+  const where = query.get("where");
+  if (where) parts.push(`--where ${quoted(where)}`);
+  if (query.get("dry") === "1") parts.push("--dry-run");
+  if (query.get("keep") === "1") parts.push("--keep-ids");
+  return `skep replay ${parts.join(" \\\n  ")}`;
+}

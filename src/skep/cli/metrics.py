@@ -1,0 +1,48 @@
+"""`skep metrics`: the figures of an instance."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skep.cli.connection import with_client
+from skep.cli.output import Output, print_record
+
+if TYPE_CHECKING:
+    from skep.client import Client
+
+
+@with_client
+def metrics(
+    client: "Client",
+    *,
+    prometheus: Annotated[
+        bool, typer.Option("--prometheus", help="Everything, as Prometheus reads it.")
+    ] = False,
+    search: Annotated[
+        str | None, typer.Option(help="With --prometheus: only names that contain this.")
+    ] = None,
+    output: Output = "table",
+) -> None:
+    """Show the figures of the instance that answers; `skep top` watches them."""
+    if prometheus:
+        _print_exposition(client.fetch("/metrics/prometheus").decode(), search)
+        return
+    found = client.request("GET", "/metrics")
+    print_record(_flat(found) if output == "table" else found, output)
+
+
+def _print_exposition(text: str, search: str | None) -> None:
+    for line in text.splitlines():
+        name = line.removeprefix("# HELP ").removeprefix("# TYPE ").split("{")[0].split(" ")[0]
+        if search is None or search in name:
+            typer.echo(line)
+
+
+def _flat(found: Any, prefix: str = "") -> dict[str, Any]:
+    """Return members of members as `a.b`, so that each has a line."""
+    flat: dict[str, Any] = {}
+    for name, value in found.items():
+        flat |= (
+            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        )
+    return flat

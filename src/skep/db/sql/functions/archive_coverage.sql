@@ -1,0 +1,54 @@
+/*
+archive_coverage: which time of each queue is in the archive, and which in the live log.
+
+Takes   p_limit, p_offset: the page.
+Returns per queue that has an archive or wants one, by name: queue, messages (archived so far),
+        archived_at (last, null for never), is_wanted, is_running (a run was begun and not
+        finished), is_foreign (as archive_work); gone_to: what was stored until then was deleted
+        and is in no archive, null if nothing was; covered_from, covered_to: what was stored
+        between is in the archive, null while that is empty; live_from: the oldest message of the
+        live log, null if it is empty; total: how many queues there are beyond the page.
+Locks   none.
+Why     The archive's bound is a transaction. Transactions that follow each other closely overlap
+        in time, so the oldest message is looked for among the first hundred segments, which is
+        also all that a long log costs.
+*/
+create function skep.archive_coverage(p_limit integer, p_offset integer)
+returns table (
+  queue text, messages bigint, archived_at timestamptz, is_wanted boolean, is_running boolean,
+  is_foreign boolean, gone_to timestamptz, covered_from timestamptz, covered_to timestamptz,
+  live_from timestamptz, total bigint)
+language sql stable as $$
+  with page as materialized (
+    select q.id, q.name, q.created_at, q.archive_after_s > 0 as is_wanted,
+           coalesce(a.messages, 0) as messages, a.archived_at, a.upto,
+           a.system is distinct from skep.system_identity() and a.system is not null as is_foreign,
+           count(*) over () as total
+    from skep.queue q left join skep.archive a on a.queue_id = q.id
+    where q.archive_after_s > 0 or a.queue_id is not null
+    order by q.name limit p_limit offset p_offset
+  )
+  select p.name, p.messages, p.archived_at, p.is_wanted,
+         exists (select from skep.archive_run r where r.queue_id = p.id), p.is_foreign, g.gone_to,
+         case when p.messages > 0 then greatest(p.created_at, g.gone_to) end,
+         case when p.messages > 0 then coalesce(w.oldest, p.archived_at) end,
+         l.oldest, p.total
+  from page p
+  left join lateral (
+    select r.created_to as gone_to from skep.removed_span r
+    where r.queue_id = p.id and not r.is_archived order by r.upto desc limit 1
+  ) g on true
+  cross join lateral (
+    select min(s.created_at) as oldest from (
+      select s.created_at from skep.segment s
+      where s.queue_id = p.id and s.xid >= p.upto and s.partition_id > 0 order by s.xid limit 100
+    ) s
+  ) w
+  cross join lateral (
+    select min(s.created_at) as oldest from (
+      select s.created_at from skep.segment s
+      where s.queue_id = p.id and s.partition_id > 0 order by s.xid limit 100
+    ) s
+  ) l
+  order by p.name;
+$$;

@@ -1,0 +1,35 @@
+/*
+job_throughput: how many jobs of each type ended lately, and how long they ran.
+
+Takes   p_span_s: how far to look back. p_chains_max: how many chains to look at.
+Returns per type, by name: type, ended, failed, run_s (the mean of the attempts that ended them,
+        null if none of them ran), span_s: the time that was looked at, shorter than asked for when
+        there were more chains than that.
+Locks   none.
+Why     Counts the jobs of chains that have ended: those are found by their time, and a bounded
+        number of the newest tells the pace however many there are.
+*/
+create function skep.job_throughput(p_span_s double precision, p_chains_max integer)
+returns table (
+  type text, ended bigint, failed bigint, run_s double precision, span_s double precision)
+language sql stable as $$
+  with closed as materialized (
+    select c.id, c.closed_at from skep.chain c
+    where c.closed_at > skep.now() - make_interval(secs => p_span_s)
+    order by c.closed_at desc, c.id desc limit p_chains_max
+  ),
+  span as materialized (
+    select case when count(*) < p_chains_max then p_span_s
+                else greatest(extract(epoch from skep.now() - min(c.closed_at)), 0.001)
+           end::double precision as seconds
+    from closed c
+  )
+  select t.name, count(*), count(*) filter (where j.state = 'failed'),
+         avg(extract(epoch from j.finished_at - j.started_at))::double precision, s.seconds
+  from span s
+  cross join closed c
+  join skep.job j on j.chain_id = c.id
+  join skep.job_type t on t.id = j.type_id
+  where j.finished_at is not null
+  group by t.name, s.seconds order by t.name;
+$$;

@@ -1,0 +1,21 @@
+/*
+list_hot_keys: the keys of queues that got most, hour by hour.
+
+Takes   p_since, p_upto: from the first hour up to before the second. p_queue: only this one; null
+        for all. p_after: {queue, kind, key}, to go on behind it in the hour p_since; null to begin.
+        p_limit.
+Returns rows of analytics_key by (hour, queue, kind, key).
+Locks   none.
+Why     In the order of the primary key, so that a page costs what it shows.
+*/
+create function skep.list_hot_keys(
+  p_since timestamptz, p_upto timestamptz, p_queue text, p_after text[], p_limit integer)
+returns setof skep.analytics_key
+language sql stable as $$
+  select t.* from skep.analytics_key t
+  where t.hour >= p_since and t.hour < p_upto and (p_queue is null or t.queue = p_queue)
+    and (p_after is null
+         or (t.hour, t.queue, t.kind, t.key) > (p_since, p_after[1], p_after[2], p_after[3]))
+  order by t.hour, t.queue, t.kind, t.key
+  limit p_limit;
+$$;

@@ -1,0 +1,57 @@
+"""The tests of the wire, over raw connections and through the Python client.
+
+Both in every run for the modules named here, which are the heart of the contract. All of them go
+through the client with `SKEP_TEST_TRANSPORT=client`; tests that send bytes of their own making are
+skipped then.
+"""
+
+import os
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.api.through_client import connected_through_client
+
+THROUGH_CLIENT = {
+    "test_ack",
+    "test_configure",
+    "test_dead_letters",
+    "test_delivery_options",
+    "test_discovery_pop",
+    "test_document",
+    "test_lease",
+    "test_messages",
+    "test_pop",
+    "test_push",
+    "test_traces",
+    "test_transaction",
+}
+
+
+FOR_ALL = os.environ.get("SKEP_TEST_TRANSPORT")
+
+
+def pytest_generate_tests(metafunc):
+    module = metafunc.module.__name__.rpartition(".")[2]
+    if not FOR_ALL and "transport" in metafunc.fixturenames and module in THROUGH_CLIENT:
+        metafunc.parametrize("transport", ["raw", "client"], indirect=True)
+
+
+@pytest.fixture
+def transport(request):
+    """How the connections of a test reach the broker."""
+    return FOR_ALL or getattr(request, "param", "raw")
+
+
+@pytest.fixture
+def open_client(broker, arun, transport):
+    """Open connections to the broker; they are closed after the test."""
+    stack = AsyncExitStack()
+
+    async def open_client():
+        is_raw = transport == "raw"
+        opening = broker.connect() if is_raw else connected_through_client(broker.url)
+        return await stack.enter_async_context(opening)
+
+    yield open_client
+    arun(stack.aclose())

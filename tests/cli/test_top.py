@@ -1,0 +1,186 @@
+"""`skep top`: what it works out, how it looks, and that keys end it."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from skep.cli.exposition_reader import by_label, read_exposition, total
+from skep.cli.top_figures import (
+    ACKED,
+    CPU,
+    DELIVERY,
+    NAMES,
+    POPPED,
+    PUSHED,
+    Reading,
+    frame_between,
+    percentiles,
+)
+from skep.cli.top_view import render_frame, spell_seconds
+from skep.client.values import GroupEntry, MessageCounts, QueueSummary
+
+NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
+COUNTS = {"pending": 7, "deadLetter": 1}
+LAG = {"time": {"max": 3.0}, "offset": {"max": 5}}
+OVERVIEW = {"queues": 2, "partitions": 4, "messages": COUNTS, "estimated": False, "lag": LAG}
+
+
+def text_of(**samples):
+    return "\n".join(
+        f"{name}{{{labels}}} {value}"
+        for name, of in samples.items()
+        for labels, value in of.items()
+    )
+
+
+def reading(at, *, queues=(), groups=(), instances=None, **samples):
+    metrics = read_exposition(text_of(**samples), NAMES)
+    return Reading(at, NOW, metrics, OVERVIEW, queues, groups, instances)
+
+
+def queue_named(name, *, pending=0, is_paused=False):
+    counts = MessageCounts(pending=pending)
+    return QueueSummary(id=name, name=name, created_at=NOW, messages=counts, is_paused=is_paused)
+
+
+def shown(frame):
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(render_frame(frame, url="http://broker"))
+    return console.export_text()
+
+
+def test_samples_are_read_with_escaped_labels_and_comments_are_not():
+    text = '# HELP x_total y\nx_total{queue="a\\"b\\\\c\\nd",z="1"} 4.0\nother 1\nx_total{} 2\n'
+
+    found = read_exposition(text, {"x_total"})
+
+    assert total(found["x_total"]) == 6
+    assert by_label(found["x_total"], "queue") == {'a"b\\c\nd': 4.0, "": 2.0}
+    assert total(found["x_total"], z="1") == 4
+
+
+def test_rates_are_what_happened_between_two_readings():
+    before = reading(
+        10.0, **{PUSHED: {'queue="a"': 100, 'queue="b"': 5}, POPPED: {'queue="a"': 50}}
+    )
+    now = reading(
+        12.0,
+        queues=[queue_named("b", pending=9), queue_named("a"), queue_named("c")],
+        **{PUSHED: {'queue="a"': 300, 'queue="b"': 5}, POPPED: {'queue="a"': 70}},
+        **{ACKED: {'queue="a"': 40}},
+    )
+
+    frame = frame_between(before, now)
+
+    assert frame.rates == (100.0, 10.0, 20.0)
+    assert [row.name for row in frame.queues] == ["a", "b", "c"]
+    assert frame.queues[0].rates.pushed == 100.0
+
+
+def test_a_worker_that_was_started_again_counts_from_zero():
+    before = reading(0.0, **{PUSHED: {'queue="a"': 1000}, CPU: {'mode="user"': 50}})
+    now = reading(1.0, **{PUSHED: {'queue="a"': 10}, CPU: {'mode="user"': 0.5}})
+
+    frame = frame_between(before, now)
+
+    assert frame.rates.pushed == 10.0
+    assert frame.cpu_share == 0.5
+
+
+def test_percentiles_come_from_the_buckets_that_grew():
+    before = reading(0.0, **{DELIVERY: {'le="0.1"': 10, 'le="1"': 10, 'le="+Inf"': 10}})
+    now = reading(1.0, **{DELIVERY: {'le="0.1"': 60, 'le="1"': 110, 'le="+Inf"': 110}})
+
+    latency = frame_between(before, now).latencies[0]
+
+    assert latency.name == "push to delivery"
+    assert latency.values == pytest.approx((0.1, 0.91, 0.982))
+
+
+def test_nothing_that_happened_has_no_percentiles():
+    assert percentiles({}, {}) == (None, None, None)
+
+
+def test_the_page_shows_queues_groups_instances_and_trouble():
+    group = GroupEntry(name="billing", queue_name="a", total_lag=7, max_time_lag=900, lanes=4)
+    instance = {"host": "h1", "port": 1, "version": "1", "workers": 2, "startedAt": "2026-07-01"}
+    now = reading(
+        2.0,
+        queues=[queue_named("orders", pending=7, is_paused=True)],
+        groups=[group],
+        instances=[
+            {**instance, "state": "alive", "silentSeconds": 1},
+            {**instance, "host": "h2", "state": "missing", "silentSeconds": 30},
+        ],
+        skep_maintenance_mode={'mode="pop",worker="0"': 1},
+        skep_database_away={'worker="0"': 1},
+        skep_parked_polls={'worker="0"': 3, 'worker="1"': 4},
+    )
+
+    text = shown(frame_between(reading(0.0), now))
+
+    for part in (
+        "orders",
+        "paused",
+        "billing",
+        "15 min",
+        "parked polls",
+        "! pop maintenance is on",
+        "! the database is away",
+        "! instance h2:1 is silent for 30 s",
+        "h1:1",
+    ):
+        assert part in text
+    assert "parked polls" in text
+    assert " 7 " in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0, "0.0 s"), (0.0015, "1.5 ms"), (2.25, "2.2 s"), (600, "10 min")],
+)
+def test_durations_are_spelled_in_a_unit_that_suits(seconds, text):
+    assert spell_seconds(seconds) == text
+
+
+def test_one_page_is_printed_for_scripts(skep, api, queue):
+    api.push_many(queue, range(5))
+
+    ended = skep("top", "--once", "--interval", 0.1, "--rows", 200)
+
+    assert "skep top" in ended.out
+    assert queue in ended.out
+    assert "push to delivery" in ended.out
+
+
+def test_q_ends_it_and_leaves_the_terminal_as_it_was(broker, api, queue, config_home):
+    api.push(queue, 1)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "skep", "top", "--interval", "0.1", "--url", broker.url]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "60"}
+    try:
+        with subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+        ) as process:
+            seen = b""
+            while b"consumer groups" not in seen:
+                seen += os.read(ours, 65536)
+            os.write(ours, b"q")
+            while b"\x1b[?1049l" not in seen:
+                seen += os.read(ours, 65536)
+            assert process.wait(30) == 0
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+    assert b"\x1b[?1049h" in seen
+
+
+def test_a_broker_that_is_away_is_said_at_once(run):
+    assert "skep context show" in run("top", "--once", "--url", "http://127.0.0.1:1", code=2).err

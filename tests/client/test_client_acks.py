@@ -1,0 +1,39 @@
+"""Acknowledgments put together as bytes say what encoding each would say."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skep.client import COMPLETED, failed
+from skep.client.acks import ack_body, ack_text, completed_text
+
+NAMES = st.text(st.sampled_from('",\\ab\n\x00é:[]{}'), max_size=6) | st.text(max_size=9)
+
+
+@given(st.lists(st.tuples(NAMES, st.sampled_from("pq")), min_size=1, max_size=8), NAMES)
+def test_completed_messages_are_acknowledged_as_one_by_one(messages, lease_id):
+    names, lanes = zip(*messages, strict=True)
+
+    together = completed_text(list(names), list(lanes), lease_id)
+
+    each = b",".join(ack_text(name, lane, lease_id, COMPLETED) for name, lane in messages)
+    assert together == each
+
+
+@given(NAMES, NAMES)
+def test_the_body_is_what_the_broker_reads(name, group):
+    items = ack_text(name, "p", "l", failed("why"))
+
+    assert json.loads(ack_body(items, group)) == {
+        "acknowledgments": [
+            {
+                "transactionId": name,
+                "partitionId": "p",
+                "status": "failed",
+                "leaseId": "l",
+                "error": "why",
+            }
+        ],
+        "consumerGroup": group,
+    }

@@ -1,0 +1,151 @@
+"""Chains, schedules and pipelines as people watch and steer them in the browser."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.api.job_calls import Asking
+from tests.dashboard.lake import archive, run_pipeline
+from tests.dashboard.workshop import build, doors, working
+
+
+@pytest.fixture
+def ask(client):
+    return Asking(client)
+
+
+async def drawing_says(stage, *words):
+    """Wait until the drawing of the chain, as it is spoken, holds all of these."""
+    drawing = stage.page.get_by_role("region", name="Steps of the chain").get_by_role("group")
+    for word in words:
+        await expect(drawing.first).to_have_attribute("aria-label", word, timeout=20_000)
+
+
+async def test_a_chain_is_watched_until_it_finishes(open_page, broker, client, queue):
+    async with working(broker, client) as ask:
+        chain_id = await build(ask, queue)
+        stage = await open_page(broker, f"/chains/{chain_id}")
+        await drawing_says(stage, "weld: blocked (waits for fetch wheels, open)")
+
+        doors.open(f"wheels {queue}")
+        await drawing_says(stage, "weld: running (waits for fetch wheels, completed)")
+        doors.open(f"weld {queue}")
+        await drawing_says(
+            stage, "weld: continued (waits for fetch wheels, completed), then paint: running"
+        )
+        doors.open(f"paint {queue}")
+        await drawing_says(
+            stage, "weld: continued (waits for fetch wheels, completed), then paint: completed"
+        )
+        await stage.sees(f'"a {queue} bicycle"')
+
+
+async def test_a_blocker_is_a_link_to_its_chain(open_page, broker, ask, queue):
+    chain_id = await build(ask, queue)
+    stage = await open_page(broker, f"/chains/{chain_id}")
+
+    await stage.click("fetch wheels", role="link", exact=False)
+
+    await drawing_says(stage, "fetch wheels: ready. Awaited by weld")
+    await stage.click("weld", role="link", exact=False)
+    await stage.page.wait_for_url(f"**/chains/{chain_id}")
+
+
+async def test_a_failed_chain_shows_its_attempts_and_is_retried(open_page, broker, client, queue):
+    async with working(broker, client) as ask:
+        chain_id = await ask.start("polish", queue, maxAttempts=2)
+        assert (await ask.result(chain_id))["state"] == "failed"
+        stage = await open_page(broker, f"/chains/{chain_id}")
+        await stage.row("Attempts of polish", "1", f"out of wax for {queue}")
+        await stage.row("Attempts of polish", "2", f"out of wax for {queue}")
+
+        doors.open(f"polish {queue}")
+        await stage.click("Retry")
+        await stage.click("Retry it")
+
+        await drawing_says(stage, "polish: completed")
+
+
+async def test_an_open_chain_is_cancelled_with_those_that_wait(open_page, broker, ask, queue):
+    first = await ask.start(f"nobody runs {queue}")
+    second = await ask.start(f"nobody runs {queue}", blockers=[first])
+    stage = await open_page(broker, f"/chains/{first}")
+
+    await stage.click("Cancel the chain")
+    await stage.page.get_by_label("Also the chains that wait for it").check()
+    await stage.click("Cancel it")
+
+    await stage.sees("cancelled in the dashboard")
+    assert (await ask("GET", f"/chains/{second}"))["state"] == "cancelled"
+
+
+async def test_a_scheduled_job_is_let_run_now(open_page, broker, ask, queue):
+    chain_id = await ask.start(f"nobody runs {queue}", delaySeconds=3600)
+    stage = await open_page(broker, f"/chains/{chain_id}")
+
+    await stage.click("Run now")
+
+    await drawing_says(stage, f"nobody runs {queue}: ready")
+
+
+async def test_chains_are_found_by_key(open_page, broker, ask, queue):
+    wanted = await ask.start(f"nobody runs {queue}", key=f"key-{queue}")
+    await ask.start(f"nobody runs {queue}", key=f"other-{queue}")
+    stage = await open_page(broker, "/chains")
+
+    await stage.fill("Key", f"key-{queue}")
+    await stage.page.wait_for_url(f"**/chains?key=key-{queue}")
+
+    table = stage.page.get_by_role("table", name="Chains")
+    await expect(table.get_by_role("link")).to_have_text([wanted])
+
+
+async def test_a_schedule_shows_its_next_run_and_is_paused(open_page, broker, ask, queue):
+    await ask("PUT", f"/schedules/{queue}", {"type": "ring", "cron": "0 6 * * *"})
+    stage = await open_page(broker, "/chains?tab=schedules")
+    row = await stage.row("Schedules", queue, "0 6 * * * UTC", "in ")
+
+    await row.get_by_role("button", name="Pause").click()
+
+    await stage.row("Schedules", queue, "paused")
+    assert not (await ask("GET", f"/schedules/{queue}"))["isEnabled"]
+
+
+async def test_a_type_shows_what_is_open_and_is_held_up(open_page, broker, ask, queue):
+    await ask.start(f"0 {queue}")
+    await ask.start(f"0 {queue}", delaySeconds=600)
+    stage = await open_page(broker, "/chains?tab=types")
+    await stage.row("Types of jobs", f"0 {queue}")
+
+    await stage.click(f"Pause 0 {queue}")
+
+    await stage.row("Types of jobs", f"0 {queue}", "paused")
+    await stage.sees(f"Resume 0 {queue}", role="button")
+
+
+async def test_a_pipeline_shows_its_batches_and_is_stopped(open_page, broker, client, queue):
+    await run_pipeline(broker, f"pipe {queue}")
+    stage = await open_page(broker, "/pipelines")
+    row = await stage.row("Pipelines", f"pipe {queue}", "running", "1,200")
+
+    await row.get_by_role("link").click()
+    await stage.sees("Durations of the last batches")
+    await stage.click("Stop")
+    await stage.click("Stop it")
+
+    await stage.sees("stopping")
+
+
+async def test_a_replay_is_spelled_from_the_form(open_page, broker, client, queue):
+    await client.push_payloads(queue, 1)
+    await archive(broker, client, queue)
+    stage = await open_page(broker, "/pipelines?tab=archive")
+
+    await (await stage.row("Archive by queue", queue)).get_by_role("link", name="Replay").click()
+    await stage.fill("Into queue", "it's again")
+    await stage.page.get_by_label("Only count").check()
+
+    command = stage.page.get_by_label("Command that replays")
+    await expect(command).to_contain_text("--into 'it'\\''s again'")
+    await expect(command).to_contain_text(f"skep replay --queue {queue}")
+    await expect(command).to_contain_text("--dry-run")
+    await expect(command).not_to_contain_text("START")
