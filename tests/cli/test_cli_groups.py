@@ -3,6 +3,13 @@
 import pytest
 
 
+@pytest.fixture(scope="module")
+def broker(start_broker):
+    """A broker whose listings fit on one page: other tests leave more groups than that."""
+    with start_broker("--workers", "1") as broker:
+        yield broker
+
+
 @pytest.fixture
 def billing(api, queue):
     """A group that has done two of five messages."""

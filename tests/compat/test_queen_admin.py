@@ -7,6 +7,13 @@ pytestmark = pytest.mark.slow
 SCENARIOS = "admin_scenarios.py"
 
 
+@pytest.fixture(scope="module")
+def broker(start_broker):
+    """A broker whose listings fit on one page: other tests leave more groups than that."""
+    with start_broker("--workers", "1") as broker:
+        yield broker
+
+
 def test_the_client_finds_the_broker_healthy(play):
     seen = play("look_at_health")
 
