@@ -173,7 +173,7 @@ async def test_case_27_a_job_whose_worker_is_killed_each_time_fails_in_the_end(
     chain = await client.start(price, 1)
     type_id = await sql.fetchval("select id from skep.job_type where name = 'price'")
     for _ in range(3):
-        await sql.execute("select skep.job_worker_enroll($1, 'gone', 60)", gone := new_id())
+        await sql.execute("select skep.job_worker_enroll($1, 'gone', 0)", gone := new_id())
         claimed = await sql.fetch("select * from skep.job_claim($1, $2, 1)", gone, [type_id])
         assert claimed[0]["job_id"] == chain.id
         await sql.fetch("select * from skep.job_reap(10)")
