@@ -55,9 +55,7 @@ class Connection:
         items = [{name: each[name] for name in names} | {"status": status} for each in messages]
         body = {"acknowledgments": items, "consumerGroup": messages[0]["consumerGroup"]}
         refused = [
-            result
-            for result in await self.post("/api/v1/ack/batch", body)
-            if not result["success"]
+            result for result in await self.post("/api/v1/ack/batch", body) if not result["success"]
         ]
         if refused:
             raise ScenarioFailed(f"an ack was refused: {refused[0]}")

@@ -2,8 +2,8 @@
 
 Everything that makes a message deliverable happens to polls that have been parked for two seconds,
 long enough that they look by themselves as seldom as the settings let them. It happens at their own
-instance, at a peer that tells theirs by datagram, and at an instance that nobody told of any other:
-then only the poll's own look finds the message. All three have default settings and one database.
+instance, at a peer that tells theirs by datagram, and where nobody tells their instance anything,
+so that only their own look finds the message. All have default settings and one database.
 
 A wait begins just before the cause is requested (so it includes the request itself), or at the
 moment a message was due or a lease ended. A missed goal is a result; the exit code tells only
@@ -17,7 +17,7 @@ import socket
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -49,10 +49,19 @@ DELAY_S: Final = 1.0
 POLL_MS: Final = 30_000
 POLLS_PER_DRAIN: Final = 20
 PATIENCE_S: Final = 60.0
+PIPE_WIDTH: Final = 120
 _SERVER_COMMAND: Final = (
     "env SKEP_SPILL_DIR={spill} {more} {{python}} -m skep serve --workers 1 --port {{port}}"
     " --database-url {{database_url}}"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A queue with one poll, and a connection to where something happens to it."""
+
+    acting: Connection
+    queue: str
 
 
 class Cause(ABC):
@@ -62,20 +71,20 @@ class Cause(ABC):
     polls_at_once: int | None = None
     """How many polls one round has; None: all trials."""
 
-    async def prepare(self, acting: Connection, queue: str) -> None:  # noqa: B027 - often nothing
+    async def prepare(self, trial: Trial) -> None:  # noqa: B027 - often nothing
         """Do what has to be done before the poll is parked."""
 
     @abstractmethod
-    async def happen(self, acting: Connection, queue: str) -> float:
+    async def happen(self, trial: Trial) -> float:
         """Let it happen; return the moment from which the poll is kept waiting."""
 
 
 class ByPush(Cause):
     name = "push"
 
-    async def happen(self, acting: Connection, queue: str) -> float:
+    async def happen(self, trial: Trial) -> float:
         began_s = time.monotonic()
-        await acting.push(queue, "x")
+        await trial.acting.push(trial.queue, "x")
         return began_s
 
 
@@ -85,27 +94,27 @@ class ByNack(Cause):
     def __init__(self) -> None:
         self._held: dict[str, list[dict[str, object]]] = {}
 
-    async def prepare(self, acting: Connection, queue: str) -> None:
-        await acting.push(queue, "x")
-        self._held[queue] = await acting.pop(queue, leaseSeconds=300)
+    async def prepare(self, trial: Trial) -> None:
+        await trial.acting.push(trial.queue, "x")
+        self._held[trial.queue] = await trial.acting.pop(trial.queue, leaseSeconds=300)
 
-    async def happen(self, acting: Connection, queue: str) -> float:
+    async def happen(self, trial: Trial) -> float:
         began_s = time.monotonic()
-        await acting.settle(self._held.pop(queue), "retry")
+        await trial.acting.settle(self._held.pop(trial.queue), "retry")
         return began_s
 
 
 class BySeek(Cause):
     name = "seek to the start"
 
-    async def prepare(self, acting: Connection, queue: str) -> None:
-        await acting.push(queue, "x")
-        await acting.settle(await acting.pop(queue), "completed")
+    async def prepare(self, trial: Trial) -> None:
+        await trial.acting.push(trial.queue, "x")
+        await trial.acting.settle(await trial.acting.pop(trial.queue), "completed")
 
-    async def happen(self, acting: Connection, queue: str) -> float:
-        path = f"/api/v1/consumer-groups/__QUEUE_MODE__/queues/{queue}/seek"
+    async def happen(self, trial: Trial) -> float:
+        path = f"/api/v1/consumer-groups/__QUEUE_MODE__/queues/{trial.queue}/seek"
         began_s = time.monotonic()
-        await acting.post(path, {"toStart": True})
+        await trial.acting.post(path, {"toStart": True})
         return began_s
 
 
@@ -115,25 +124,25 @@ class ByReplay(Cause):
     def __init__(self) -> None:
         self._letters: dict[str, str] = {}
 
-    async def prepare(self, acting: Connection, queue: str) -> None:
-        await acting.push(queue, "x")
-        await acting.settle(await acting.pop(queue), "dlq")
-        listed = await acting.get(f"/api/v1/dlq?queue={queue}")
-        self._letters[queue] = listed["messages"][0]["dlqId"]
+    async def prepare(self, trial: Trial) -> None:
+        await trial.acting.push(trial.queue, "x")
+        await trial.acting.settle(await trial.acting.pop(trial.queue), "dlq")
+        listed = await trial.acting.get(f"/api/v1/dlq?queue={trial.queue}")
+        self._letters[trial.queue] = listed["messages"][0]["dlqId"]
 
-    async def happen(self, acting: Connection, queue: str) -> float:
+    async def happen(self, trial: Trial) -> float:
         began_s = time.monotonic()
-        await acting.post(f"/api/v1/dlq/{self._letters.pop(queue)}/replay", {})
+        await trial.acting.post(f"/api/v1/dlq/{self._letters.pop(trial.queue)}/replay", {})
         return began_s
 
 
 class ByDueTime(Cause):
     name = "deliverAt is due"
 
-    async def happen(self, acting: Connection, queue: str) -> float:
+    async def happen(self, trial: Trial) -> float:
         due_s = time.monotonic() + DELAY_S
         due_at = datetime.now(UTC) + timedelta(seconds=DELAY_S)
-        await acting.push(queue, "x", deliverAt=due_at.isoformat())
+        await trial.acting.push(trial.queue, "x", deliverAt=due_at.isoformat())
         return due_s
 
 
@@ -143,14 +152,14 @@ class ByEndOfLease(Cause):
     def __init__(self) -> None:
         self._ends_s: dict[str, float] = {}
 
-    async def prepare(self, acting: Connection, queue: str) -> None:
-        await acting.push(queue, "x")
+    async def prepare(self, trial: Trial) -> None:
+        await trial.acting.push(trial.queue, "x")
         # The lease begins during the request: counted from before it, no wait looks too short.
-        self._ends_s[queue] = time.monotonic() + LEASE_S
-        await acting.pop(queue, leaseSeconds=LEASE_S)
+        self._ends_s[trial.queue] = time.monotonic() + LEASE_S
+        await trial.acting.pop(trial.queue, leaseSeconds=LEASE_S)
 
-    async def happen(self, acting: Connection, queue: str) -> float:
-        return self._ends_s.pop(queue)
+    async def happen(self, trial: Trial) -> float:
+        return self._ends_s.pop(trial.queue)
 
 
 class ByDrain(Cause):
@@ -163,22 +172,22 @@ class ByDrain(Cause):
         self._all_are_parked = asyncio.Barrier(POLLS_PER_DRAIN)
         self._began_s = 0.0
 
-    async def prepare(self, acting: Connection, queue: str) -> None:
-        await acting.post("/api/v1/system/maintenance", {"enabled": True})
-        status = await acting.push(queue, "x")
+    async def prepare(self, trial: Trial) -> None:
+        await trial.acting.post("/api/v1/system/maintenance", {"enabled": True})
+        status = await trial.acting.push(trial.queue, "x")
         if status != "buffered":
             raise ScenarioFailed(f"a push under maintenance was {status}")
 
-    async def happen(self, acting: Connection, queue: str) -> float:
+    async def happen(self, trial: Trial) -> float:
         if await self._all_are_parked.wait() == 0:
             self._began_s = time.monotonic()
-            await acting.post("/api/v1/system/maintenance", {"enabled": False})
+            await trial.acting.post("/api/v1/system/maintenance", {"enabled": False})
         await self._all_are_parked.wait()
         return self._began_s
 
 
 # The drain comes last: for a moment after it, other instances may still believe in maintenance.
-CAUSES: Final[Sequence[Callable[[], Cause]]] = (
+CAUSES: Final[Sequence[type[Cause]]] = (
     ByPush,
     ByNack,
     BySeek,
@@ -229,21 +238,25 @@ def main(
     trials: Annotated[
         int, typer.Option(min=POLLS_PER_DRAIN, max=400, help="Polls for each cause and place.")
     ] = 100,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Causes whose name begins like this; repeatable.")
+    ] = None,
 ) -> None:
     """Measure how soon parked polls are answered."""
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PIPE_WIDTH)
+    causes = [each for each in CAUSES if each.name.startswith(tuple(only or [""]))]
     try:
-        with ExitStack() as stack:
-            measured = uvloop.run(_measure_all(_start_instances(stack), trials))
+        with tempfile.TemporaryDirectory(prefix="skep-bench-spill-") as spill:
+            measured = _measure_everywhere(causes, trials, Path(spill))
     except (BenchmarkError, SkepError) as error:
         console.print(Text(str(error), style="red"))
         raise typer.Exit(1) from error
     console.print(_table(measured))
 
 
-def _start_instances(stack: ExitStack) -> Sequence[Place]:
-    """Start two instances that tell each other, and a third that knows of none."""
-    spill = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="skep-bench-spill-")))
+def _measure_everywhere(causes: Sequence[type[Cause]], trials: int, spill: Path) -> list[Waits]:
     ports = _free_udp_ports(2)
     peers = ",".join(f"127.0.0.1:{port}" for port in ports)
     first, second = (
@@ -252,15 +265,18 @@ def _start_instances(stack: ExitStack) -> Sequence[Place]:
         )
         for port in ports
     )
-    here = stack.enter_context(own_stack(first))
-    peer = stack.enter_context(further_broker(here, second))
-    alone = _SERVER_COMMAND.format(spill=spill / "stranger", more="")
-    stranger = stack.enter_context(further_broker(here, alone))
-    return (
-        Place("same instance", here.target, here.target, HINTED_GOAL_MS),
-        Place("peer", here.target, peer, HINTED_GOAL_MS),
-        Place("no hints", stranger, here.target, UNHINTED_GOAL_MS),
-    )
+    with own_stack(first) as stack, further_broker(stack, second) as peer:
+        here = stack.target
+        hinted = (
+            Place("same instance", here, here, HINTED_GOAL_MS),
+            Place("peer", here, peer, HINTED_GOAL_MS),
+        )
+        measured = uvloop.run(_measure_all(causes, hinted, trials))
+        # Not before: any instance may store what falls due, and this one would tell nobody.
+        alone = _SERVER_COMMAND.format(spill=spill / "stranger", more="")
+        with further_broker(stack, alone) as stranger:
+            unhinted = Place("no hints", stranger, here, UNHINTED_GOAL_MS)
+            return measured + uvloop.run(_measure_all(causes, [unhinted], trials))
 
 
 def _free_udp_ports(count: int) -> list[int]:
@@ -275,19 +291,17 @@ def _free_udp_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in bound]
 
 
-async def _measure_all(places: Sequence[Place], trials: int) -> list[Waits]:
-    return [
-        await _measure(make_cause, place, trials) for make_cause in CAUSES for place in places
-    ]
+async def _measure_all(
+    causes: Sequence[type[Cause]], places: Sequence[Place], trials: int
+) -> list[Waits]:
+    return [await _measure(cause, place, trials) for cause in causes for place in places]
 
 
-async def _measure(make_cause: Callable[[], Cause], place: Place, trials: int) -> Waits:
+async def _measure(cause: type[Cause], place: Place, trials: int) -> Waits:
     """Try in rounds of as many polls as the cause takes at once."""
     seconds: list[float] = []
-    cause = make_cause()
     while len(seconds) < trials:
-        cause = make_cause()
-        seconds += await _round(cause, place, cause.polls_at_once or trials)
+        seconds += await _round(cause(), place, cause.polls_at_once or trials)
     return Waits.of(cause.name, place, seconds)
 
 
@@ -307,13 +321,14 @@ async def _trial(cause: Cause, place: Place, queue: str) -> float:
     async with AsyncExitStack() as stack:
         parked = await stack.enter_async_context(connect(place.parked_at))
         acting = await stack.enter_async_context(connect(place.acting_at))
-        await cause.prepare(acting, queue)
+        trial = Trial(acting, queue)
+        await cause.prepare(trial)
         poll = asyncio.ensure_future(_wait_for_message(parked, queue))
         stack.callback(poll.cancel)
         await asyncio.sleep(SETTLED_S)
         if poll.done():
             raise ScenarioFailed(f"a poll was answered before the {cause.name}")
-        began_s = await cause.happen(acting, queue)
+        began_s = await cause.happen(trial)
         return await poll - began_s
 
 
