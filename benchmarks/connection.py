@@ -49,16 +49,16 @@ class Connection:
         answer = await self.get(f"/api/v1/pop/queue/{queue}?{urlencode(parameters)}")
         return [] if answer is None else answer["messages"]
 
-    async def settle(self, messages: list[Message], status: str) -> None:
-        """Say of delivered messages of one lease what became of them."""
+    async def settle(self, messages: list[Message], status: str) -> int:
+        """Say of delivered messages what became of them; return how many are dead letters now."""
         names = ("transactionId", "partitionId", "leaseId")
         items = [{name: each[name] for name in names} | {"status": status} for each in messages]
         body = {"acknowledgments": items, "consumerGroup": messages[0]["consumerGroup"]}
-        refused = [
-            result for result in await self.post("/api/v1/ack/batch", body) if not result["success"]
-        ]
+        results = await self.post("/api/v1/ack/batch", body)
+        refused = [result for result in results if not result["success"]]
         if refused:
             raise ScenarioFailed(f"an ack was refused: {refused[0]}")
+        return sum(result["dlq"] for result in results)
 
     async def _call(self, method: str, path: str, body: bytes) -> Any:
         head = f"{method} {path} HTTP/1.1\r\nHost: benchmark\r\nContent-Length: {len(body)}\r\n\r\n"

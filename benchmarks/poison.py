@@ -12,7 +12,6 @@ import asyncio
 import secrets
 import statistics
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -78,7 +77,6 @@ class Ledger:
     def __init__(self, *, expected: int, counts_from_s: float) -> None:
         self._left = expected
         self._counts_from_s = counts_from_s
-        self._failures_of: Counter[str] = Counter()
         self.milliseconds: list[float] = []
         self.failures = 0
         self.is_done: Final = asyncio.Event()
@@ -88,17 +86,15 @@ class Ledger:
         due_s = message["data"]["due"]
         if message["partition"] != POISON and due_s >= self._counts_from_s:
             self.milliseconds.append((came_s - due_s) * 1000)
-        self._settled()
+        self._settled(1)
 
-    def failed(self, message: Message) -> None:
-        """A message was failed once more; after the last try it is a dead letter."""
-        self.failures += 1
-        self._failures_of[message["transactionId"]] += 1
-        if self._failures_of[message["transactionId"]] == RETRY_LIMIT + 1:
-            self._settled()
+    def failed(self, times: int, dead_letters: int) -> None:
+        """Messages were failed once more, and so many of them are dead letters now."""
+        self.failures += times
+        self._settled(dead_letters)
 
-    def _settled(self) -> None:
-        self._left -= 1
+    def _settled(self, count: int) -> None:
+        self._left -= count
         if self._left == 0:
             self.is_done.set()
 
@@ -165,9 +161,8 @@ async def _consume(
             continue
         # A lease is of one partition.
         if is_poisoned and messages[0]["partition"] == POISON:
-            await connection.settle(messages, "failed")
-            for message in messages:
-                ledger.failed(message)
+            dead_letters = await connection.settle(messages, "failed")
+            ledger.failed(len(messages), dead_letters)
             continue
         await connection.settle(messages, "completed")
         for message in messages:

@@ -14,6 +14,7 @@ import asyncio
 import random
 import secrets
 import socket
+import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -42,7 +43,7 @@ UNHINTED_GOAL_MS: Final = 1_000.0
 """The default of `poll_interval_ms_max`, the longest that a poll goes without a look."""
 SETTLED_S: Final = 2.0
 """After so long a parked poll has reached its longest interval."""
-SPREAD_S: Final = 3.0
+SPREAD_S: Final = 1.5
 """The trials of a row begin at random within so long, so that causes do not meet."""
 LEASE_S: Final = 4
 DELAY_S: Final = 1.0
@@ -71,7 +72,7 @@ class Cause(ABC):
     polls_at_once: int | None = None
     """How many polls one round has; None: all trials."""
 
-    async def prepare(self, trial: Trial) -> None:  # noqa: B027 - often nothing
+    async def prepare(self, trial: Trial) -> None:  # noqa: B027 -- most need nothing
         """Do what has to be done before the poll is parked."""
 
     @abstractmethod
@@ -302,16 +303,23 @@ async def _measure(cause: type[Cause], place: Place, trials: int) -> Waits:
     seconds: list[float] = []
     while len(seconds) < trials:
         seconds += await _round(cause(), place, cause.polls_at_once or trials)
-    return Waits.of(cause.name, place, seconds)
+    waits = Waits.of(cause.name, place, seconds)
+    print(f"{place.name}, {cause.name}: p99 {waits.at(99):.0f} ms", file=sys.stderr, flush=True)
+    return waits
 
 
 async def _round(cause: Cause, place: Place, polls: int) -> list[float]:
     run_id = secrets.token_hex(4)
-    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
-        trials = [
-            group.create_task(_trial(cause, place, f"bench-wake-{run_id}-{number}"))
-            for number in range(polls)
-        ]
+    try:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+            trials = [
+                group.create_task(_trial(cause, place, f"bench-wake-{run_id}-{number}"))
+                for number in range(polls)
+            ]
+    except* ScenarioFailed as failures:
+        raise failures.exceptions[0] from None
+    except* TimeoutError:
+        raise ScenarioFailed(f"{place.name}: polls were not answered after {cause.name}") from None
     return [trial.result() for trial in trials]
 
 
