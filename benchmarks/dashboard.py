@@ -7,8 +7,9 @@ on it, and opens one page after the other in a real Chromium, twice: while nothi
 while messages flow. A page passes when no task of its main thread took more than 200 ms of the
 processor, and when the broker and PostgreSQL used at most 3% of a core for it.
 
-What a page costs is measured while nothing else happens, against what both use with no page open:
-under load the difference would drown in the noise of the load itself. Processor time is that of
+What a page costs is measured while nothing else happens, against what both use with no page open
+just before and just after: under load the difference would drown in the noise of the load itself.
+Even so a page that costs nothing may show a little less than zero. Processor time is that of
 whole process trees (`meter`), so other programs on the machine make it slower, not larger. With
 `PerformanceObserver` the browser tells long tasks by the clock, which on a busy machine include the
 time in which others ran; they are shown beside.
@@ -207,12 +208,15 @@ async def _look_at_all(
     browser: Browser, url: str, pages: dict[str, str], meter: Meter, seconds: float
 ) -> list[Look]:
     # The first visitor makes the broker prepare its statements; that is not the cost of a page.
-    await _use(browser, url, next(iter(pages.values())), meter, 2.0)
-    nothing = await _spent(meter, seconds)
+    # Nor is what PostgreSQL still does about the database that was just built.
+    await _use(browser, url, next(iter(pages.values())), meter, seconds)
     looks: list[Look] = []
+    before = await _spent(meter, seconds)
     for name, path in pages.items():
         used, task_ms, long_task_ms = await _use(browser, url, path, meter, seconds)
-        looks.append(Look(name, max(used - nothing, 0.0), task_ms, long_task_ms))
+        after = await _spent(meter, seconds)
+        looks.append(Look(name, used - (before + after) / 2, task_ms, long_task_ms))
+        before = after
     return looks
 
 

@@ -1,7 +1,7 @@
 """A broker with a built dashboard, and a real Chromium that looks at it.
 
 Where there is neither a browser nor Node to fetch one these tests are left out; CI sets
-`SKEP_REQUIRE_BROWSER`, and then they fail instead.
+`REQUIRE_BROWSER`, and then they fail instead.
 """
 
 import os
@@ -14,7 +14,7 @@ from tests.dashboard.stage import open_stage
 
 
 def leave_out(reason):
-    if os.environ.get("SKEP_REQUIRE_BROWSER"):
+    if os.environ.get("REQUIRE_BROWSER"):
         pytest.fail(reason)
     pytest.skip(reason)
 

@@ -117,26 +117,24 @@ def django_connection(url):
 
 
 def configure_django(url):
-    """Let Django's default connection lead to a database; once per process."""
+    """Let Django's default connection lead to a database."""
     import django
     from django.conf import settings
+    from django.db import connection
 
-    if settings.configured:
-        return
+    if not settings.configured:
+        engine = "django.db.backends.postgresql"
+        settings.configure(DATABASES={"default": {"ENGINE": engine, "NAME": "see below"}})
+        django.setup()
     parts = urlsplit(url)
-    settings.configure(
-        DATABASES={
-            "default": {
-                "ENGINE": "django.db.backends.postgresql",
-                "NAME": parts.path[1:],
-                "USER": unquote(parts.username or ""),
-                "PASSWORD": unquote(parts.password or ""),
-                "HOST": parts.hostname,
-                "PORT": parts.port,
-            }
-        }
+    connection.close()
+    connection.settings_dict.update(
+        NAME=parts.path[1:],
+        USER=unquote(parts.username or ""),
+        PASSWORD=unquote(parts.password or ""),
+        HOST=parts.hostname,
+        PORT=parts.port,
     )
-    django.setup()
 
 
 def _with_dialect(url, dialect):

@@ -46,9 +46,10 @@ async def test_case_28_a_busy_worker_takes_back_what_others_lost(client, start_w
     held = await client.start(hold, 1)
     await stage.entered.wait()
     chain = await client.start(price, 1)
-    await sql.execute("select skep.job_worker_enroll($1, 'gone', 0)", gone := new_id())
+    await sql.execute("select skep.job_worker_enroll($1, 'gone', 60)", gone := new_id())
     type_id = await sql.fetchval("select id from skep.job_type where name = 'price'")
     assert len(await sql.fetch("select * from skep.job_claim($1, $2, 1)", gone, [type_id])) == 1
+    await sql.execute("update skep.job_worker set expires_at = skep.now() where id = $1", gone)
 
     outcome = "select outcome from skep.job_attempt where job_id = $1"
     assert await eventually(lambda: sql.fetchval(outcome, chain.id)) == "lost"
