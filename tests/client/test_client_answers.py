@@ -1,6 +1,8 @@
 """What the client does with answers that are not simply fine: busy, queued, denied, lost."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -217,3 +219,31 @@ async def test_a_server_that_speaks_something_else_is_unreachable():
     async with listening(MailServer) as url, AsyncClient(url, retries=0) as client:
         with pytest.raises(Unreachable):
             await client.push("q", 1)
+
+
+class Witness:
+    """Dies with the message that refers to it."""
+
+
+async def test_messages_are_let_go_before_their_acknowledgment_is_awaited():
+    witnesses, alive_at_ack = [], []
+    acked = [{"transactionId": "t", "success": True}] * 3
+    batch = {"messages": POPPED["messages"] * 3}
+    async with scripted((200, batch), (200, acked)) as broker, AsyncClient(broker.url) as client:
+        send = client._session.request
+
+        async def request(method, *arguments, **options):
+            if method == "POST":
+                alive_at_ack.append(sum(witness() is not None for witness in witnesses))
+            return await send(method, *arguments, **options)
+
+        client._session.request = request
+        gc.disable()  # what is let go goes at once, not with a collection
+        try:
+            async for message in client.consume("q", limit=3, delivery="poll"):
+                message.headers = Witness()
+                witnesses.append(weakref.ref(message.headers))
+        finally:
+            gc.enable()
+
+    assert alive_at_ack == [1]  # the one that the loop has at hand

@@ -50,18 +50,16 @@ def completed_text(
 
 
 def _completed_in_lane(transaction_ids: Sequence[str], partition_id: str, lease_id: str) -> bytes:
-    names = _encode(transaction_ids)
-    rest = _encode(AckItem("", partition_id, "completed", lease_id))
+    rest = _encode(AckItem("", partition_id, "completed", lease_id)).decode()
     opening, closing = rest[: len(_OPENING)], rest[len(_OPENING) :]
-    # Where nothing is escaped no name has a quotation mark, so this is found between names only.
-    if b"\\" in names:
-        return b",".join(
-            b"%b%b%b" % (opening, _encode(name)[1:-1], closing) for name in transaction_ids
-        )
-    return opening + names[2:-2].replace(b'","', b"%b,%b" % (closing, opening)) + closing
+    names = "".join(transaction_ids)
+    # As long as before, but for its quotation marks: then nothing in them is spelled otherwise.
+    if len(_encode(names)) != len(names) + 2:
+        transaction_ids = [_encode(name)[1:-1].decode() for name in transaction_ids]
+    return f"{opening}{f'{closing},{opening}'.join(transaction_ids)}{closing}".encode()
 
 
-_OPENING: Final = b'{"transactionId":"'
+_OPENING: Final = '{"transactionId":"'
 
 
 def ack_body(items: bytes, group: str) -> bytes:

@@ -58,7 +58,7 @@ class ConsumeOptions:
 
 
 @lru_cache(maxsize=256)
-def pop_path(options: ConsumeOptions, batch: int, wait_s: float) -> str:
+def pop_path(options: ConsumeOptions, batch: int, wait_ms: int) -> str:
     """Return the path of a poll. Most polls repeat the last one of their consumer."""
     segments = ["pop"]
     if options.queue:
@@ -72,8 +72,8 @@ def pop_path(options: ConsumeOptions, batch: int, wait_s: float) -> str:
         consumerGroup=None if options.group == QUEUE_MODE else options.group,
         batch=batch,
         partitions=None if options.partition is not None else options.partitions,
-        wait=True if wait_s > 0 else None,
-        timeout=round(wait_s * 1000) if wait_s > 0 else None,
+        wait=True if wait_ms > 0 else None,
+        timeout=wait_ms if wait_ms > 0 else None,
         autoAck=True if options.auto_ack else None,
         leaseSeconds=None if options.auto_ack else round(options.lease_s),
         subscriptionMode=options.subscription_mode,

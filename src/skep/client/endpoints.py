@@ -48,6 +48,8 @@ class Endpoints:
 
         When all are tried or shunned, the one whose time comes first.
         """
+        if len(self.all) == 1:
+            return self.all[0]
         order = self._order_of(key)
         for endpoint in order:
             if endpoint.shunned_until_s <= now_s and endpoint not in avoiding:
@@ -72,8 +74,6 @@ class Endpoints:
             endpoint.shunned_until_s = float("-inf")
 
     def _order_of(self, key: str) -> list[Endpoint]:
-        if len(self.all) == 1:
-            return self.all
         order = self._orders.get(key)
         if order is None:
             if len(self._orders) >= ORDERS_MAX:

@@ -141,9 +141,10 @@ class AnswerReader:
         if not head.startswith(b"http/1."):
             raise BadAnswer("the answer is not HTTP/1")
         self._head = head
-        connection = _header(head, b"connection")
-        self.is_reusable = connection != "close" and head.startswith(b"http/1.1")
-        if _header(head, b"transfer-encoding") == "chunked":
+        self.is_reusable = head.startswith(b"http/1.1") and (
+            b"\r\nconnection:" not in head or _header(head, b"connection") != "close"
+        )
+        if b"\r\ntransfer-encoding:" in head and _header(head, b"transfer-encoding") == "chunked":
             self._chunks = _ChunkReader()
             return
         text = _header(head, b"content-length")

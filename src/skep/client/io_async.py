@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from math import inf
 from typing import Any, Final, TypeVar, cast
 
 from skep.client.addresses import Address
@@ -61,9 +62,13 @@ class Connection(asyncio.Protocol):
     """One keep-alive connection to a broker, with at most one request in flight."""
 
     def __init__(self) -> None:
+        # Asking for it costs a system call, with every request.
+        self._loop: Final = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader: Final = AnswerReader()
         self._answered: asyncio.Future[Answer] | None = None
+        self._due_at_s = inf
+        self._alarm: asyncio.TimerHandle | None = None
         self._ended: Final = asyncio.Event()
         self.is_open = True
         self.was_used = False
@@ -97,11 +102,11 @@ class Connection(asyncio.Protocol):
             OSError: The connection ended, or nothing came in time.
         """
         assert self._transport is not None
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         self._answered = answered = loop.create_future()
         if not self.is_open:
             raise ConnectionResetError("the connection is closed")
-        timer = loop.call_later(timeout_s, self._give_up, TimeoutError("no answer in time"))
+        self._await_until(loop.time() + timeout_s)
         if stop is not None:
             stop.begin_cutting(self.abort)
         try:
@@ -112,11 +117,33 @@ class Connection(asyncio.Protocol):
             self.abort()
             raise
         finally:
-            timer.cancel()
+            self._due_at_s = inf
             if stop is not None:
                 stop.end_cutting(self.abort)
             self.was_used = True
             self._answered = None
+
+    def _await_until(self, due_at_s: float) -> None:
+        """Give up at this time, unless the answer has come.
+
+        The alarm outlives the answers: setting one for each request would cost more than to let it
+        ring once in a while, and find that a later answer is awaited, or none.
+        """
+        self._due_at_s = due_at_s
+        if self._alarm is not None:
+            if self._alarm.when() <= due_at_s:
+                return
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(due_at_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._due_at_s == inf:
+            return
+        if self._loop.time() < self._due_at_s:
+            self._await_until(self._due_at_s)
+        else:
+            self._give_up(TimeoutError("no answer in time"))
 
     def abort(self) -> None:
         """Cut the connection; whoever waits for an answer gets an error."""
@@ -156,6 +183,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
         self.is_open = False
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._ended.set()
         self._give_up(exc or ConnectionResetError("the broker closed the connection"))
 

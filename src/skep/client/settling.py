@@ -116,6 +116,10 @@ class BatchProgress:
         self._taken_to = self._completed_to
         return taken
 
+    def lanes_of(self, places: range) -> Sequence[str]:
+        """Return the partitions of these messages."""
+        return self._lanes[places.start : places.stop]
+
     def settle(self, place: int, verdict: Verdict) -> bool:
         """Note the verdict on a message; the first one counts. Return whether it is this one."""
         if self.is_plain:

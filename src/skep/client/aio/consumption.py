@@ -42,7 +42,7 @@ async def pop_messages(
     """Ask once for messages."""
     answer = await session.request(
         "GET",
-        pop_path(options, batch, wait_s),
+        pop_path(options, batch, round(wait_s * 1000)),
         affinity=options.affinity,
         timeout_s=wait_s + ANSWER_SLACK_S,
         retry=session.patient if is_patient else None,
@@ -105,12 +105,13 @@ class Consumption:
         stop = self._stop
         async with aclosing(self.take_batches()) as batches:
             async for batch in batches:
-                settlement = batch.settlement
+                settlement, messages = batch.settlement, enumerate(batch)
+                del batch
                 is_plain = not settlement.is_lost
                 # All users pay for every step of this loop: it does what `complete` does, without
                 # a call for it.
                 complete_next, lease = settlement.progress.complete_next, settlement.lease
-                for place, message in enumerate(batch):
+                for place, message in messages:
                     if not is_plain and not settlement.is_next(message):
                         continue
                     self._current = message
@@ -131,15 +132,18 @@ class Consumption:
             async for batch in batches:
                 yield batch
                 batch.settle_open(COMPLETED)
+                del batch
 
     async def take_batches(self) -> AsyncGenerator[Batch]:
         """Iterate over batches for those who settle by themselves; the rest is given back."""
         try:
             while not self._stop.is_set and (batch := await self._next_batch()) is not None:
+                settlement = batch.settlement
                 try:
                     yield batch
                 finally:
-                    await batch.settlement.finish()
+                    del batch
+                    await settlement.finish()
         finally:
             await self._live.close()
 
@@ -162,12 +166,13 @@ class Consumption:
 
     async def _ask(self, size: int, wait_s: float) -> Batch | None:
         """Wait for messages from the socket, if there is one, or else by a poll."""
-        try:
-            taken = await self._live.take(size, wait_s, self._stop)
-        except TimeoutError:
-            return None
-        if taken is not None:
-            return self._batch_of(taken.messages, taken.lease, taken.feed)
+        if self.options.wants_socket:
+            try:
+                taken = await self._live.take(size, wait_s, self._stop)
+            except TimeoutError:
+                return None
+            if taken is not None:
+                return self._batch_of(taken.messages, taken.lease, taken.feed)
         return await self._poll(size, wait_s)
 
     async def _look_once_more(self, size: int) -> Batch | None:

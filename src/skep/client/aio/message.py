@@ -170,6 +170,7 @@ class Settlement:
         # Messages know their settlement. If it always knew them too, such circles would be left
         # for the garbage collector with every pop; a batch holds them here until it is finished.
         self._held: Sequence[Message] = ()
+        self._is_released = False
         self._flush_at_s = monotonic() + ack_every_s
         self.look_at_s = 0.0
         """When to look around: verdicts have waited for long, or the lease may have ended."""
@@ -259,13 +260,18 @@ class Settlement:
             if not self.progress.is_complete:
                 for place in self.progress.places_to_give_back():
                     self.settle(self._held[place], RETRY)
+            self._gather()
+            # Whatever is to be said of them is written down, and waiting for an answer is long:
+            # memory that is free by then is used again while the caches still have it.
+            self._held = ()
             await self.flush()
         finally:
             self._held = ()
             self._release()
 
     def _release(self) -> None:
-        if self._keeper is not None:
+        if self._keeper is not None and not self._is_released:
+            self._is_released = True
             self._keeper.forget(self.lease.id)
 
     def _gather(self) -> None:
@@ -275,7 +281,7 @@ class Settlement:
             return
         messages = self._held[completed.start : completed.stop]
         names = [message.transaction_id for message in messages]
-        lanes = [message.partition_id for message in messages]
+        lanes = self.progress.lanes_of(completed)
         self._unsent_places.extend(completed)
         self._unsent_texts.append(completed_text(names, lanes, messages[0].lease_id))
 

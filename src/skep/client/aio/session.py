@@ -8,7 +8,6 @@ import random
 import ssl
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -193,11 +192,12 @@ class Session:
     def _take_idle(self, endpoint: Endpoint) -> Connection | None:
         idle = self._idle[endpoint]
         while idle:
-            # Another thread may have been quicker.
-            with suppress(IndexError):
+            try:
                 connection = idle.pop()
-                if connection.is_open:
-                    return connection
+            except IndexError:  # another thread was quicker
+                return None
+            if connection.is_open:
+                return connection
         return None
 
     async def _open(self, endpoint: Endpoint) -> Connection:
@@ -216,6 +216,8 @@ class Session:
             idle.pop().abort()
 
     def _authorization(self) -> bytes:
+        if self.options.token is None:
+            return b""
         return b"".join(render_header(name, value) for name, value in self._bearer().items())
 
     def _bearer(self) -> dict[str, str]:

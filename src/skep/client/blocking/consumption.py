@@ -43,7 +43,7 @@ def pop_messages(
     """Ask once for messages."""
     answer = session.request(
         "GET",
-        pop_path(options, batch, wait_s),
+        pop_path(options, batch, round(wait_s * 1000)),
         affinity=options.affinity,
         timeout_s=wait_s + ANSWER_SLACK_S,
         retry=session.patient if is_patient else None,
@@ -106,12 +106,13 @@ class Consumption:
         stop = self._stop
         with closing(self.take_batches()) as batches:
             for batch in batches:
-                settlement = batch.settlement
+                settlement, messages = batch.settlement, enumerate(batch)
+                del batch
                 is_plain = not settlement.is_lost
                 # All users pay for every step of this loop: it does what `complete` does, without
                 # a call for it.
                 complete_next, lease = settlement.progress.complete_next, settlement.lease
-                for place, message in enumerate(batch):
+                for place, message in messages:
                     if not is_plain and not settlement.is_next(message):
                         continue
                     self._current = message
@@ -132,15 +133,18 @@ class Consumption:
             for batch in batches:
                 yield batch
                 batch.settle_open(COMPLETED)
+                del batch
 
     def take_batches(self) -> Generator[Batch]:
         """Iterate over batches for those who settle by themselves; the rest is given back."""
         try:
             while not self._stop.is_set and (batch := self._next_batch()) is not None:
+                settlement = batch.settlement
                 try:
                     yield batch
                 finally:
-                    batch.settlement.finish()
+                    del batch
+                    settlement.finish()
         finally:
             self._live.close()
 
@@ -163,12 +167,13 @@ class Consumption:
 
     def _ask(self, size: int, wait_s: float) -> Batch | None:
         """Wait for messages from the socket, if there is one, or else by a poll."""
-        try:
-            taken = self._live.take(size, wait_s, self._stop)
-        except TimeoutError:
-            return None
-        if taken is not None:
-            return self._batch_of(taken.messages, taken.lease, taken.feed)
+        if self.options.wants_socket:
+            try:
+                taken = self._live.take(size, wait_s, self._stop)
+            except TimeoutError:
+                return None
+            if taken is not None:
+                return self._batch_of(taken.messages, taken.lease, taken.feed)
         return self._poll(size, wait_s)
 
     def _look_once_more(self, size: int) -> Batch | None:
