@@ -67,6 +67,16 @@ def own_stack(server_command: str, *, postgres_bin: Path | None = None) -> Gener
                 yield Stack(target, postgres.dsn, pid, data_dir=home)
 
 
+@contextmanager
+def further_broker(stack: Stack, server_command: str) -> Generator[Target]:
+    """Start another instance on the database of a stack of our own; stop it at the end."""
+    assert stack.data_dir is not None, "a foreign stack has no place for the log"
+    target = Target("127.0.0.1", _free_port())
+    log = stack.data_dir / f"broker-{target.port}.log"
+    with _broker(server_command, target, stack.database_url, log):
+        yield target
+
+
 def foreign_stack(url: str, database_url: str) -> Stack:
     """Describe a broker that runs already; its CPU is read if it runs on this machine."""
     _allow_many_sockets()

@@ -174,6 +174,21 @@ async def test_scenario_19_without_hints_a_poll_looks_by_itself(database_url, qu
     assert waited.seconds < floor_s + 1
 
 
+async def test_scenario_19_the_end_of_maintenance_does_not_wait_for_the_next_look_at_the_spool(
+    database_url, queue, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("skep.broker.spill_drain.LOOK_S", 60)
+    spool = {"spill_bytes_max": 1 << 20, "spill_dir": tmp_path}
+    async with running(database_url, **spool) as broker:
+        await broker.broker.maintenance.set_mode("push", enabled=True)
+        (result,) = await broker.push(item(queue, "x"))
+        await broker.broker.maintenance.set_mode("push", enabled=False)
+        messages = await broker.pop(queue, wait_s=15, auto_ack=True)
+
+    assert result["status"] == "buffered"
+    assert [message["transactionId"] for message in messages] == ["x"]
+
+
 # Scenario 20: LISTEN is what job workers use; brokers hear datagrams, which scenario 19 takes away
 
 

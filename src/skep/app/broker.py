@@ -488,6 +488,7 @@ class Broker:
             hash_seed=self.hash_seed,
             may_drain=self._may_drain,
         )
+        self.maintenance.listen(self._drain.look)
 
     def _may_drain(self) -> bool:
         return (

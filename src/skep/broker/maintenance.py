@@ -7,6 +7,7 @@ away the last known state stands.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
@@ -33,7 +34,12 @@ class Maintenance:
         """Polls get nothing."""
         self._caller: Final = caller
         self._announcer: Final = announcer
+        self._listeners: Final[list[Callable[[], None]]] = []
         self._reading: asyncio.Task[None] | None = None
+
+    def listen(self, hear: Callable[[], None]) -> None:
+        """Tell somebody whenever this process learns that a mode changed."""
+        self._listeners.append(hear)
 
     async def start(self) -> None:
         """Learn the modes, and follow them from now on.
@@ -71,6 +77,8 @@ class Maintenance:
         if (is_push_on, is_pop_on) != (self.is_push_on, self.is_pop_on):
             self.is_push_on, self.is_pop_on = is_push_on, is_pop_on
             _log.warning("maintenance: push %s, pop %s", _word(is_push_on), _word(is_pop_on))
+            for hear in self._listeners:
+                hear()
 
     async def _follow(self) -> None:
         while True:

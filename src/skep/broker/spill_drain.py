@@ -53,7 +53,7 @@ CLOSING_BYTES: Final = 2 * PORTION_BYTES
 """With so little left, pushes into the lanes that wait are held instead of being added."""
 
 LOOK_S: Final = 0.2
-"""How often to look whether there is something to drain, and whether it can be."""
+"""How often to look whether there is something to drain, and whether it can be, unasked."""
 RETRY_S: Final = 0.1
 REST_S: Final = 1.0
 """How long to leave a database alone that does not take the messages."""
@@ -151,6 +151,7 @@ class SpillDrain:
         self._due: Final = due
         self._hash_seed: Final = hash_seed
         self._may_drain: Final = may_drain
+        self._is_asked: Final = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.drained_total = 0
         """Messages stored by this process."""
@@ -158,6 +159,10 @@ class SpillDrain:
     def start(self) -> None:
         """Begin to drain whenever there is something to drain."""
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def look(self) -> None:
+        """Look now: something changed, and polls may be waiting for what lies on disk."""
+        self._is_asked.set()
 
     async def stop(self) -> None:
         """Stop; what is left stays on disk."""
@@ -168,9 +173,11 @@ class SpillDrain:
 
     async def _run(self) -> None:
         while True:
+            self._is_asked.clear()
             if self._spill.board.has_backlog and self._may_drain():
                 await self._drain_if_nobody_does()
-            await asyncio.sleep(LOOK_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_asked.wait(), LOOK_S)
 
     async def _drain_if_nobody_does(self) -> None:
         if not self._spill.try_lock_for_drain():
