@@ -36,7 +36,15 @@ GROUPS = ("__QUEUE_MODE__", "bees", "wasps")
 DEAD_LETTERS = 10_000
 ANSWER_S_MAX = 30.0
 SERVER_COMMAND = "{python} -m skep serve --workers 1 --port {port} --database-url {database_url}"
-NO_LISTINGS = ("/api/v1/pop", "/api/v1/stream", "/health", "/livez", "/readyz", "/metrics")
+NO_LISTINGS = (
+    "/api/v1/pop",
+    "/api/v1/stream",
+    "/api/v1/dashboard/live",
+    "/health",
+    "/livez",
+    "/readyz",
+    "/metrics",
+)
 """Routes that begin like this deliver messages, stay open or are no listings."""
 ALSO_NEEDED = {"/seek/preview": {"to": "end"}}
 """What routes that end like this need although the document calls it optional: one of several."""
