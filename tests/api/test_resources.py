@@ -316,7 +316,7 @@ async def test_labels_sum_up_their_queues(client, queue, kind):
         "messages": {"total": 4, "pending": 3},
         "estimated": False,
     }
-    assert found["total"] == len(found[f"{kind}s"])
+    assert min(found["total"], 1000) == len(found[f"{kind}s"])
 
 
 async def test_the_overview_sums_up_everything(client, queue):
