@@ -19,6 +19,7 @@ import math
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import suppress
 
@@ -34,7 +35,7 @@ _WAITING = (
 )
 
 
-class Campaign:
+class Campaign(ABC):
     """Strikes one job; what is said about a job in general is in its subclasses."""
 
     KINDS = ("driver", "staged", "commit", "worker", "postgres")
@@ -78,16 +79,16 @@ class Campaign:
         finally:
             self.job.kill()
 
-    def before_the_end(self):
+    def before_the_end(self):  # noqa: B027 (a job that needs none says nothing)
         """Prepare for the run that does all the rest."""
 
     def await_a_moment(self):
         """Wait for any moment of the job's work."""
         time.sleep(self.chance.uniform(0, 0.6))
 
+    @abstractmethod
     def hold(self, connection):
         """Take a lock that a commit has to wait for, while nothing else does."""
-        raise NotImplementedError
 
     def progress(self):
         """Return how far the job has come, as far as that can be known now."""
