@@ -9,7 +9,7 @@ A payload may hold the same text. Whether it did is known by counting, because a
 many messages it has: if the text is there once less than that, and nothing else begins a message
 there, then all of these are the ends of messages. A segment of which that is not so is *irregular*
 and left to a decoder, and so is one with messages that are deleted, sealed or expire, with escapes
-in an id, or with an id longer than is looked at.
+in an id, with an id longer than is looked at, or with blanks around a payload.
 """
 
 from typing import Any, Final, NamedTuple
@@ -31,6 +31,7 @@ _JOINT: Final = len(b"},")
 """From the end of a payload to the next message."""
 _END: Final = len(b"}]")
 _QUOTE: Final = ord('"')
+_BLANK: Final = ord(" ")
 _BACKSLASH: Final = ord("\\")
 
 _MARGIN: Final = 3 * LOOKED_AT + sum(
@@ -122,11 +123,8 @@ class _Text:
         return self._words[at]
 
     def has(self, mark: bytes, at: Numbers) -> Numbers:
-        """Tell where a mark of eight bytes or more stands."""
-        is_there = self._words[at] == _word(mark)
-        for begin in {*range(_WORD, len(mark) - _WORD, _WORD), len(mark) - _WORD} - {0}:
-            is_there &= self._words[at + begin] == _word(mark[begin:])
-        return is_there
+        """Tell at which places a mark stands, by its first eight bytes: no other begins so."""
+        return self._words[at] == _word(mark)
 
     def string_ends(self, starts: Numbers) -> Numbers:
         """Return where strings end, or where something else stands if that is not to be told.
@@ -146,16 +144,20 @@ def _bounds_of_messages(
     joints = joints[text.bytes[joints + 1] == ord(",")]
     beginnings = text.words(joints + _JOINT)
     ends = joints[beginnings == _word(ID_MARK)]
-    places: Numbers = np.searchsorted(ends, bounds)
-    is_regular = (np.diff(places) == counts - 1) & text.has(ID_MARK, bounds[:-1] + 1)
+    joints_of = np.diff(_places_in(ends, bounds))
+    is_regular = (joints_of == counts - 1) & text.has(ID_MARK, bounds[:-1] + 1)
     is_odd = beginnings & 0xFFFF_FFFF == _word(_NULL)
     for mark in _IRREGULAR_BEGINNINGS:
         is_odd |= beginnings == _word(mark)
     if is_odd.any():
-        is_regular[np.searchsorted(bounds, joints[is_odd], "right") - 1] = False
+        is_regular[_places_in(bounds, joints[is_odd]) - 1] = False
     if not is_regular.all():
-        ends = ends[np.repeat(is_regular, np.diff(places))]
+        ends = ends[np.repeat(is_regular, joints_of)]
     return *_joined(bounds, ends, is_regular, counts), is_regular
+
+
+def _places_in(sorted_numbers: Numbers, numbers: Numbers) -> Numbers:
+    return sorted_numbers.searchsorted(numbers)
 
 
 def _joined(
@@ -190,6 +192,8 @@ def _members(
     is_found &= text.bytes[transaction_ids.starts - 1] == _QUOTE  # an id is never null
     headers, has_data = _headers(text, at)
     payloads = Spans(headers.ends + len(DATA_MARK), payload_ends)
+    for edge in (payloads.starts, payloads.ends - 1):
+        is_found &= text.bytes[edge] > _BLANK  # a decoder leaves out what is around a value
     return (transaction_ids, trace_ids, producers, headers, payloads), is_found & has_data
 
 
