@@ -210,3 +210,4 @@ def test_messages_know_their_segments_and_places():
 
 def test_there_may_be_no_segments():
     assert rows_of(batch_of([[plain()]]).slice(1)) == []
+    assert rows_of(batch_of([])) == []

@@ -111,6 +111,8 @@ class Cutter:
     def cut(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield record batches of messages for batches of segments."""
         for batch in batches:
+            if not batch.num_rows:
+                continue
             rows = self._rows(batch)
             for start in range(0, rows.num_rows, ROWS_PER_BATCH):
                 yield rows.slice(start, ROWS_PER_BATCH)

@@ -34,7 +34,7 @@ _QUOTE: Final = ord('"')
 _BLANK: Final = ord(" ")
 _BACKSLASH: Final = ord("\\")
 
-_MARGIN: Final = 3 * LOOKED_AT + sum(
+_MARGIN: Final = 4 * LOOKED_AT + sum(
     map(len, (ID_MARK, _TRACE_MARK, _PRODUCER_MARK, HEADERS_MARK, DATA_MARK))
 )
 """How far behind a beginning there is looked at most, in text that was no message after all."""
