@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from skep.db.slots import Caller
 from skep.jobs.awaiting import Awaiting, ChainOutcome
+from skep.jobs.bulk import Bulk
 from skep.jobs.codec import Ref
 from skep.jobs.control import ChainControl, HeldJob, require_other_chains
 from skep.jobs.declaration import NAME_LENGTH_MAX, Continue, Dedup, Job, Start
@@ -122,6 +123,7 @@ class JobDesk:
         self._scheduler: Final = Scheduler(caller)
         self.inspection: Final = Inspection(caller)
         self.control: Final = ChainControl(caller, self._announcements)
+        self.bulk: Final = Bulk(caller, self._announcements)
         self._counted: tuple[float, list[TypeCounts]] = (float("-inf"), [])
         self._counting: Final = asyncio.Lock()
 
