@@ -47,9 +47,7 @@ Oldest: TypeAlias = Annotated[bool, typer.Option("--oldest", help="The oldest fi
 ChainIds: TypeAlias = Annotated[
     list[UUID] | None, typer.Argument(help="Ids of chains.", metavar="ID")
 ]
-JobIds: TypeAlias = Annotated[
-    list[UUID] | None, typer.Argument(help="Ids of jobs.", metavar="ID")
-]
+JobIds: TypeAlias = Annotated[list[UUID] | None, typer.Argument(help="Ids of jobs.", metavar="ID")]
 
 
 @jobs_app.command("start")
@@ -193,11 +191,11 @@ def list_types(
     database_url: JobsUrl = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Count the open jobs of each type."""
+    """Count the open jobs of each type; very large numbers are estimates."""
 
     async def work(client: "JobClient") -> None:
         counts = await client.inspection.counts()
-        columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s")
+        columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s", "is_exact")
         _print(counts, columns, output)
 
     _with_client(database_url, config_file, work)

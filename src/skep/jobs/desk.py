@@ -45,7 +45,7 @@ from skep.jobs.store import START_CALL, Settlement, start_arguments, started
 STARTS_MAX: Final = 1_000
 RESULT_POLL_S: Final = 0.5
 COUNTS_KEPT_S: Final = 2.0
-"""Counting reads every open job; those who watch together share it."""
+"""Counting reads many jobs; those who watch together share it."""
 
 Priority = Annotated[int, Meta(ge=-32768, le=32767)]
 Attempts = Annotated[int, Meta(ge=1, le=1_000_000)]

@@ -88,7 +88,7 @@ PAUSE_CALL: Final = "select skep.job_type_pause($1, $2)"
 TYPES_CALL: Final = "select * from skep.job_type_list($1, $2)"
 WORKERS_CALL: Final = "select * from skep.job_worker_list($1, $2)"
 BLOCKERS_CALL: Final = "select skep.job_blockers($1)"
-COUNTS_CALL: Final = "select * from skep.job_counts()"
+COUNTS_CALL: Final = "select * from skep.job_counts($1)"
 NOTIFY_CALL: Final = (
     "select pg_notify(u.channel, u.payload) from unnest($1::text[], $2::text[]) u(channel, payload)"
 )
