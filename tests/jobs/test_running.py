@@ -5,7 +5,9 @@ import os
 
 import pytest
 
-from skep.jobs import ChainFilter, JobFilter, Start
+from skep.db import transactions
+from skep.db.transactions import TransactionPool
+from skep.jobs import ChainFilter, Ctx, JobFilter, JobTypes, Start
 from skep.jobs.errors import ChainCancelled, ChainFailed, ChainNotFound, ResultTimeout
 from skep.jobs.identifiers import new_id
 from tests.fixtures.sizes import sized
@@ -373,3 +375,28 @@ async def test_lists_show_chains_and_jobs(client, worker):
         ("charge", "continued"),
         ("ship", "completed"),
     ]
+
+
+async def test_atomic_jobs_that_do_not_use_their_transaction_leave_it_to_the_next(
+    client, start_worker, monkeypatch
+):
+    begun = []
+    begin = TransactionPool._begin
+
+    async def counted(pool):
+        begun.append(pool)
+        return await begin(pool)
+
+    monkeypatch.setattr(TransactionPool, "_begin", counted)
+    monkeypatch.setattr(transactions, "SPARE_S", 600.0)
+    types = JobTypes("idle")
+
+    @types.job("idle", mode="atomic")
+    async def idle(ctx: Ctx[int, int]) -> int:
+        return ctx.input
+
+    chains = await client.start_many([Start(idle, n) for n in range(40)])
+    await start_worker(types, concurrency=4)
+
+    assert [await chain.result(timeout=20) for chain in chains] == list(range(40))
+    assert len(begun) <= 4

@@ -40,6 +40,7 @@ SETTLE_CALL: Final = (
     " $10::text[], $11::text[], $12::smallint[], $13::integer[], $14::text[], $15::text[],"
     " $16::integer[], $17::uuid[], $18::boolean[], $19::boolean)"
 )
+COMPLETE_CALL: Final = "select outcome, closed, woken from skep.job_complete($1, $2, $3, $4, $5)"
 CLAIM_CALL: Final = (
     "select job_id, chain_id, type_id, position, attempt, failures, max_attempts, input, trace,"
     " chain_trace, due_at, deadline_at, blockers, skep.now() from skep.job_claim($1, $2, $3)"

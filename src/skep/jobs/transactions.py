@@ -1,7 +1,8 @@
 """The transactions of one attempt: its own, or its turn in one that it shares.
 
     staged     `prepare()` as often as it likes; `complete()` once, which the completion is part of
-    atomic     one from the beginning to the completion, `connection`
+    atomic     one from the beginning to the completion, `connection`; a handler that never asks for
+               it leaves it as it was, for the next, and is settled like any other
     together   the same, in turns with other attempts of the job (`sharing`)
 
 Whatever the handler has, `settle` writes the completion into it and `None` says that there is none.
@@ -21,6 +22,7 @@ from skep.jobs.declaration import Job
 from skep.jobs.errors import OwnershipLost
 from skep.jobs.sharing import SharedTurn, Sharing
 from skep.jobs.store import (
+    COMPLETE_CALL,
     KEEP_CALL,
     SETTLE_CALL,
     Claimed,
@@ -96,6 +98,7 @@ class OwnTransactions(AttemptTransactions):
         self._is_atomic: Final = is_atomic
         self._stack: Final = AsyncExitStack()
         self._completing: Connection | None = None
+        self._is_used = False
 
     async def __aenter__(self) -> "OwnTransactions":
         return self
@@ -106,13 +109,16 @@ class OwnTransactions(AttemptTransactions):
     async def begin(self) -> None:
         """Open what an atomic job runs in."""
         if self._is_atomic:
-            self._completing = await self._stack.enter_async_context(self._pool.begin())
+            self._completing = await self._stack.enter_async_context(
+                self._pool.begin(is_used=lambda: self._is_used)
+            )
 
     @property
     def connection(self) -> Connection:
         """The transaction of an atomic job."""
         if not self._is_atomic or self._completing is None:
             raise Refused("only jobs in atomic mode have a connection for their whole attempt")
+        self._is_used = True
         return self._completing
 
     def prepare(self) -> AbstractAsyncContextManager[Connection]:
@@ -131,14 +137,19 @@ class OwnTransactions(AttemptTransactions):
         token = (self._worker_id, claimed.attempt)
         if not await connection.fetchval(KEEP_CALL, claimed.chain_id, claimed.job_id, *token):
             raise OwnershipLost
-        self._completing = connection
+        self._completing, self._is_used = connection, True
         yield connection
 
     async def settle(self, settlement: Settlement) -> Settled | None:
         """Settle in the transaction that the handler opened, if it did."""
-        if self._completing is None:
+        if self._completing is None or not self._is_used:
             return None
-        (answer,) = await _settle_in(self._completing, self._worker_id, [settlement], wait=True)
+        if settlement.outcome == "completed":
+            answer = await _complete_in(
+                self._completing, self._worker_id, self._claimed.chain_id, settlement
+            )
+        else:
+            (answer,) = await _settle_in(self._completing, self._worker_id, [settlement], wait=True)
         require_settled(answer.outcome)
         return answer
 
@@ -175,6 +186,19 @@ class SharedTransaction(AttemptTransactions):
     async def settle(self, settlement: Settlement) -> Settled | None:
         """End the turn; return when all of them are committed."""
         return await self._turn.settle(settlement)
+
+
+async def _complete_in(
+    connection: Connection, worker_id: UUID, chain_id: UUID, settlement: Settlement
+) -> Settled:
+    token = (settlement.job_id, settlement.attempt)
+    try:
+        (row,) = await connection.fetch(
+            COMPLETE_CALL, worker_id, chain_id, *token, settlement.output
+        )
+    except Exception as error:
+        raise translate(error) from error
+    return Settled(*row)
 
 
 async def _settle_in(
