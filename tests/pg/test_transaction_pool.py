@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from skep.db import transactions
-from skep.db.transactions import TransactionPool
+from skep.db.transactions import Reuse, TransactionPool
 from skep.model.errors import SkepError
 from tests.pg.waiting import eventually
 
@@ -15,8 +15,12 @@ LOOK = "select pg_backend_pid(), now()"
 IDLE = "select count(*) from pg_stat_activity where application_name = $1 and state like 'idle in%'"
 
 
-def unused():
-    return False
+def unused(since=0.0, *, is_likely=True):
+    return Reuse(lambda: False, since, is_likely=is_likely)
+
+
+def used(since=0.0):
+    return Reuse(lambda: True, since, is_likely=True)
 
 
 @pytest.fixture
@@ -39,18 +43,18 @@ def patient(monkeypatch):
     monkeypatch.setattr(transactions, "SPARE_S", 600.0)
 
 
-async def seen(pool, **options):
-    async with pool.begin(**options) as connection:
+async def seen(pool, reuse=None):
+    async with pool.begin(reuse) as connection:
         return tuple(await connection.fetchrow(LOOK))
 
 
 async def test_a_transaction_that_was_not_used_is_lent_again(open_pool, patient):
     pool = await open_pool()
 
-    first = await seen(pool, is_used=unused)
+    first = await seen(pool, unused())
 
-    assert await seen(pool) == first
-    assert await seen(pool) != first
+    assert await seen(pool, used()) == first
+    assert await seen(pool, used()) != first
 
 
 async def test_one_that_was_used_is_committed(open_pool, connect):
@@ -69,10 +73,10 @@ async def test_what_a_block_that_failed_did_is_undone(open_pool, connect):
     assert await sql.fetchval("select to_regclass('noted')") is None
 
 
-async def fail_after(pool, statement, **options):
+async def fail_after(pool, statement, reuse=None):
     """Let a block fail; return what the statement says."""
     with suppress(ZeroDivisionError):
-        async with pool.begin(**options) as connection:
+        async with pool.begin(reuse) as connection:
             answer = await connection.fetchrow(statement)
             raise ZeroDivisionError
     return answer and tuple(answer)
@@ -81,15 +85,15 @@ async def fail_after(pool, statement, **options):
 async def test_a_block_that_failed_without_using_it_leaves_it_for_the_next(open_pool, patient):
     pool = await open_pool()
 
-    first = await fail_after(pool, LOOK, is_used=unused)
+    first = await fail_after(pool, LOOK, unused())
 
-    assert await seen(pool) == first
+    assert await seen(pool, used()) == first
 
 
 async def test_a_spare_ends_soon_if_nobody_wants_it(open_pool, connect):
     pool, sql = await open_pool(), await connect()
 
-    await seen(pool, is_used=unused)
+    await seen(pool, unused())
     await eventually(lambda: no_longer_idle(sql))
 
     assert (await seen(pool))[0] > 0
@@ -99,20 +103,49 @@ async def no_longer_idle(sql):
     return await sql.fetchval(IDLE, APPLICATION) == 0
 
 
-async def test_a_spare_that_is_stale_is_not_lent(open_pool, monkeypatch):
+async def test_a_transaction_that_began_too_early_is_not_lent_again(open_pool, patient):
+    pool, loop = await open_pool(), asyncio.get_running_loop()
+
+    first = await seen(pool, unused())
+
+    assert (await seen(pool, used(since=loop.time())))[1] > first[1]
+
+
+async def test_one_that_nobody_said_may_be_reused_is_not_a_spare_one(open_pool, patient):
     pool = await open_pool()
-    monkeypatch.setattr(transactions, "SPARE_S", -1.0)
 
-    first = await seen(pool, is_used=unused)
+    first = await seen(pool, unused())
 
-    assert (await seen(pool))[1] > first[1]
+    assert await seen(pool) != first
+
+
+async def test_those_who_hardly_use_theirs_begin_one_between_them(open_pool, patient):
+    pool = await open_pool(size=8)
+
+    async def idle():
+        async with pool.begin(unused()) as connection:
+            return connection
+
+    lent = await asyncio.gather(*(idle() for _ in range(8)))
+
+    assert len(set(map(id, lent))) == 1
+
+
+async def test_those_who_hardly_use_theirs_do_not_wait_for_one_another(open_pool, patient):
+    pool, both = await open_pool(size=2), asyncio.Barrier(2)
+
+    async def slow():
+        async with pool.begin(unused()):
+            await both.wait()
+
+    await asyncio.wait_for(asyncio.gather(slow(), slow()), 10)
 
 
 async def test_who_waits_for_a_connection_gets_the_one_that_was_not_used(open_pool, patient):
     pool = await open_pool(size=1)
-    async with pool.begin(is_used=unused) as connection:
+    async with pool.begin(unused()) as connection:
         first = tuple(await connection.fetchrow(LOOK))
-        waiting = asyncio.ensure_future(seen(pool))
+        waiting = asyncio.ensure_future(seen(pool, used()))
         await asyncio.sleep(0)
         assert not waiting.done()
 
@@ -121,12 +154,12 @@ async def test_who_waits_for_a_connection_gets_the_one_that_was_not_used(open_po
 
 async def test_a_connection_that_broke_is_not_lent_again(open_pool, patient, connect):
     pool, sql = await open_pool(), await connect()
-    async with pool.begin(is_used=unused) as connection:
+    async with pool.begin(unused()) as connection:
         pid, _ = await connection.fetchrow(LOOK)
     await sql.execute("select pg_terminate_backend($1)", pid)
     await eventually(lambda: not transactions._is_open(connection))
 
-    assert (await seen(pool))[0] != pid
+    assert (await seen(pool, used()))[0] != pid
 
 
 async def test_a_connection_that_breaks_while_it_is_lent_fails_its_block_alone(open_pool, connect):

@@ -19,9 +19,26 @@ from skep.db.errors import translate
 IDLE_S: Final = 60.0
 ACQUIRE_TIMEOUT_S: Final = 10.0
 SPARE_S: Final = 0.05
-"""How long a transaction that nobody used is lent again."""
+"""How long a transaction that nobody used is kept."""
 
 _FAILURES: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """How a transaction is lent that may well stay unused, and is then lent again as it is.
+
+    Attributes:
+        is_used: whether anything was done in it; asked at the end.
+        since: by the clock of the loop; one that began earlier will not do, because its `now()`
+            would lie before what led here.
+        is_likely: most are not used, so who needs one waits while another begins: it may be free
+            at once.
+    """
+
+    is_used: Callable[[], bool]
+    since: float
+    is_likely: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +59,7 @@ class TransactionPool:
         self._application_name: Final = application_name
         self._pool: Any = None
         self._room: Final = asyncio.Semaphore(size)
+        self._beginning: Final = asyncio.Lock()
         self._spares: Final[list[_Begun]] = []
         """Transactions that were lent and not used."""
         self._ending: Final = set[asyncio.Task[None]]()
@@ -66,26 +84,24 @@ class TransactionPool:
         await asyncio.gather(*self._ending)
 
     @asynccontextmanager
-    async def begin(
-        self, *, is_used: Callable[[], bool] = lambda: True
-    ) -> AsyncGenerator[Connection]:
+    async def begin(self, reuse: Reuse | None = None) -> AsyncGenerator[Connection]:
         """Lend a connection in a transaction: kept if the block ends well, else undone.
 
-        `is_used` tells at the end whether anything was done in it. If not it is lent again as it
-        is, for some milliseconds: to begin and end it costs more than many a block does.
+        With `reuse` one that is not used is lent again for some milliseconds: to begin and end it
+        costs more than many a block does.
 
         Raises:
             SkepError: the transaction cannot be opened or committed.
         """
         await self._wait_for_room()
         try:
-            begun = self._take_spare() or await self._begin()
+            begun = await self._begin() if reuse is None else await self._borrow(reuse)
             try:
                 yield begun.connection
             except BaseException:
-                await self._end_or_spare(begun, is_used=is_used(), is_kept=False)
+                await self._end_or_spare(begun, reuse, is_kept=False)
                 raise
-            await self._end_or_spare(begun, is_used=is_used(), is_kept=True)
+            await self._end_or_spare(begun, reuse, is_kept=True)
         finally:
             self._room.release()
 
@@ -100,8 +116,16 @@ class TransactionPool:
         except TimeoutError as error:
             raise translate(error) from error
 
-    async def _end_or_spare(self, begun: _Begun, *, is_used: bool, is_kept: bool) -> None:
-        if is_used:
+    async def _borrow(self, reuse: Reuse) -> _Begun:
+        if (spare := self._take_spare(reuse.since)) is not None:
+            return spare
+        if not reuse.is_likely:
+            return await self._begin()
+        async with self._beginning:
+            return self._take_spare(reuse.since) or await self._begin()
+
+    async def _end_or_spare(self, begun: _Begun, reuse: Reuse | None, *, is_kept: bool) -> None:
+        if reuse is None or reuse.is_used():
             await self._end(begun, is_kept=is_kept)
         else:
             self._spare(begun)
@@ -111,15 +135,15 @@ class TransactionPool:
             connection = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S)
         except _FAILURES as error:
             raise translate(error) from error
-        transaction = connection.transaction()
+        begun = _Begun(connection, connection.transaction(), asyncio.get_running_loop().time())
         is_begun = False
         try:
-            await transaction.start()
+            await begun.transaction.start()
             is_begun = True
         finally:
             if not is_begun:
                 await self._give_back(connection, is_begun=False)
-        return _Begun(connection, transaction, asyncio.get_running_loop().time())
+        return begun
 
     async def _end(self, begun: _Begun, *, is_kept: bool) -> None:
         try:
@@ -138,11 +162,11 @@ class TransactionPool:
             connection.terminate()  # interrupted while it began or ended: the server undoes it
         await self._pool.release(connection)
 
-    def _take_spare(self) -> _Begun | None:
-        """Return a spare that is fresh: its `now()` is the time when it began."""
+    def _take_spare(self, since: float) -> _Begun | None:
+        """Return a spare that began since then, if there is one; end those that did not."""
         while self._spares:
             begun = self._spares.pop()
-            if _is_open(begun.connection) and not self._is_stale(begun):
+            if begun.at >= since and _is_open(begun.connection):
                 return begun
             self._end_aside(begun)
         return None
@@ -154,16 +178,14 @@ class TransactionPool:
 
     def _end_stale(self) -> None:
         self._looking = None
+        fresh_from = asyncio.get_running_loop().time() - SPARE_S
         spares = tuple(self._spares)
         self._spares.clear()
         for begun in spares:
-            if self._is_stale(begun):
-                self._end_aside(begun)
-            else:
+            if begun.at > fresh_from:
                 self._spare(begun)
-
-    def _is_stale(self, begun: _Begun) -> bool:
-        return begun.at < asyncio.get_running_loop().time() - SPARE_S
+            else:
+                self._end_aside(begun)
 
     def _end_aside(self, begun: _Begun) -> None:
         task = asyncio.get_running_loop().create_task(self._end_unused(begun))

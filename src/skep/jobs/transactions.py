@@ -10,12 +10,13 @@ Whatever the handler has, `settle` writes the completion into it and `None` says
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 from skep.db.connection import Connection
 from skep.db.errors import translate
-from skep.db.transactions import TransactionPool
+from skep.db.transactions import Reuse, TransactionPool
 from skep.jobs.context import Transactions
 from skep.jobs.control import require_settled
 from skep.jobs.declaration import Job
@@ -54,6 +55,13 @@ class AttemptTransactions(Transactions, Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Habit:
+    """Whether the last attempt of an atomic job used its transaction: the next one may, too."""
+
+    uses_transaction: bool = True
+
+
 class TransactionDesk:
     """Gives attempts their transactions."""
 
@@ -61,13 +69,17 @@ class TransactionDesk:
         self._pool: Final = pool
         self._worker_id: Final = worker_id
         self._shared: Final[dict[str, list[Sharing]]] = {}
+        self._habits: Final[dict[str, Habit]] = {}
 
-    def of(self, job: Job[Any, Any], claimed: Claimed, *, is_alone: bool) -> AttemptTransactions:
-        """Return those of an attempt; `is_alone`: it must not share."""
+    def of(
+        self, job: Job[Any, Any], claimed: Claimed, *, since: float, is_alone: bool
+    ) -> AttemptTransactions:
+        """Return those of an attempt; `since`: of its claim; `is_alone`: it must not share."""
         if job.together == 1 or is_alone:
-            return OwnTransactions(
-                self._pool, claimed, self._worker_id(), is_atomic=job.mode == "atomic"
-            )
+            habit = None
+            if job.mode == "atomic":
+                habit = self._habits.setdefault(job.name, Habit())
+            return OwnTransactions(self._pool, claimed, self._worker_id(), habit, since)
         return SharedTransaction(self._sharing(job).turn())
 
     def _sharing(self, job: Job[Any, Any]) -> Sharing:
@@ -90,12 +102,19 @@ class OwnTransactions(AttemptTransactions):
     """Transactions that one attempt has for itself; the completing one ends with the handler."""
 
     def __init__(
-        self, pool: TransactionPool, claimed: Claimed, worker_id: UUID, *, is_atomic: bool
+        self,
+        pool: TransactionPool,
+        claimed: Claimed,
+        worker_id: UUID,
+        habit: Habit | None,
+        since: float,
     ) -> None:
+        """`habit`: of a job in atomic mode; `since`: when it was claimed, by the loop's clock."""
         self._pool: Final = pool
         self._claimed: Final = claimed
         self._worker_id: Final = worker_id
-        self._is_atomic: Final = is_atomic
+        self._habit: Final = habit
+        self._since: Final = since
         self._stack: Final = AsyncExitStack()
         self._completing: Connection | None = None
         self._is_used = False
@@ -104,26 +123,28 @@ class OwnTransactions(AttemptTransactions):
         return self
 
     async def __aexit__(self, *error: Any) -> None:
+        if self._habit is not None:
+            self._habit.uses_transaction = self._is_used
         await self._stack.__aexit__(*error)
 
     async def begin(self) -> None:
         """Open what an atomic job runs in."""
-        if self._is_atomic:
-            self._completing = await self._stack.enter_async_context(
-                self._pool.begin(is_used=lambda: self._is_used)
-            )
+        if self._habit is not None:
+            is_idle = not self._habit.uses_transaction
+            reuse = Reuse(lambda: self._is_used, self._since, is_likely=is_idle)
+            self._completing = await self._stack.enter_async_context(self._pool.begin(reuse))
 
     @property
     def connection(self) -> Connection:
         """The transaction of an atomic job."""
-        if not self._is_atomic or self._completing is None:
+        if self._habit is None or self._completing is None:
             raise Refused("only jobs in atomic mode have a connection for their whole attempt")
         self._is_used = True
         return self._completing
 
     def prepare(self) -> AbstractAsyncContextManager[Connection]:
         """Open a transaction that commits at the end of the block."""
-        if self._is_atomic:
+        if self._habit is not None:
             raise Refused("a job in atomic mode has one transaction, `connection`")
         return self._pool.begin()
 
