@@ -13,7 +13,7 @@ from uuid import UUID
 
 import typer
 
-from skep.cli.options import ConfigFile, JobsUrl, effective_settings, jobs_dsn
+from skep.cli.options import ConfigFile, DatabaseSchema, JobsUrl, effective_settings, jobs_dsn
 from skep.cli.output import Format, Output, print_rows
 from skep.cli.prompts import Yes, confirm
 from skep.model.errors import BadRequest
@@ -53,6 +53,7 @@ def start(
         float | None, typer.Option(min=0, help="Seconds to wait for what the chain yields.")
     ] = None,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Start a chain; print its id, or with --wait what it yields."""
@@ -81,7 +82,7 @@ def start(
         else:
             typer.echo(bytes(await chain.result(timeout=wait)).decode())
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("chains")
@@ -98,6 +99,7 @@ def list_chains(
     oldest: Oldest = False,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List chains, the newest first."""
@@ -112,7 +114,7 @@ def list_chains(
         columns = ("id", "type", "state", "created_at", "job_count", "last_job_type", "error")
         _print(page.items, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("list")
@@ -139,6 +141,7 @@ def list_jobs(
     oldest: Oldest = False,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List jobs, the newest first."""
@@ -151,7 +154,7 @@ def list_jobs(
         columns = ("id", "type", "state", "attempts", "due_at", "progress", "error")
         _print(page.items, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("attempts")
@@ -160,6 +163,7 @@ def list_attempts(
     *,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List the attempts of a job, with the errors of those that failed."""
@@ -168,7 +172,7 @@ def list_attempts(
         attempts = await client.inspection.attempts(job_id)
         _print(attempts, ("attempt", "outcome", "started_at", "ended_at", "error"), output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("types")
@@ -176,6 +180,7 @@ def list_types(
     *,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Count the open jobs of each type."""
@@ -185,7 +190,7 @@ def list_types(
         columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s")
         _print(counts, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("workers")
@@ -194,6 +199,7 @@ def list_workers(
     limit: Limit = 50,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List the workers, and how many jobs each runs."""
@@ -202,7 +208,7 @@ def list_workers(
         page = await client.inspection.workers(limit=limit)
         _print(page.items, ("id", "name", "running", "enrolled_at", "is_late"), output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("schedules")
@@ -211,6 +217,7 @@ def list_schedules(
     limit: Limit = 50,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List schedules, when they ran last and when they run next."""
@@ -221,7 +228,7 @@ def list_schedules(
         columns = ("name", "type", "cron", "timezone", "is_enabled", "last_at", "next_at")
         _print(rows, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("cancel")
@@ -234,6 +241,7 @@ def cancel(
     reason: Annotated[str | None, typer.Option(help="Why; kept with the chain.")] = None,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Cancel chains; those that have ended stay as they are."""
@@ -244,23 +252,35 @@ def cancel(
         for chain_id, state in states.items():
             typer.echo(f"{chain_id} {state}")
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("retry")
 def retry(
-    chain_ids: ChainIds, *, database_url: JobsUrl = None, config_file: ConfigFile = None
+    chain_ids: ChainIds,
+    *,
+    database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
+    config_file: ConfigFile = None,
 ) -> None:
     """Let failed and cancelled chains go on from the job at which they ended."""
-    _with_client(database_url, config_file, lambda client: client.retry(*chain_ids))
+    _with_client(
+        database_url, database_schema, config_file, lambda client: client.retry(*chain_ids)
+    )
 
 
 @jobs_app.command("trigger")
 def trigger(
-    job_ids: JobIds, *, database_url: JobsUrl = None, config_file: ConfigFile = None
+    job_ids: JobIds,
+    *,
+    database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
+    config_file: ConfigFile = None,
 ) -> None:
     """Let scheduled jobs run now, all of them or none."""
-    _with_client(database_url, config_file, lambda client: client.trigger(*job_ids))
+    _with_client(
+        database_url, database_schema, config_file, lambda client: client.trigger(*job_ids)
+    )
 
 
 @jobs_app.command("pause")
@@ -268,10 +288,11 @@ def pause(
     job: Annotated[str, typer.Argument(help="The name of a job.")],
     *,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Let no more jobs of this name start; those that run go on."""
-    _with_client(database_url, config_file, lambda client: client.pause(job))
+    _with_client(database_url, database_schema, config_file, lambda client: client.pause(job))
 
 
 @jobs_app.command("resume")
@@ -279,10 +300,11 @@ def resume(
     job: Annotated[str, typer.Argument(help="The name of a job.")],
     *,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Let jobs of this name start again."""
-    _with_client(database_url, config_file, lambda client: client.resume(job))
+    _with_client(database_url, database_schema, config_file, lambda client: client.resume(job))
 
 
 @jobs_app.command("delete")
@@ -294,6 +316,7 @@ def delete(
     ] = False,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Delete chains with their jobs."""
@@ -303,7 +326,7 @@ def delete(
         gone = await client.delete(*chain_ids, cascade=cascade)
         typer.echo(f"{len(gone)} chains are gone")
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("prune")
@@ -312,6 +335,7 @@ def prune(
     *,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Delete chains that ended long ago."""
@@ -321,28 +345,40 @@ def prune(
     async def work(client: "JobClient") -> None:
         typer.echo(f"{await client.prune(before)} chains are gone")
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("vacuum")
-def vacuum(*, database_url: JobsUrl = None, config_file: ConfigFile = None) -> None:
+def vacuum(
+    *,
+    database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
+    config_file: ConfigFile = None,
+) -> None:
     """Let PostgreSQL reclaim at once what finished jobs left behind in the tables of jobs."""
     from skep.db.vacuum import vacuum_tables
     from skep.jobs.store import TABLES
 
-    settings = effective_settings(config_file, database_url=database_url).settings
+    settings = effective_settings(
+        config_file, database_url=database_url, database_schema=database_schema
+    ).settings
     for table, size in asyncio.run(vacuum_tables(jobs_dsn(settings), TABLES)).items():
         typer.echo(f"{table:24} {size:>14,} bytes")
 
 
 def _with_client(
     database_url: str | None,
+    database_schema: str | None,
     config_file: Path | None,
     work: Callable[["JobClient"], Awaitable[T]],
 ) -> None:
     from skep.jobs import JobClient
 
-    dsn = jobs_dsn(effective_settings(config_file, database_url=database_url).settings)
+    dsn = jobs_dsn(
+        effective_settings(
+            config_file, database_url=database_url, database_schema=database_schema
+        ).settings
+    )
 
     async def run() -> None:
         # Signals that go out now are heard by workers; there is nobody here who listens.

@@ -4,7 +4,14 @@ from typing import Annotated
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
 from skep.cli.transfer_options import (
     Decrypt,
     Master,
@@ -43,6 +50,7 @@ def replay(
     on_error: OnError = "fail",
     master: Master = None,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     storage: StorageText = None,
@@ -55,7 +63,12 @@ def replay(
     first, end = moment("--from", since), moment("--to", until)
     if first is None or end is None:
         raise Defect("typer lets nobody pass without --from and --to")
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     settings = effective_settings(config_file, **flags, archive_storage=storage).settings
     with open_database(settings) as database:
         plan = ReplayPlan(

@@ -30,6 +30,7 @@ from skep.jobs.store import (
     settled,
 )
 from skep.model.errors import Refused
+from skep.model.schema_name import Schema
 
 
 class AttemptTransactions(Transactions, Protocol):
@@ -81,7 +82,9 @@ class TransactionDesk:
         self, connection: Connection, settlements: Sequence[Settlement]
     ) -> list[Settled]:
         # Without waiting: one chain that somebody holds must not hold up the others.
-        return await _settle_in(connection, self._worker_id(), settlements, wait=False)
+        return await _settle_in(
+            connection, self._pool.schema, self._worker_id(), settlements, wait=False
+        )
 
 
 class OwnTransactions(AttemptTransactions):
@@ -129,7 +132,8 @@ class OwnTransactions(AttemptTransactions):
         claimed = self._claimed
         connection = await self._stack.enter_async_context(self._pool.begin())
         token = (self._worker_id, claimed.attempt)
-        if not await connection.fetchval(KEEP_CALL, claimed.chain_id, claimed.job_id, *token):
+        keep = self._pool.schema.spelled(KEEP_CALL)
+        if not await connection.fetchval(keep, claimed.chain_id, claimed.job_id, *token):
             raise OwnershipLost
         self._completing = connection
         yield connection
@@ -138,7 +142,9 @@ class OwnTransactions(AttemptTransactions):
         """Settle in the transaction that the handler opened, if it did."""
         if self._completing is None:
             return None
-        (answer,) = await _settle_in(self._completing, self._worker_id, [settlement], wait=True)
+        (answer,) = await _settle_in(
+            self._completing, self._pool.schema, self._worker_id, [settlement], wait=True
+        )
         require_settled(answer.outcome)
         return answer
 
@@ -178,11 +184,16 @@ class SharedTransaction(AttemptTransactions):
 
 
 async def _settle_in(
-    connection: Connection, worker_id: UUID, settlements: Sequence[Settlement], *, wait: bool
+    connection: Connection,
+    schema: Schema,
+    worker_id: UUID,
+    settlements: Sequence[Settlement],
+    *,
+    wait: bool,
 ) -> list[Settled]:
     try:
         rows = await connection.fetch(
-            SETTLE_CALL, *settle_arguments(worker_id, settlements, wait=wait)
+            schema.spelled(SETTLE_CALL), *settle_arguments(worker_id, settlements, wait=wait)
         )
     except Exception as error:
         raise translate(error) from error
