@@ -32,6 +32,7 @@ from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
 from skep.server.routes.hourly import hourly_routes
 from skep.server.routes.internal import internal_routes
+from skep.server.routes.job_bulk import job_bulk_routes
 from skep.server.routes.job_throughput import throughput_route
 from skep.server.routes.jobs import job_routes
 from skep.server.routes.live import LiveParts, live_route
@@ -92,6 +93,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *scheduled_routes(broker.scheduled),
         *chain_routes(broker.job_desk),
         *job_routes(broker.job_desk),
+        *job_bulk_routes(broker.job_desk),
         throughput_route(ThroughputMeter(broker.query_slots, now=asyncio.get_running_loop().time)),
         *schedule_routes(broker.job_desk),
         *operation_routes(broker.operations),

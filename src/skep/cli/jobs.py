@@ -13,6 +13,17 @@ from uuid import UUID
 
 import typer
 
+from skep.cli.job_bulk import (
+    All,
+    Choice,
+    DryRun,
+    MatchingType,
+    OnlyEnded,
+    OnlyKey,
+    OnlyState,
+    sweep_matching,
+)
+from skep.cli.moments import Since, Until
 from skep.cli.options import ConfigFile, DatabaseSchema, JobsUrl, effective_settings, jobs_dsn
 from skep.cli.output import Format, Output, print_rows
 from skep.cli.prompts import Yes, confirm
@@ -33,8 +44,10 @@ After: TypeAlias = Annotated[
 ]
 OnlyType: TypeAlias = Annotated[str | None, typer.Option("--type", help="Only jobs of this name.")]
 Oldest: TypeAlias = Annotated[bool, typer.Option("--oldest", help="The oldest first.")]
-ChainIds: TypeAlias = Annotated[list[UUID], typer.Argument(help="Ids of chains.", metavar="ID...")]
-JobIds: TypeAlias = Annotated[list[UUID], typer.Argument(help="Ids of jobs.", metavar="ID...")]
+ChainIds: TypeAlias = Annotated[
+    list[UUID] | None, typer.Argument(help="Ids of chains.", metavar="ID")
+]
+JobIds: TypeAlias = Annotated[list[UUID] | None, typer.Argument(help="Ids of jobs.", metavar="ID")]
 
 
 @jobs_app.command("start")
@@ -183,11 +196,11 @@ def list_types(
     database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Count the open jobs of each type."""
+    """Count the open jobs of each type; very large numbers are estimates."""
 
     async def work(client: "JobClient") -> None:
         counts = await client.inspection.counts()
-        columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s")
+        columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s", "is_exact")
         _print(counts, columns, output)
 
     _with_client(database_url, database_schema, config_file, work)
@@ -233,53 +246,120 @@ def list_schedules(
 
 @jobs_app.command("cancel")
 def cancel(
-    chain_ids: ChainIds,
+    chain_ids: ChainIds = None,
     *,
     cascade: Annotated[
         bool, typer.Option("--cascade", help="Also the chains that wait for them.")
     ] = False,
     reason: Annotated[str | None, typer.Option(help="Why; kept with the chain.")] = None,
+    is_all: All = False,
+    only_type: MatchingType = None,
+    key: OnlyKey = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
     yes: Yes = False,
     database_url: JobsUrl = None,
     database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Cancel chains; those that have ended stay as they are."""
-    confirm(f"Cancel {len(chain_ids)} chains?", is_answered=yes)
+    """Cancel chains, or with --all those that are open and match; what has ended stays."""
+    choice = Choice(chain_ids or [], is_all, only_type, "open", key, since, until)
+    choice.check(dry_run=dry_run)
 
     async def work(client: "JobClient") -> None:
-        states = await client.cancel(*chain_ids, cascade=cascade, reason=reason)
+        states = await client.cancel(*choice.ids, cascade=cascade, reason=reason)
         for chain_id, state in states.items():
             typer.echo(f"{chain_id} {state}")
 
-    _with_client(database_url, database_schema, config_file, work)
+    async def work_all(client: "JobClient") -> None:
+        which = choice.chains()
+        await sweep_matching(
+            "Cancel {} chains?",
+            await client.bulk.count_chains(which),
+            lambda told: client.bulk.cancel(which, cascade=cascade, reason=reason, told=told),
+            yes=yes,
+            dry_run=dry_run,
+        )
+
+    if not is_all:
+        confirm(f"Cancel {len(choice.ids)} chains?", is_answered=yes)
+    _with_client(database_url, database_schema, config_file, work_all if is_all else work)
 
 
 @jobs_app.command("retry")
 def retry(
-    chain_ids: ChainIds,
+    chain_ids: ChainIds = None,
     *,
+    is_all: All = False,
+    only_type: MatchingType = None,
+    state: OnlyEnded = "failed",
+    key: OnlyKey = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     database_url: JobsUrl = None,
     database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Let failed and cancelled chains go on from the job at which they ended."""
+    choice = Choice(chain_ids or [], is_all, only_type, state, key, since, until)
+    choice.check(dry_run=dry_run)
+
+    async def work_all(client: "JobClient") -> None:
+        which = choice.chains()
+        await sweep_matching(
+            "Let {} chains go on?",
+            await client.bulk.count_chains(which),
+            lambda told: client.bulk.retry(which, told=told),
+            yes=yes,
+            dry_run=dry_run,
+        )
+
+    named = choice.ids
     _with_client(
-        database_url, database_schema, config_file, lambda client: client.retry(*chain_ids)
+        database_url,
+        database_schema,
+        config_file,
+        work_all if is_all else lambda client: client.retry(*named),
     )
 
 
 @jobs_app.command("trigger")
 def trigger(
-    job_ids: JobIds,
+    job_ids: JobIds = None,
     *,
+    is_all: All = False,
+    only_type: MatchingType = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     database_url: JobsUrl = None,
     database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Let scheduled jobs run now, all of them or none."""
+    """Let scheduled jobs run now: those named, all of them or none; or with --all what matches."""
+    choice = Choice(job_ids or [], is_all, only_type)
+    choice.check(dry_run=dry_run)
+
+    async def work_all(client: "JobClient") -> None:
+        from skep.jobs import JobFilter
+
+        which = JobFilter(type=only_type, state="scheduled")
+        await sweep_matching(
+            "Let {} jobs run now?",
+            await client.bulk.count_jobs(which),
+            lambda told: client.bulk.trigger(which, told=told),
+            yes=yes,
+            dry_run=dry_run,
+        )
+
+    named = choice.ids
     _with_client(
-        database_url, database_schema, config_file, lambda client: client.trigger(*job_ids)
+        database_url,
+        database_schema,
+        config_file,
+        work_all if is_all else lambda client: client.trigger(*named),
     )
 
 
@@ -309,24 +389,46 @@ def resume(
 
 @jobs_app.command("delete")
 def delete(
-    chain_ids: ChainIds,
+    chain_ids: ChainIds = None,
     *,
     cascade: Annotated[
         bool, typer.Option("--cascade", help="Also the chains that their jobs wait or waited for.")
     ] = False,
+    is_all: All = False,
+    only_type: MatchingType = None,
+    state: OnlyState = None,
+    key: OnlyKey = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
     yes: Yes = False,
     database_url: JobsUrl = None,
     database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Delete chains with their jobs."""
-    confirm(f"Delete {len(chain_ids)} chains?", is_answered=yes)
+    """Delete chains with their jobs, or with --all those that match."""
+    choice = Choice(chain_ids or [], is_all, only_type, state, key, since, until)
+    choice.check(dry_run=dry_run)
+    if is_all and cascade:
+        raise BadRequest("--cascade goes with ids; --all deletes what matches and nothing else")
 
     async def work(client: "JobClient") -> None:
-        gone = await client.delete(*chain_ids, cascade=cascade)
+        gone = await client.delete(*choice.ids, cascade=cascade)
         typer.echo(f"{len(gone)} chains are gone")
 
-    _with_client(database_url, database_schema, config_file, work)
+    async def work_all(client: "JobClient") -> None:
+        which = choice.chains()
+        await sweep_matching(
+            "Delete {} chains?",
+            await client.bulk.count_chains(which),
+            lambda told: client.bulk.delete(which, told=told),
+            yes=yes,
+            dry_run=dry_run,
+        )
+
+    if not is_all:
+        confirm(f"Delete {len(choice.ids)} chains?", is_answered=yes)
+    _with_client(database_url, database_schema, config_file, work_all if is_all else work)
 
 
 @jobs_app.command("prune")

@@ -18,6 +18,7 @@ from skep.db.listening import Listener
 from skep.db.slots import ONE_OFF, Slots
 from skep.db.transactions import TransactionPool
 from skep.jobs.awaiting import Awaiting
+from skep.jobs.bulk import Bulk
 from skep.jobs.codec import Ref
 from skep.jobs.control import ChainControl, HeldJob, held_job, require_other_chains
 from skep.jobs.declaration import Continue, Dedup, Job, JobTypes, Start
@@ -155,6 +156,7 @@ class JobClient(ChainControl):
         self.pool: Final = TransactionPool(dsn, size=CONNECTIONS, application_name="skep-jobs")
         self.awaiting: Final = Awaiting(self.slots, poll_s=result_poll_s)
         self.inspection: Final = Inspection(self.slots)
+        self.bulk: Final = Bulk(self.slots, self.announcements)
         self._listener: Final = Listener(
             dsn,
             {CHAIN_CLOSED: each_line(self.awaiting.hear_closed)},
