@@ -8,7 +8,8 @@ import typer
 
 from skep.cli.archive import Warehouse
 from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
-from skep.cli.transfer_options import Master, StorageText, key_options, moment, session
+from skep.cli.transfer_options import Master, StorageText, moment, session
+from skep.spark.keys import key_options
 
 if TYPE_CHECKING:
     from skep.spark.analytics import Computed, OnDay
