@@ -24,6 +24,8 @@ STORED = """
 """
 HOLD_TARGET = "select from skep.queue where name = $1 for update"
 COMMITTING = "select from pg_stat_activity where query ~ 'commit_sink' and wait_event_type = 'Lock'"
+HOLD_TASKS = "lock table skep.segment, skep.staged_segment in exclusive mode"
+STAGING = "select from pg_stat_activity where query ~* '^copy' and wait_event_type = 'Lock'"
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +147,9 @@ async def test_what_can_never_be_done_fails_at_once_and_says_why(
     assert await stored(broker, order["into"]) == []
 
 
-async def until_committing(sql):
-    async with asyncio.timeout(60):
-        while not await sql.fetch(COMMITTING):
+async def until_found(sql, query):
+    async with asyncio.timeout(100):
+        while not await sql.fetch(query):
             pass
 
 
@@ -161,7 +163,7 @@ async def test_an_attempt_whose_worker_is_gone_is_repeated_with_the_same_result(
             await sql.execute(HOLD_TARGET, order["into"])
             replay_id = await start(ask, order)
             first = await run_worker()
-            await until_committing(watch)
+            await until_found(watch, COMMITTING)
             await first.stop(grace_s=0)
         await run_worker()
 
@@ -177,28 +179,24 @@ async def test_an_attempt_whose_worker_is_gone_is_repeated_with_the_same_result(
 async def test_cancelling_the_chain_ends_the_work_on_spark(
     ask, broker, run_worker, order, monkeypatch
 ):
-    begun, may_go_on, over = threading.Event(), threading.Event(), threading.Event()
-    run = Replay.run
+    over, run = threading.Event(), Replay.run
 
-    def held_up(self):
-        begun.set()
-        may_go_on.wait(60)
+    def observed(self):
         try:
             return run(self)
         finally:
             over.set()
 
-    monkeypatch.setattr(Replay, "run", held_up)
-    replay_id = await start(ask, order)
-    worker = await run_worker()
-    assert await asyncio.to_thread(begun.wait, 60)
+    monkeypatch.setattr(Replay, "run", observed)
+    async with broker.sql() as sql, broker.sql() as watch, sql.transaction():
+        await sql.execute(HOLD_TASKS)
+        replay_id = await start(ask, order)
+        await run_worker()
+        await until_found(watch, STAGING)
 
-    await ask("POST", f"/chains/{replay_id}/cancel")
-    while worker.running:
-        await ask("GET", f"/replays/{replay_id}")
-    may_go_on.set()
-    assert await asyncio.to_thread(over.wait, 60)
+        await ask("POST", f"/chains/{replay_id}/cancel")
 
+        assert await asyncio.to_thread(over.wait, 60)
     assert (await ask("GET", f"/replays/{replay_id}"))["state"] == "cancelled"
     assert await stored(broker, order["into"]) == []
 

@@ -1,5 +1,5 @@
 // Replays: ordered here or by a command, and watched until they end. The form is in the address.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
 import { Badge, Card, Progress, QueueLink, Table, When } from "../parts";
@@ -18,7 +18,16 @@ const LIMIT = 20;
 
 export function Replay() {
   const after = place.value.query.get("after");
-  const { data, error, reload } = useLoad((signal) => get("/api/v1/replays", { query: { limit: LIMIT, after }, signal }), [after], { everySeconds: 5 });
+  const isFollowing = useRef(false);
+  const { data, error, reload } = useLoad(
+    async (signal) => {
+      const page = await get("/api/v1/replays", { query: { limit: LIMIT, after }, signal });
+      isFollowing.current = page.items.some((replay) => !replay.finishedAt);
+      return page;
+    },
+    [after],
+    { everySeconds: isFollowing.current ? 2 : 10 },
+  );
   return (
     <>
       <Form onStarted={reload} />
