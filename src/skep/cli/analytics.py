@@ -15,7 +15,8 @@ from skep.cli.options import (
     PostgresBin,
     effective_settings,
 )
-from skep.cli.transfer_options import Master, StorageText, key_options, moment, session
+from skep.cli.transfer_options import Master, StorageText, moment, session
+from skep.spark.keys import key_options
 
 if TYPE_CHECKING:
     from skep.spark.analytics import Computed, OnDay

@@ -19,13 +19,13 @@ from skep.cli.transfer_options import (
     OnError,
     StorageText,
     Where,
-    key_options,
     moment,
     session,
     summary,
     transfer_bar,
 )
 from skep.model.errors import Defect
+from skep.spark.keys import key_options
 
 
 def replay(
@@ -35,6 +35,7 @@ def replay(
     until: Annotated[str, typer.Option("--to", help="Before this time, which must be past.")],
     into: Annotated[str, typer.Option(help="The queue they go into; made if it is new.")],
     where: Where = None,
+    partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count what would be replayed, and write nothing.")
     ] = False,
@@ -78,6 +79,7 @@ def replay(
             since=first,
             until=end,
             where=where,
+            partition=partition,
             name=name,
             keeps_ids=keep_ids,
             may_decrypt=decrypt,

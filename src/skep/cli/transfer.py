@@ -20,13 +20,13 @@ from skep.cli.transfer_options import (
     OnError,
     StorageText,
     Where,
-    key_options,
     moment,
     session,
     summary,
     transfer_bar,
 )
 from skep.model.errors import BadRequest
+from skep.spark.keys import key_options
 
 _SUFFIXES = {".parquet": "parquet", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
 
