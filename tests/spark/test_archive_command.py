@@ -127,7 +127,7 @@ def test_a_task_that_lost_the_database_says_so_and_is_not_taken_for_a_mistake(sp
     def fail(task):
         raise Unavailable("the connection was lost")
 
-    with pytest.raises(Unavailable, match="a task on Spark failed: .*the connection was lost"):
+    with pytest.raises(Unavailable, match=r"a task on Spark failed: .*the connection was lost"):
         run_on_spark(spark)([7], fail, lambda messages, size: None)
 
 
