@@ -1,7 +1,5 @@
 """`skep pipeline`: run computations between queues on Spark, show them, stop them."""
 
-import signal
-import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from skep.cli.options import (
     PostgresBin,
     effective_settings,
 )
+from skep.cli.stopping import stop_signals
 from skep.model.errors import NotFound, Refused
 from skep.model.limits import PIPELINE_SILENT_S
 
@@ -78,7 +77,7 @@ def run(
         "postgres_bin": postgres_bin,
     }
     settings = effective_settings(config_file, **flags).settings
-    with open_database(settings) as database, _bar(pipeline.name) as show, _signals() as stop:
+    with open_database(settings) as database, _bar(pipeline.name) as show, stop_signals() as stop:
         plan = RunPlan(
             url=database.dsn,
             checkpoint=checkpoint or checkpoint_of(pipeline, settings.data_dir),
@@ -221,19 +220,6 @@ def _opened_registry(
             yield registry
         finally:
             registry.close()
-
-
-@contextmanager
-def _signals() -> Generator[threading.Event]:
-    """Yield an event that is set when somebody asks this process to end."""
-    stop = threading.Event()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {each: signal.signal(each, lambda _number, _frame: stop.set()) for each in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

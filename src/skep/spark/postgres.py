@@ -49,8 +49,13 @@ class CannotRead(Refused):
 class Database:
     """One connection to an installation; the URL may name its schema."""
 
-    def __init__(self, url: str, statement_timeout_s: float) -> None:
+    def __init__(self, url: str, statement_timeout_s: float, *, is_durable: bool = True) -> None:
         """Connect.
+
+        Args:
+            url: Where to.
+            statement_timeout_s: Of a single statement.
+            is_durable: Commits wait until they would survive a crash of the server.
 
         Raises:
             Unavailable: It is not reachable, or does not let us in.
@@ -67,6 +72,8 @@ class Database:
             ) from None
         milliseconds = round(statement_timeout_s * 1000)
         self.rows("select set_config('statement_timeout', $1, false)", str(milliseconds))
+        if not is_durable:
+            self.rows("select set_config('synchronous_commit', 'off', false)")
 
     def rows(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
         """Run a small statement; its parameters are texts.
@@ -182,29 +189,31 @@ class Database:
         return CannotRead(f"PostgreSQL refused a statement: {line}", state=state)
 
 
-_open: dict[tuple[str, float], Database] = {}
+_open: dict[tuple[str, float, bool], Database] = {}
 _known_urls: set[str] = set()
 
 
-def database(url: str, statement_timeout_s: float) -> Database:
+def database(url: str, statement_timeout_s: float, *, is_durable: bool = True) -> Database:
     """Return this process's connection to a database; open one if there is none.
+
+    Its arguments are those of `Database`.
 
     Raises:
         Unavailable: It is not reachable.
     """
-    key = (url, statement_timeout_s)
+    key = (url, statement_timeout_s, is_durable)
     if key not in _open:
-        _open[key] = _connect(url, statement_timeout_s)
+        _open[key] = _connect(url, statement_timeout_s, is_durable=is_durable)
         _known_urls.add(url)
     return _open[key]
 
 
-def _connect(url: str, statement_timeout_s: float) -> Database:
+def _connect(url: str, statement_timeout_s: float, *, is_durable: bool) -> Database:
     """Connect; where it worked before, be patient: a server that restarts is back in seconds."""
     giving_up_at = time.monotonic() + (PATIENCE_S if url in _known_urls else 0)
     while True:
         try:
-            return Database(url, statement_timeout_s)
+            return Database(url, statement_timeout_s, is_durable=is_durable)
         except Unavailable:
             if time.monotonic() >= giving_up_at:
                 raise
