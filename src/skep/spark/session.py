@@ -34,6 +34,8 @@ _LOCAL: Final = {
     # Names of hosts need not resolve, and nobody outside has to reach this driver.
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
+    # Not on clusters: there a job may bring Skep along after the process was started.
+    "spark.python.daemon.module": "skep.spark.worker_daemon",
 }
 
 
