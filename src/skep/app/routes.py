@@ -22,6 +22,7 @@ from skep.broker.stats_status import StatusReport
 from skep.broker.stats_workers import WorkerCharts
 from skep.broker.traces import Traces
 from skep.dashboard.site import read_site
+from skep.jobs.replays import Replays
 from skep.jobs.throughput import ThroughputMeter
 from skep.server.routes.analytics import analytics_routes
 from skep.server.routes.archive import archive_route
@@ -45,6 +46,7 @@ from skep.server.routes.operations import operation_routes
 from skep.server.routes.pipelines import pipeline_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
+from skep.server.routes.replays import replay_routes
 from skep.server.routes.resources import resource_routes
 from skep.server.routes.retention import retention_routes
 from skep.server.routes.scheduled import scheduled_routes
@@ -96,6 +98,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *job_bulk_routes(broker.job_desk),
         throughput_route(ThroughputMeter(broker.query_slots, now=asyncio.get_running_loop().time)),
         *schedule_routes(broker.job_desk),
+        *replay_routes(Replays(broker.job_desk, broker.query_slots)),
         *operation_routes(broker.operations),
         *streams_routes(broker.streams),
         *retention_routes(

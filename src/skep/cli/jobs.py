@@ -24,7 +24,7 @@ from skep.cli.job_bulk import (
     sweep_matching,
 )
 from skep.cli.moments import Since, Until
-from skep.cli.options import ConfigFile, JobsUrl, effective_settings, jobs_dsn
+from skep.cli.options import ConfigFile, DatabaseSchema, JobsUrl, effective_settings, jobs_dsn
 from skep.cli.output import Format, Output, print_rows
 from skep.cli.prompts import Yes, confirm
 from skep.model.errors import BadRequest
@@ -66,6 +66,7 @@ def start(
         float | None, typer.Option(min=0, help="Seconds to wait for what the chain yields.")
     ] = None,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Start a chain; print its id, or with --wait what it yields."""
@@ -94,7 +95,7 @@ def start(
         else:
             typer.echo(bytes(await chain.result(timeout=wait)).decode())
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("chains")
@@ -111,6 +112,7 @@ def list_chains(
     oldest: Oldest = False,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List chains, the newest first."""
@@ -125,7 +127,7 @@ def list_chains(
         columns = ("id", "type", "state", "created_at", "job_count", "last_job_type", "error")
         _print(page.items, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("list")
@@ -152,6 +154,7 @@ def list_jobs(
     oldest: Oldest = False,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List jobs, the newest first."""
@@ -164,7 +167,7 @@ def list_jobs(
         columns = ("id", "type", "state", "attempts", "due_at", "progress", "error")
         _print(page.items, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("attempts")
@@ -173,6 +176,7 @@ def list_attempts(
     *,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List the attempts of a job, with the errors of those that failed."""
@@ -181,7 +185,7 @@ def list_attempts(
         attempts = await client.inspection.attempts(job_id)
         _print(attempts, ("attempt", "outcome", "started_at", "ended_at", "error"), output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("types")
@@ -189,6 +193,7 @@ def list_types(
     *,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Count the open jobs of each type; very large numbers are estimates."""
@@ -198,7 +203,7 @@ def list_types(
         columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s", "is_exact")
         _print(counts, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("workers")
@@ -207,6 +212,7 @@ def list_workers(
     limit: Limit = 50,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List the workers, and how many jobs each runs."""
@@ -215,7 +221,7 @@ def list_workers(
         page = await client.inspection.workers(limit=limit)
         _print(page.items, ("id", "name", "running", "enrolled_at", "is_late"), output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("schedules")
@@ -224,6 +230,7 @@ def list_schedules(
     limit: Limit = 50,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List schedules, when they ran last and when they run next."""
@@ -234,7 +241,7 @@ def list_schedules(
         columns = ("name", "type", "cron", "timezone", "is_enabled", "last_at", "next_at")
         _print(rows, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("cancel")
@@ -253,6 +260,7 @@ def cancel(
     dry_run: DryRun = False,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Cancel chains, or with --all those that are open and match; what has ended stays."""
@@ -276,7 +284,7 @@ def cancel(
 
     if not is_all:
         confirm(f"Cancel {len(choice.ids)} chains?", is_answered=yes)
-    _with_client(database_url, config_file, work_all if is_all else work)
+    _with_client(database_url, database_schema, config_file, work_all if is_all else work)
 
 
 @jobs_app.command("retry")
@@ -292,6 +300,7 @@ def retry(
     dry_run: DryRun = False,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Let failed and cancelled chains go on from the job at which they ended."""
@@ -310,7 +319,10 @@ def retry(
 
     named = choice.ids
     _with_client(
-        database_url, config_file, work_all if is_all else lambda client: client.retry(*named)
+        database_url,
+        database_schema,
+        config_file,
+        work_all if is_all else lambda client: client.retry(*named),
     )
 
 
@@ -323,6 +335,7 @@ def trigger(
     dry_run: DryRun = False,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Let scheduled jobs run now: those named, all of them or none; or with --all what matches."""
@@ -343,7 +356,10 @@ def trigger(
 
     named = choice.ids
     _with_client(
-        database_url, config_file, work_all if is_all else lambda client: client.trigger(*named)
+        database_url,
+        database_schema,
+        config_file,
+        work_all if is_all else lambda client: client.trigger(*named),
     )
 
 
@@ -352,10 +368,11 @@ def pause(
     job: Annotated[str, typer.Argument(help="The name of a job.")],
     *,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Let no more jobs of this name start; those that run go on."""
-    _with_client(database_url, config_file, lambda client: client.pause(job))
+    _with_client(database_url, database_schema, config_file, lambda client: client.pause(job))
 
 
 @jobs_app.command("resume")
@@ -363,10 +380,11 @@ def resume(
     job: Annotated[str, typer.Argument(help="The name of a job.")],
     *,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Let jobs of this name start again."""
-    _with_client(database_url, config_file, lambda client: client.resume(job))
+    _with_client(database_url, database_schema, config_file, lambda client: client.resume(job))
 
 
 @jobs_app.command("delete")
@@ -385,6 +403,7 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Delete chains with their jobs, or with --all those that match."""
@@ -409,7 +428,7 @@ def delete(
 
     if not is_all:
         confirm(f"Delete {len(choice.ids)} chains?", is_answered=yes)
-    _with_client(database_url, config_file, work_all if is_all else work)
+    _with_client(database_url, database_schema, config_file, work_all if is_all else work)
 
 
 @jobs_app.command("prune")
@@ -418,6 +437,7 @@ def prune(
     *,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Delete chains that ended long ago."""
@@ -427,28 +447,40 @@ def prune(
     async def work(client: "JobClient") -> None:
         typer.echo(f"{await client.prune(before)} chains are gone")
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("vacuum")
-def vacuum(*, database_url: JobsUrl = None, config_file: ConfigFile = None) -> None:
+def vacuum(
+    *,
+    database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
+    config_file: ConfigFile = None,
+) -> None:
     """Let PostgreSQL reclaim at once what finished jobs left behind in the tables of jobs."""
     from skep.db.vacuum import vacuum_tables
     from skep.jobs.store import TABLES
 
-    settings = effective_settings(config_file, database_url=database_url).settings
+    settings = effective_settings(
+        config_file, database_url=database_url, database_schema=database_schema
+    ).settings
     for table, size in asyncio.run(vacuum_tables(jobs_dsn(settings), TABLES)).items():
         typer.echo(f"{table:24} {size:>14,} bytes")
 
 
 def _with_client(
     database_url: str | None,
+    database_schema: str | None,
     config_file: Path | None,
     work: Callable[["JobClient"], Awaitable[T]],
 ) -> None:
     from skep.jobs import JobClient
 
-    dsn = jobs_dsn(effective_settings(config_file, database_url=database_url).settings)
+    dsn = jobs_dsn(
+        effective_settings(
+            config_file, database_url=database_url, database_schema=database_schema
+        ).settings
+    )
 
     async def run() -> None:
         # Signals that go out now are heard by workers; there is nobody here who listens.

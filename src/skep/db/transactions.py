@@ -2,7 +2,8 @@
 
 `Slots` runs single calls; this lends a connection for a whole transaction. What a connection raises
 inside it is the driver's own error, because user code runs there too and expects it; what opening
-and committing raise is translated.
+and committing raise is translated. For the same reason it spells nothing for a schema of another
+name: whoever runs texts of ours there asks `schema` to.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import asyncpg
 
 from skep.db.connection import Connection
 from skep.db.errors import translate
+from skep.model.schema_name import split_schema
 
 IDLE_S: Final = 60.0
 ACQUIRE_TIMEOUT_S: Final = 10.0
@@ -54,7 +56,7 @@ class TransactionPool:
     """Lends connections, up to a number of them, opened when they are needed."""
 
     def __init__(self, dsn: str, *, size: int, application_name: str) -> None:
-        self._dsn: Final = dsn
+        self._dsn, self.schema = split_schema(dsn)
         self._size: Final = size
         self._application_name: Final = application_name
         self._pool: Any = None

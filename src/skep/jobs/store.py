@@ -91,7 +91,9 @@ WORKERS_CALL: Final = "select * from skep.job_worker_list($1, $2)"
 BLOCKERS_CALL: Final = "select skep.job_blockers($1)"
 COUNTS_CALL: Final = "select * from skep.job_counts($1)"
 NOTIFY_CALL: Final = (
-    "select pg_notify(u.channel, u.payload) from unnest($1::text[], $2::text[]) u(channel, payload)"
+    # Channels are called after the schema, whose name is put into texts and not into parameters.
+    "select pg_notify('skep' || substr(u.channel, 5), u.payload)"
+    " from unnest($1::text[], $2::text[]) u(channel, payload)"
 )
 
 

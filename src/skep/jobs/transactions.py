@@ -33,6 +33,7 @@ from skep.jobs.store import (
     settled,
 )
 from skep.model.errors import Refused
+from skep.model.schema_name import Schema
 
 
 class AttemptTransactions(Transactions, Protocol):
@@ -95,7 +96,9 @@ class TransactionDesk:
         self, connection: Connection, settlements: Sequence[Settlement]
     ) -> list[Settled]:
         # Without waiting: one chain that somebody holds must not hold up the others.
-        return await _settle_in(connection, self._worker_id(), settlements, wait=False)
+        return await _settle_in(
+            connection, self._pool.schema, self._worker_id(), settlements, wait=False
+        )
 
 
 class OwnTransactions(AttemptTransactions):
@@ -156,7 +159,8 @@ class OwnTransactions(AttemptTransactions):
         claimed = self._claimed
         connection = await self._stack.enter_async_context(self._pool.begin())
         token = (self._worker_id, claimed.attempt)
-        if not await connection.fetchval(KEEP_CALL, claimed.chain_id, claimed.job_id, *token):
+        keep = self._pool.schema.spelled(KEEP_CALL)
+        if not await connection.fetchval(keep, claimed.chain_id, claimed.job_id, *token):
             raise OwnershipLost
         self._completing, self._is_used = connection, True
         yield connection
@@ -165,12 +169,15 @@ class OwnTransactions(AttemptTransactions):
         """Settle in the transaction that the handler opened, if it did."""
         if self._completing is None or not self._is_used:
             return None
+        schema = self._pool.schema
         if settlement.outcome == "completed":
             answer = await _complete_in(
-                self._completing, self._worker_id, self._claimed.chain_id, settlement
+                self._completing, schema, self._worker_id, self._claimed.chain_id, settlement
             )
         else:
-            (answer,) = await _settle_in(self._completing, self._worker_id, [settlement], wait=True)
+            (answer,) = await _settle_in(
+                self._completing, schema, self._worker_id, [settlement], wait=True
+            )
         require_settled(answer.outcome)
         return answer
 
@@ -210,24 +217,32 @@ class SharedTransaction(AttemptTransactions):
 
 
 async def _complete_in(
-    connection: Connection, worker_id: UUID, chain_id: UUID, settlement: Settlement
+    connection: Connection,
+    schema: Schema,
+    worker_id: UUID,
+    chain_id: UUID,
+    settlement: Settlement,
 ) -> Settled:
     token = (settlement.job_id, settlement.attempt)
     try:
-        (row,) = await connection.fetch(
-            COMPLETE_CALL, worker_id, chain_id, *token, settlement.output
-        )
+        complete = schema.spelled(COMPLETE_CALL)
+        (row,) = await connection.fetch(complete, worker_id, chain_id, *token, settlement.output)
     except Exception as error:
         raise translate(error) from error
     return Settled(*row)
 
 
 async def _settle_in(
-    connection: Connection, worker_id: UUID, settlements: Sequence[Settlement], *, wait: bool
+    connection: Connection,
+    schema: Schema,
+    worker_id: UUID,
+    settlements: Sequence[Settlement],
+    *,
+    wait: bool,
 ) -> list[Settled]:
     try:
         rows = await connection.fetch(
-            SETTLE_CALL, *settle_arguments(worker_id, settlements, wait=wait)
+            schema.spelled(SETTLE_CALL), *settle_arguments(worker_id, settlements, wait=wait)
         )
     except Exception as error:
         raise translate(error) from error
