@@ -2,8 +2,9 @@
 
 One run, one machine, the same messages: written and read through the data source, and by Spark's
 JDBC source as a row each; then archived, and replayed from the archive. What counts is the ratio of
-the two, taken back to back. CPU time is told apart by who used it: the JVM, the Python workers,
-PostgreSQL.
+the two, taken back to back. JDBC is read twice: told how to divide the table among as many tasks as
+there are cores, and as it comes, by one task. CPU time is told apart by who used it: the JVM, the
+Python workers, PostgreSQL.
 
 Spark needs a driver for JDBC, which no Python package has; on Debian it is in the package
 libpostgresql-jdbc-java. Without it the comparison is left out, and the run says so.
@@ -116,6 +117,10 @@ class SparkBench:
             jdbc = self._jdbc
             findings.add("JDBC read", self._measured(messages, lambda: jdbc.read(messages)))
         findings.add("stream", self._measured(messages, lambda: self._stream(queue, messages)))
+        if self._jdbc is not None:
+            findings.add(
+                "JDBC read, one task", self._measured(messages, self._jdbc.read_by_one_task)
+            )
 
     def _write_by_jdbc(
         self, step: str, rows: "DataFrame", findings: Findings, *, has_key: bool = True
@@ -265,7 +270,9 @@ def _print(findings: Findings, console: Console) -> None:
     console.print(table)
     for title, step, other, goal in (
         ("streaming read", "stream", "JDBC read", READ_GOAL),
+        ("against JDBC by one task", "stream", "JDBC read, one task", READ_GOAL),
         ("batch read", "read", "JDBC read", READ_GOAL),
+        ("against JDBC by one task", "read", "JDBC read, one task", READ_GOAL),
         ("batch write", "write", "JDBC write", WRITE_GOAL),
         ("batch write against ids given", "write", "JDBC write, ids given", WRITE_GOAL),
         ("batch write, ids given", "write, ids given", "JDBC write, ids given", WRITE_GOAL),

@@ -1,10 +1,11 @@
 """The other side of the comparison: Spark's JDBC source, with a message per row.
 
 It gets what helps it: as many tasks as cores, large fetches, and inserts that the driver rewrites
-into one statement of many rows. The table has the columns of a message and a key to split it by,
-as a queue needs to be read by; writing is also measured without the key. Ids that are not given
-are made by PostgreSQL, which takes it longer than all the rest: that is not what JDBC is to blame
-for, so writing is also measured with ids that Spark gives.
+into one statement of many rows. It is also read as it comes, which is by one task: to have more,
+somebody must name a column of numbers and its bounds. The table has the columns of a message and a
+key to split it by, as a queue needs to be read by; writing is also measured without the key. Ids
+that are not given are made by PostgreSQL, which takes it longer than all the rest: that is not what
+JDBC is to blame for, so writing is also measured with ids that Spark gives.
 """
 
 from pathlib import Path
@@ -73,14 +74,22 @@ class JdbcTable:
         ).save()
 
     def read(self, messages: int) -> None:
-        """Read all rows, and drop them."""
-        reader = self._spark.read.format("jdbc").options(
-            **self._options,
+        """Read all rows by as many tasks as there are cores, and drop them."""
+        self._read(
             partitionColumn="offset",
             lowerBound=0,
             upperBound=messages,
             numPartitions=self._tasks,
-            fetchsize=FETCH_ROWS,
+        )
+
+    def read_by_one_task(self) -> None:
+        """Read all rows without saying how to divide them, and drop them."""
+        self._read()
+
+    def _read(self, **division: str | int) -> None:
+        # Without a size of fetches the driver would hold the whole table in memory.
+        reader = self._spark.read.format("jdbc").options(
+            **self._options, **division, fetchsize=FETCH_ROWS
         )
         reader.load().write.format("noop").mode("overwrite").save()
 

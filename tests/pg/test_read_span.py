@@ -19,9 +19,9 @@ async def test_segments_come_with_their_names_and_contents(log, reader):
 
     found = {(row["partition_id"], row["first"]): tuple(row)[3:] for row in rows}
     assert found == {
-        (lane, 1): ("hive", "a", log.now, body_of([envelope("x")])),
-        (other, 1): ("hive", "b", log.now, body_of([envelope("y")])),
-        (lane, 2): ("hive", "a", log.now, body_of([envelope("z")])),
+        (lane, 1): (1, "hive", "a", log.now, body_of([envelope("x")])),
+        (other, 1): (1, "hive", "b", log.now, body_of([envelope("y")])),
+        (lane, 2): (2, "hive", "a", log.now, body_of([envelope("z")])),
     }
 
 

@@ -51,6 +51,7 @@ def segments(*bodies, first=1):
             "xid": [9] * len(bodies),
             "partition_id": list(range(len(bodies))),
             "first": [first] * len(bodies),
+            "last": [first + len(body) - 1 for body in bodies],
             "queue": ["orders"] * len(bodies),
             "partition": names,
             "created_at": [NOON] * len(bodies),

@@ -25,6 +25,7 @@ def test_a_cluster_keeps_its_own_addresses_and_shuffles_as_it_likes():
     settings = session_settings("spark://master:7077", ui=True, progress=True)
 
     assert "spark.driver.bindAddress" not in settings
+    assert "spark.python.daemon.module" not in settings
     assert "spark.sql.shuffle.partitions" not in settings
     assert (settings["spark.ui.enabled"], settings["spark.ui.showConsoleProgress"]) == (
         "true",
@@ -62,3 +63,11 @@ def test_a_session_runs_this_python_in_utc_and_without_pages(spark):
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert context.uiWebUrl is None
     assert spark.sql("select 1 + 1").collect()[0][0] == 2
+
+
+def test_workers_are_forked_from_a_process_that_has_imported_what_they_need(spark):
+    names = spark.sparkContext.parallelize([0], 1).map(
+        lambda _: sys.modules["__main__"].__spec__.name
+    )
+
+    assert names.collect() == ["skep.spark.worker_daemon"]

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
 from skep.cli.stopping import stop_signals
 from skep.model.errors import BadRequest
 from skep.settings.fields import description
@@ -42,6 +49,7 @@ Master: TypeAlias = Annotated[
 def run(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     warehouse: Warehouse = None,
@@ -64,7 +72,12 @@ def run(
 
     if once and every is not None:
         raise BadRequest("--once and --every exclude each other")
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     flags |= {"archive_warehouse": warehouse, "archive_storage": storage}
     settings = effective_settings(config_file, **flags).settings
     with _lake_of(settings) as (lake, database), _bar() as bar:
@@ -98,6 +111,7 @@ def run(
 def compact(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     storage: StorageText = None,
@@ -111,7 +125,12 @@ def compact(
     """Put small files together, and remove what nobody needs any more."""
     from skep.spark.archive_compaction import CompactionPlan, Compactor
 
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     flags |= {"archive_storage": storage}
     with _opened_lake(config_file, flags) as lake, _bar() as bar:
         plan = CompactionPlan(keep_s=keep)
@@ -126,6 +145,7 @@ def compact(
 def files(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     storage: StorageText = None,
@@ -135,7 +155,12 @@ def files(
     config_file: ConfigFile = None,
 ) -> None:
     """Print the addresses of the files, for DuckDB, Polars and others to read."""
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     flags |= {"archive_storage": storage}
     bounds = {"since": _moment("--since", since), "until": _moment("--until", until)}
     with _opened_lake(config_file, flags) as lake:
@@ -147,6 +172,7 @@ def files(
 def status(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     queue: Queues = None,
@@ -158,7 +184,12 @@ def status(
 
     from skep.spark.archive_runs import archive_status
 
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     table = Table("queue", "messages", "last archived", "state", box=None)
     with _opened_lake(config_file, flags) as lake:
         for row in archive_status(lake, tuple(queue or ())):

@@ -19,7 +19,7 @@ from pyarrow import parquet as _parquet
 
 from skep.model.errors import Refused
 from skep.spark.arrow import pa
-from skep.spark.cutting import Envelope, Rows, header_texts
+from skep.spark.decoded_messages import Envelope, Rows
 from skep.spark.lake_schema import ARROW_SCHEMA, MEASURED, REPEATED
 from skep.spark.lake_storage import Storage
 from skep.spark.log import Lanes, span_arguments
@@ -200,7 +200,7 @@ def lake_batch(rows: Rows, queue_id: int) -> Any:
         "message_id": rows.message_ids(),
         "transaction_id": [each.transaction_id for each in envelopes],
         "payload": payloads.view(pa.string()),  # checked to be UTF-8 when it was pushed
-        "headers": header_texts(rows),
+        "headers": rows.headers(),
         "producer": [each.producer_sub for each in envelopes],
         "trace_id": [each.trace_id for each in envelopes],
         "created_at": rows.shared("created_at"),

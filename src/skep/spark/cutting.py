@@ -1,40 +1,31 @@
 """Cut segments into rows: Arrow in, Arrow out.
 
-A segment's body is a JSON array of envelopes (see `skep.model.envelopes`). One decoder call takes
-a whole body apart; it decodes only the members that some column needs and leaves payloads as the
-bytes they are. What all messages of a segment share is repeated by Arrow, not by Python.
-
-Deleted messages are left out, and so are those that had expired when the position of the reader
-was taken. Where payloads are wanted, sealed ones are opened with the keys of the reader, or fail
-the task: a row without its payload would be worse.
+Nearly all segments are regular: their messages are found by looking at the bytes of a whole batch
+at once (`skep.spark.envelope_spans`). The others are decoded, message by message
+(`skep.spark.decoded_messages`), and their rows are put between those of their neighbours. Which way
+a segment went is not to be seen in its rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-import msgspec
 import numpy as np
 
 from skep.model.errors import Refused
-from skep.model.ids import OFFSET_LOW_BITS, message_id, message_id_head
 from skep.spark.arrow import arrow_schema, pa
 from skep.spark.columns import HEADERS, PAYLOAD, PAYLOAD_BYTES
+from skep.spark.decoded_messages import Open, SegmentDecoder
+from skep.spark.envelope_columns import FoundMessages
+from skep.spark.envelope_spans import find_envelopes
+from skep.spark.message_headers import Pairs, header_structs
 from skep.spark.options import Shape
-from skep.spark.payloads import is_carried, payload_bytes, payload_decoder
+from skep.spark.payloads import is_carried, payload_decoder
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ROWS_PER_BATCH: Final = 8_192
-"""Rows of a record batch at which it is handed on; a segment is never torn."""
-
-_RAW_NULL: Final = msgspec.Raw(b"null")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-Open = Callable[[bytes], bytes]
-Column = Callable[["Rows"], Any]
+"""Rows of a record batch at most."""
 
 
 class MalformedPayload(Refused):
@@ -43,62 +34,42 @@ class MalformedPayload(Refused):
     code: ClassVar[str] = "malformed_payload"
 
 
-class Envelope(msgspec.Struct, rename="camel", gc=False):
-    """What a stored message says."""
+class Messages(Protocol):
+    """Messages of several segments by their columns, each an Arrow array or a list."""
 
-    transaction_id: str
-    data: msgspec.Raw
-    trace_id: str | None = None
-    producer_sub: str | None = None
-    headers: msgspec.Raw = _RAW_NULL
-    enc: str | None = None
-    expires_at: str | None = None
+    def __len__(self) -> int: ...
 
-
-class _PlainEnvelope(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
-    """A message that is neither sealed nor expires: nothing else is decoded as one of these."""
-
-    enc: ClassVar[str | None] = None
-    expires_at: ClassVar[str | None] = None
-    transaction_id: str
-    data: msgspec.Raw
-    trace_id: str | None = None
-    producer_sub: str | None = None
-    headers: msgspec.Raw = _RAW_NULL
-
-
-@dataclass(slots=True)
-class Rows:
-    """Messages cut out of segments that are not handed on yet."""
-
-    segments: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    counts: list[int] = field(default_factory=list[int])
-    """How many messages each segment has here."""
-    offsets: list[int] = field(default_factory=list[int])
-    envelopes: list[Envelope | _PlainEnvelope] = field(
-        default_factory=list["Envelope | _PlainEnvelope"]
-    )
+    @property
+    def offsets(self) -> Any:
+        """The places of the messages in their partitions."""
 
     def shared(self, name: str) -> Any:
         """Return a column that all messages of a segment share."""
-        values = pa.array([segment[name] for segment in self.segments])
-        return values.take(pa.array(np.repeat(np.arange(len(self.counts)), self.counts)))
 
-    def message_ids(self) -> list[str]:
+    def message_ids(self) -> Any:
         """Return the wire ids of the messages."""
-        ids: list[str] = []
-        for segment, count in zip(self.segments, self.counts, strict=True):
-            offsets = self.offsets[len(ids) : len(ids) + count]
-            ids += _message_ids(segment["partition_id"], offsets)
-        return ids
+
+    def transaction_ids(self) -> Any:
+        """Return the transaction ids."""
+
+    def trace_ids(self) -> Any:
+        """Return the trace ids; null where there is none."""
+
+    def producers(self) -> Any:
+        """Return who sent the messages; null where nobody knows."""
+
+    def headers(self) -> list[Pairs]:
+        """Return the headers as texts; None for messages without any."""
+        ...
+
+    def payloads(self) -> Any:
+        """Return the payloads, as they were pushed."""
+
+    def payload_bytes(self) -> Any:
+        """Return how long the payloads were when they were pushed."""
 
 
-def _message_ids(partition_id: int, offsets: list[int]) -> list[str]:
-    if not offsets or offsets[0] | OFFSET_LOW_BITS != offsets[-1] | OFFSET_LOW_BITS:
-        return [message_id(partition_id, offset) for offset in offsets]
-    # Neighbours share the head of their ids, which is most of the work.
-    head = message_id_head(partition_id, offsets[0]).decode()
-    return [f"{head}{offset & OFFSET_LOW_BITS:012x}" for offset in offsets]
+Column = Callable[[Messages], Any]
 
 
 class Cutter:
@@ -126,75 +97,53 @@ class Cutter:
             InvalidColumns: The payload cannot be read as its column wants.
         """
         self._schema: Final = arrow_schema(schema)
-        self._open: Final = open_envelope
-        self._taken: Final = None if taken_us is None else _EPOCH + timedelta(microseconds=taken_us)
+        self._decoder: Final = SegmentDecoder(
+            open_envelope=open_envelope if wants_payloads(schema) else None, taken_us=taken_us
+        )
         columns = _KAFKA_COLUMNS if shape.kind == "kafka" else _SKEP_COLUMNS
-        self._opens: Final = wants_payloads(schema)
         self._columns: Final[list[Column]] = [
             _parsed_payload(payload_decoder(each.dataType), null_on_error=null_on_error)
             if each.name == PAYLOAD and not is_carried(each.dataType)
             else columns[each.name]
             for each in schema.fields
         ]
-        self._decode_plain: Final = msgspec.json.Decoder(list[_PlainEnvelope]).decode
-        self._decode: Final = msgspec.json.Decoder(list[Envelope | None]).decode
-        self._decode_raw: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-        self._decode_one: Final = msgspec.json.Decoder(Envelope).decode
 
     def cut(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield record batches of messages for batches of segments."""
-        rows = Rows()
         for batch in batches:
-            bodies = batch.column(batch.schema.get_field_index("body"))
-            names = [name for name in batch.schema.names if name != "body"]
-            for segment, body in zip(batch.select(names).to_pylist(), bodies, strict=True):
-                self._add(rows, segment, body.as_buffer())
-                if len(rows.offsets) >= ROWS_PER_BATCH:
-                    yield self._finished(rows)
-                    rows = Rows()
-        if rows.offsets:
-            yield self._finished(rows)
-
-    def _add(self, rows: Rows, segment: dict[str, Any], body: Any) -> None:
-        first = segment["first"]
-        offsets: Iterable[int]
-        try:
-            envelopes = self._decode_plain(body)
-            offsets = range(first, first + len(envelopes))
-        except msgspec.ValidationError:
-            envelopes, offsets = self._readable(first, body)
-        rows.segments.append(segment)
-        rows.counts.append(len(envelopes))
-        rows.offsets.extend(offsets)
-        rows.envelopes.extend(envelopes)
-
-    def _readable(self, first: int, body: Any) -> tuple[list[Envelope], list[int]]:
-        """Leave out what is deleted or expired, and open what is sealed."""
-        kept: list[Envelope] = []
-        offsets: list[int] = []
-        stored = self._decode_raw(body)
-        for index, envelope in enumerate(self._decode(body)):
-            if envelope is None or self._has_expired(envelope):
+            if not batch.num_rows:
                 continue
-            if envelope.enc is not None and self._opens:
-                envelope = self._decode_one(self._open(bytes(stored[index])))  # noqa: PLW2901
-            kept.append(envelope)
-            offsets.append(first + index)
-        return kept, offsets
+            rows = self._rows(batch)
+            for start in range(0, rows.num_rows, ROWS_PER_BATCH):
+                yield rows.slice(start, ROWS_PER_BATCH)
 
-    def _has_expired(self, envelope: Envelope) -> bool:
-        return (
-            self._taken is not None
-            and envelope.expires_at is not None
-            and datetime.fromisoformat(envelope.expires_at) <= self._taken
-        )
+    def _rows(self, batch: Any) -> Any:
+        firsts, lasts = (np.asarray(batch.column(name)) for name in ("first", "last"))
+        spans, is_regular = find_envelopes(batch.column("body"), lasts - firsts + 1)
+        found = self._as_record_batch(FoundMessages(batch, spans))
+        if is_regular.all():
+            return found
+        irregular = np.flatnonzero(~is_regular)
+        decoded = self._decoder.decode(batch.take(pa.array(irregular)))
+        segments = np.concatenate([spans.segments, np.repeat(irregular, decoded.counts)])
+        return _in_order([found, self._as_record_batch(decoded)], segments)
 
-    def _finished(self, rows: Rows) -> Any:
+    def _as_record_batch(self, messages: Messages) -> Any:
         arrays = [
-            as_type(column(rows), each.type)
+            as_type(column(messages), each.type)
             for column, each in zip(self._columns, self._schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _in_order(lots: list[Any], segments: Any) -> Any:
+    """Join the rows of regular and irregular segments in the order of their segments."""
+    filled = [lot for lot in lots if lot.num_rows]
+    if len(filled) < len(lots):
+        return filled[0] if filled else lots[0]
+    order = np.argsort(segments, kind="stable")
+    table = pa.Table.from_batches(lots).take(pa.array(order))
+    return table.combine_chunks().to_batches()[0]
 
 
 def wants_payloads(schema: "StructType") -> bool:
@@ -208,32 +157,29 @@ def as_type(values: Any, wanted: Any) -> Any:
         return pa.array(values, wanted)
     if values.type == wanted:
         return values
-    if pa.types.is_binary(values.type) and pa.types.is_string(wanted):
+    texts = {pa.string(), pa.binary()}
+    if values.type in texts and wanted in texts:
         return values.view(wanted)  # JSON was checked to be UTF-8 when it was pushed
     return values.cast(wanted)
 
 
-def _payload_bytes(rows: Rows) -> list[int]:
-    return [
-        payload_bytes(bytes(each.data), is_sealed=each.enc is not None) for each in rows.envelopes
-    ]
-
-
-def _payload_text(rows: Rows) -> Any:
-    return pa.array([bytes(envelope.data) for envelope in rows.envelopes], pa.binary())
-
-
 def _parsed_payload(decode: Callable[[bytes], Any], *, null_on_error: bool) -> Column:
-    def parse(rows: Rows, number: int) -> Any:
+    def parse(messages: Messages, number: int, payload: bytes) -> Any:
         try:
-            return decode(bytes(rows.envelopes[number].data))
+            return decode(payload)
         except ValueError as error:
             if null_on_error:
                 return None
-            name = rows.envelopes[number].transaction_id
-            raise malformed_payload(rows.message_ids()[number], name, error) from None
+            # str gives the text, of a string as well as of a value of Arrow's.
+            message_id = str(messages.message_ids()[number])
+            name = str(messages.transaction_ids()[number])
+            raise malformed_payload(message_id, name, error) from None
 
-    return lambda rows: [parse(rows, number) for number in range(len(rows.envelopes))]
+    def column(messages: Messages) -> list[Any]:
+        payloads = as_type(messages.payloads(), pa.binary()).to_pylist()
+        return [parse(messages, number, payload) for number, payload in enumerate(payloads)]
+
+    return column
 
 
 def malformed_payload(message_id: str, transaction_id: str, error: ValueError) -> MalformedPayload:
@@ -244,60 +190,27 @@ def malformed_payload(message_id: str, transaction_id: str, error: ValueError) -
     )
 
 
-Pairs = list[tuple[str, str | None]] | None
-"""The headers of a message by name, as texts."""
-
-
-def header_texts(rows: Rows) -> list[Pairs]:
-    """Return the headers of the messages as texts."""
-    return [_pairs(envelope.headers) for envelope in rows.envelopes]
-
-
-def header_structs(headers: Iterable[Pairs]) -> list[list[dict[str, Any]] | None]:
-    """Return headers as programs for Kafka expect them."""
-    return [
-        None
-        if pairs is None
-        else [{"key": key, "value": text and text.encode()} for key, text in pairs]
-        for pairs in headers
-    ]
-
-
-def _pairs(headers: msgspec.Raw) -> Pairs:
-    """Return headers as texts: strings as they are, numbers and booleans as JSON spells them."""
-    if headers is _RAW_NULL:
-        return None
-    members = msgspec.json.decode(headers, type=dict[str, str | int | float | bool | None] | None)
-    return members and [(name, _text(value)) for name, value in members.items()]
-
-
-def _text(value: str | float | bool | None) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return msgspec.json.encode(value).decode()
-
-
 _SKEP_COLUMNS: Final[dict[str, Column]] = {
-    "queue": lambda rows: rows.shared("queue"),
-    "partition": lambda rows: rows.shared("partition"),
-    "offset": lambda rows: pa.array(rows.offsets, pa.int64()),
-    "message_id": Rows.message_ids,
-    "transaction_id": lambda rows: [each.transaction_id for each in rows.envelopes],
-    PAYLOAD: _payload_text,
-    PAYLOAD_BYTES: _payload_bytes,
-    HEADERS: header_texts,
-    "producer": lambda rows: [each.producer_sub for each in rows.envelopes],
-    "trace_id": lambda rows: [each.trace_id for each in rows.envelopes],
-    "created_at": lambda rows: rows.shared("created_at"),
-    "xid": lambda rows: rows.shared("xid"),
+    "queue": lambda messages: messages.shared("queue"),
+    "partition": lambda messages: messages.shared("partition"),
+    "offset": lambda messages: messages.offsets,
+    "message_id": lambda messages: messages.message_ids(),
+    "transaction_id": lambda messages: messages.transaction_ids(),
+    PAYLOAD: lambda messages: messages.payloads(),
+    PAYLOAD_BYTES: lambda messages: messages.payload_bytes(),
+    HEADERS: lambda messages: messages.headers(),
+    "producer": lambda messages: messages.producers(),
+    "trace_id": lambda messages: messages.trace_ids(),
+    "created_at": lambda messages: messages.shared("created_at"),
+    "xid": lambda messages: messages.shared("xid"),
 }
 _KAFKA_COLUMNS: Final[dict[str, Column]] = {
-    "key": lambda rows: rows.shared("partition"),
-    "value": _payload_text,
-    "topic": lambda rows: rows.shared("queue"),
-    "partition": lambda rows: rows.shared("partition_id"),
-    "offset": _SKEP_COLUMNS["offset"],
-    "timestamp": lambda rows: rows.shared("created_at"),
-    "timestampType": lambda rows: pa.array(np.zeros(len(rows.offsets), np.int32)),
-    HEADERS: lambda rows: header_structs(header_texts(rows)),
+    "key": lambda messages: messages.shared("partition"),
+    "value": lambda messages: messages.payloads(),
+    "topic": lambda messages: messages.shared("queue"),
+    "partition": lambda messages: messages.shared("partition_id"),
+    "offset": lambda messages: messages.offsets,
+    "timestamp": lambda messages: messages.shared("created_at"),
+    "timestampType": lambda messages: pa.array(np.zeros(len(messages), np.int32)),
+    HEADERS: lambda messages: header_structs(messages.headers()),
 }

@@ -17,16 +17,11 @@ from skep.model.envelopes import build_envelope, cut_envelope
 from skep.model.errors import Refused
 from skep.spark.arrow import arrow_schema, pa
 from skep.spark.columns import HEADERS, PAYLOAD, PAYLOAD_BYTES
-from skep.spark.cutting import (
-    ROWS_PER_BATCH,
-    Open,
-    as_type,
-    header_structs,
-    malformed_payload,
-    wants_payloads,
-)
+from skep.spark.cutting import ROWS_PER_BATCH, as_type, malformed_payload, wants_payloads
+from skep.spark.decoded_messages import Open
 from skep.spark.lake_schema import ADDRESS
 from skep.spark.lake_storage import Storage
+from skep.spark.message_headers import header_structs
 from skep.spark.options import Shape
 from skep.spark.payloads import is_carried, payload_bytes, payload_decoder
 from skep.spark.positions import Address, Snapshot, Span

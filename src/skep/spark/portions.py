@@ -307,9 +307,10 @@ def span_statement(bounds: tuple[str | None, ...], needed: Iterable[str]) -> str
 
     Args:
         bounds: The span, as `span_arguments` spells it.
-        needed: Columns of `skep.read_span` that are wanted beside the address and the body.
+        needed: Columns of `skep.read_span` that are wanted beside the extent and the body.
     """
-    columns = ["s.xid::text::bigint as xid", "partition_id", "first", *sorted(needed), "body"]
+    extent = ("s.xid::text::bigint as xid", "partition_id", "first", "last")
+    columns = [*extent, *sorted(needed), "body"]
     typed = [f"{_literal(text)}::{name}" for text, name in zip(bounds, _TYPES, strict=True)]
     return (
         f"select {', '.join(columns)} from skep.read_span({', '.join(typed)}) s"  # noqa: S608 (numbers and times that were spelled here)

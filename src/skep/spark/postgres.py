@@ -17,6 +17,7 @@ import adbc_driver_manager
 import adbc_driver_postgresql
 
 from skep.model.errors import Refused, SkepError, Unavailable
+from skep.model.schema_name import split_schema
 from skep.settings import redacted_url
 from skep.spark.arrow import pa
 
@@ -31,10 +32,7 @@ _UNDEFINED: Final = ("3F000", "42883", "42P01", "42703")
 _CANCELLED: Final = "57014"
 _DENIED: Final = "42501"
 _LOST: Final = ("08", "57P")
-_INGEST: Final = {
-    "adbc.ingest.target_db_schema": "skep",
-    "adbc.ingest.mode": "adbc.ingest.mode.append",
-}
+_INGEST: Final = {"adbc.ingest.mode": "adbc.ingest.mode.append"}
 
 
 class CannotRead(Refused):
@@ -49,7 +47,7 @@ class CannotRead(Refused):
 
 
 class Database:
-    """One connection to PostgreSQL."""
+    """One connection to an installation; the URL may name its schema."""
 
     def __init__(self, url: str, statement_timeout_s: float, *, is_durable: bool = True) -> None:
         """Connect.
@@ -63,8 +61,9 @@ class Database:
             Unavailable: It is not reachable, or does not let us in.
         """
         self._place: Final = redacted_url(url)
+        plain, self._schema = split_schema(url)
         try:
-            self._database: Any = adbc_driver_postgresql.connect(url)
+            self._database: Any = adbc_driver_postgresql.connect(plain)
             self._connection: Any = adbc_driver_manager.AdbcConnection(self._database)
         except adbc_driver_manager.Error as error:
             raise Unavailable(
@@ -120,7 +119,11 @@ class Database:
         with self._explained():
             statement: Any = adbc_driver_manager.AdbcStatement(self._connection)
             try:
-                statement.set_options(**_INGEST, **{"adbc.ingest.target_table": table})
+                target = {
+                    "adbc.ingest.target_db_schema": self._schema.name,
+                    "adbc.ingest.target_table": table,
+                }
+                statement.set_options(**_INGEST, **target)
                 statement.bind(*_exported(batch))
                 statement.execute_update()
             finally:
@@ -136,7 +139,7 @@ class Database:
         with self._explained():
             statement: Any = adbc_driver_manager.AdbcStatement(self._connection)
             try:
-                statement.set_sql_query(sql)
+                statement.set_sql_query(self._schema.spelled(sql))
                 yield statement
             finally:
                 statement.close()
@@ -176,8 +179,8 @@ class Database:
         if state == _DENIED:
             return CannotRead(
                 f"the role in the option url may not do that to the log ({line}): grant it usage "
-                "on schema skep, select on its tables (to write, also insert, update and delete) "
-                "and execute on its functions",
+                f"on schema {self._schema.name}, select on its tables (to write, also insert, "
+                "update and delete) and execute on its functions",
                 state=state,
             )
         # A result that breaks off on its way tells no state, only what the server said.

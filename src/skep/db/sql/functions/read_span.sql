@@ -2,8 +2,8 @@
 read_span: the contents of a span, for a task of Spark.
 
 Takes   the span as segments_in_span, of any number of queues.
-Returns per segment, in no order, its address (xid, partition_id, first), the names of queue and
-        partition, when it was created, and its body.
+Returns per segment, in no order, its address (xid, partition_id, first), its last offset, the
+        names of queue and partition, when it was created, and its body.
 Locks   none.
 Why     Inlined like segments_in_span, so that rows stream to the task as they are found. Names
         come by outer joins: those that nobody asks for are not looked up.
@@ -12,10 +12,10 @@ create function skep.read_span(
   p_queue_id integer[], p_partition_id bigint[], p_seen pg_snapshot, p_upto pg_snapshot,
   p_after bigint[], p_through bigint[], p_since timestamptz, p_until timestamptz)
 returns table (
-  xid xid8, partition_id bigint, first bigint, queue text, partition text,
+  xid xid8, partition_id bigint, first bigint, last bigint, queue text, partition text,
   created_at timestamptz, body bytea)
 language sql stable as $$
-  select s.xid, s.partition_id, s.first, q.name, p.name, s.created_at, s.body
+  select s.xid, s.partition_id, s.first, s.last, q.name, p.name, s.created_at, s.body
   from unnest(p_queue_id) i(id)
   cross join lateral skep.segments_in_span(
     i.id, p_partition_id, p_seen, p_upto, p_after, p_through, p_since, p_until) s
