@@ -26,7 +26,7 @@ from skep.model.errors import SkepError
 _RESULTS = Path(__file__).parent / "results"
 _PIPE_WIDTH = 160
 _QUICK_SECONDS = 2.0
-_QUICK_BACKLOG = 150_000
+_QUICK_BACKLOG = 400_000
 
 
 def main(

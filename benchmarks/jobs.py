@@ -37,7 +37,9 @@ from skep.jobs import Ctx, Job, JobClient, JobTypes, Start, Worker
 from skep.jobs.declaration import TOGETHER_MAX
 from skep.model.errors import SkepError
 
-Mode = Literal["staged", "atomic, together", "row, together", "row, atomic", "row, completing"]
+Mode = Literal[
+    "staged", "atomic", "atomic, together", "row, together", "row, atomic", "row, completing"
+]
 """How a job runs: without a transaction, in a shared one, or in its own; those with a row write one
 of the user's."""
 
@@ -50,13 +52,14 @@ START_BATCH: Final = 500
 STARTERS: Final = 16
 CONCURRENCY: Final[dict[Mode, int]] = {
     "staged": 500,
+    "atomic": 500,
     "atomic, together": 500,
     "row, together": 500,
     "row, atomic": 32,
     "row, completing": 32,
 }
 TRANSACTIONS: Final = 32
-TRIVIAL: Final = ("run, staged", "run, atomic, together")
+TRIVIAL: Final = ("run, staged", "run, atomic", "run, atomic, together")
 """What the goal of CPU is about: handlers that only return."""
 WINDOW_S_MAX: Final = 300.0
 FILL_PORTION: Final = 50_000
@@ -187,6 +190,8 @@ def _declare(types: JobTypes, name: str, mode: Mode, counter: Counter) -> Job[in
     match mode:
         case "staged":
             return types.job(name)(trivial)
+        case "atomic":
+            return types.job(name, mode="atomic")(trivial)
         case "atomic, together":
             return types.job(name, mode="atomic", together=TOGETHER_MAX)(trivial)
         case "row, together":

@@ -143,8 +143,19 @@ async def _run_push_and_consume(bench: Bench) -> Outcome:
     return outcome
 
 
+async def _settle(bench: Bench) -> None:
+    """Get what the scenarios before have left to autovacuum and to the disk out of the way.
+
+    A commit waits until the gigabytes that they wrote have left the caches, and neither that nor
+    their dead rows are the cost of being idle or of two hundred messages a second.
+    """
+    for statement in ("vacuum analyze", "checkpoint"):
+        await bench.meter.connection.execute(statement)
+
+
 async def _run_end_to_end(bench: Bench) -> Outcome:
     queue = bench.new_queue("end-to-end")
+    await _settle(bench)
     consumers = PopRole(
         name="consume",
         connections=16,
@@ -171,8 +182,7 @@ async def _run_idle(bench: Bench) -> Outcome:
     await bench.fill(_touch(bench, queue, partitions))
     drain = PopRole("drain", connections=4, queue=queue, batch=1_000, partitions=1_000)
     await bench.drain(drain, partitions)
-    # What autovacuum would do because of the scenarios before is not the cost of being idle.
-    await bench.meter.connection.execute("vacuum analyze")
+    await _settle(bench)
     parked = PopRole("parked", connections=1_000, queue=queue, batch=1, wait_ms=120_000)
     window = await bench.measure(
         [parked], warmup_s=_STATISTICS_SETTLE_S, seconds=max(10.0, bench.sizes.seconds)

@@ -10,7 +10,8 @@ let it be the last thing the transaction does. Each takes one message and has a 
 (`stage_many`, `push_many`), and both kinds a synchronous sibling (`stage_sync` and so on).
 
 The connection is one of asyncpg, psycopg 3, SQLAlchemy 2 or Django; see `skep.db.foreign`. Payloads
-are whatever msgspec encodes; a `msgspec.Raw` is taken for JSON that is encoded already.
+are whatever msgspec encodes; a `msgspec.Raw` is taken for JSON that is encoded already. `schema` is
+the one that the installation lives in, where that is not called `skep`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ from skep.model.envelopes import Header, check_headers, checked_trace_id
 from skep.model.errors import BadRequest
 from skep.model.limits import TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_name, refuse_transaction_id
+from skep.model.schema_name import DEFAULT_SCHEMA, schema_named
 
 __all__ = [
     "Message",
@@ -85,51 +87,87 @@ class StageOptions(PushOptions, total=False):
     deliver_at: datetime | None
 
 
-async def stage(connection: Any, queue: str, payload: Any, **options: Unpack[StageOptions]) -> str:
+async def stage(
+    connection: Any,
+    queue: str,
+    payload: Any,
+    *,
+    schema: str = DEFAULT_SCHEMA,
+    **options: Unpack[StageOptions],
+) -> str:
     """Stage a message; return its transaction id.
 
     Args:
         connection: On which the transaction is open.
         queue: Where to; it is created when it does not exist.
         payload: Whatever msgspec encodes as JSON.
+        schema: Of the installation.
         **options: The further members of `Message`.
 
     Raises:
         BadRequest: The message cannot be stored, or no transaction is open.
         Exception: Whatever the driver raises.
     """
-    (name,) = await stage_many(connection, [Message(queue=queue, payload=payload, **options)])
+    (name,) = await stage_many(
+        connection, [Message(queue=queue, payload=payload, **options)], schema=schema
+    )
     return name
 
 
-async def stage_many(connection: Any, messages: Sequence[Message]) -> list[str]:
+async def stage_many(
+    connection: Any, messages: Sequence[Message], *, schema: str = DEFAULT_SCHEMA
+) -> list[str]:
     """Stage messages in one call; return their transaction ids. Raises as `stage` does."""
     return [
         row[0]
-        for row in await join(connection).fetch(_STAGE, *_columns(messages), _times(messages))
+        for row in await join(connection, schema_named(schema)).fetch(
+            _STAGE, *_columns(messages), _times(messages)
+        )
     ]
 
 
-def stage_sync(connection: Any, queue: str, payload: Any, **options: Unpack[StageOptions]) -> str:
+def stage_sync(
+    connection: Any,
+    queue: str,
+    payload: Any,
+    *,
+    schema: str = DEFAULT_SCHEMA,
+    **options: Unpack[StageOptions],
+) -> str:
     """Stage a message on a synchronous connection, as `stage` does."""
-    (name,) = stage_many_sync(connection, [Message(queue=queue, payload=payload, **options)])
+    (name,) = stage_many_sync(
+        connection, [Message(queue=queue, payload=payload, **options)], schema=schema
+    )
     return name
 
 
-def stage_many_sync(connection: Any, messages: Sequence[Message]) -> list[str]:
+def stage_many_sync(
+    connection: Any, messages: Sequence[Message], *, schema: str = DEFAULT_SCHEMA
+) -> list[str]:
     """Stage messages on a synchronous connection, as `stage_many` does."""
     return [
-        row[0] for row in join(connection).fetch_sync(_STAGE, *_columns(messages), _times(messages))
+        row[0]
+        for row in join(connection, schema_named(schema)).fetch_sync(
+            _STAGE, *_columns(messages), _times(messages)
+        )
     ]
 
 
-async def push(connection: Any, queue: str, payload: Any, **options: Unpack[PushOptions]) -> str:
+async def push(
+    connection: Any,
+    queue: str,
+    payload: Any,
+    *,
+    schema: str = DEFAULT_SCHEMA,
+    **options: Unpack[PushOptions],
+) -> str:
     """Push a message; return its id, or that of the message which it repeats.
 
     Args:
         connection: On which the transaction is open.
         queue: Where to; it is created when it does not exist.
         payload: Whatever msgspec encodes as JSON.
+        schema: Of the installation.
         **options: The further members of `Message`, which has no `deliver_at` here.
 
     Raises:
@@ -137,26 +175,47 @@ async def push(connection: Any, queue: str, payload: Any, **options: Unpack[Push
         Refused: The queue encrypts, validates or limits its messages; stage them.
         Exception: Whatever the driver raises.
     """
-    (message_id,) = await push_many(connection, [Message(queue=queue, payload=payload, **options)])
+    (message_id,) = await push_many(
+        connection, [Message(queue=queue, payload=payload, **options)], schema=schema
+    )
     return message_id
 
 
-async def push_many(connection: Any, messages: Sequence[Message]) -> list[str]:
+async def push_many(
+    connection: Any, messages: Sequence[Message], *, schema: str = DEFAULT_SCHEMA
+) -> list[str]:
     """Push messages in one call; return their ids. Raises as `push` does."""
     _refuse_times(messages)
-    return [row[0] for row in await join(connection).fetch(_PUSH, *_columns(messages))]
+    return [
+        row[0]
+        for row in await join(connection, schema_named(schema)).fetch(_PUSH, *_columns(messages))
+    ]
 
 
-def push_sync(connection: Any, queue: str, payload: Any, **options: Unpack[PushOptions]) -> str:
+def push_sync(
+    connection: Any,
+    queue: str,
+    payload: Any,
+    *,
+    schema: str = DEFAULT_SCHEMA,
+    **options: Unpack[PushOptions],
+) -> str:
     """Push a message on a synchronous connection, as `push` does."""
-    (message_id,) = push_many_sync(connection, [Message(queue=queue, payload=payload, **options)])
+    (message_id,) = push_many_sync(
+        connection, [Message(queue=queue, payload=payload, **options)], schema=schema
+    )
     return message_id
 
 
-def push_many_sync(connection: Any, messages: Sequence[Message]) -> list[str]:
+def push_many_sync(
+    connection: Any, messages: Sequence[Message], *, schema: str = DEFAULT_SCHEMA
+) -> list[str]:
     """Push messages on a synchronous connection, as `push_many` does."""
     _refuse_times(messages)
-    return [row[0] for row in join(connection).fetch_sync(_PUSH, *_columns(messages))]
+    return [
+        row[0]
+        for row in join(connection, schema_named(schema)).fetch_sync(_PUSH, *_columns(messages))
+    ]
 
 
 def _columns(messages: Sequence[Message]) -> tuple[list[Any], ...]:

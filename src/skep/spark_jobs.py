@@ -20,7 +20,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from skep.jobs import Continue, Ctx, Job, JobTypes, Limits, Retry
-from skep.spark.session import spark_session
+from skep.spark.session import adopt_session, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +63,7 @@ def spark_job(
         @wraps(step)
         def run(ctx: Ctx[I, O]) -> O | Continue[O]:
             spark = session()
+            adopt_session(spark)
             with _watched(ctx, spark):
                 result = step(ctx, spark)
             ctx.check()
@@ -100,7 +101,8 @@ def run_query(ctx: Ctx[Any, Any], query: "StreamingQuery") -> None:
 @contextmanager
 def _watched(ctx: Ctx[Any, Any], spark: "SparkSession") -> Generator[None]:
     """Report what the Spark jobs of this thread do, and cancel them when the job should stop."""
-    group, is_over = str(ctx.job_id), threading.Event()
+    # An attempt that is to stop must not stop the next one, which may run in this very process.
+    group, is_over = f"{ctx.job_id}/{ctx.attempt}", threading.Event()
     context = spark.sparkContext
     context.setJobGroup(group, ctx.facts.name, interruptOnCancel=True)
 
@@ -108,7 +110,7 @@ def _watched(ctx: Ctx[Any, Any], spark: "SparkSession") -> Generator[None]:
         while not is_over.wait(WATCH_S):
             if ctx.cancelled is not None:
                 context.cancelJobGroup(group)
-                return
+                continue  # the function may be about to start another
             share, note = _progress(context.statusTracker(), group)
             if note is not None:
                 ctx.report(share, note)

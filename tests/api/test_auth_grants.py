@@ -318,6 +318,7 @@ async def test_a_list_may_be_narrowed_to_a_namespace_that_is_granted(
         ("GET", "/api/v1/resources/namespaces"),
         ("GET", "/api/v1/traces/names"),
         ("GET", "/api/v1/dlq/redrive"),
+        ("GET", "/api/v1/replays"),
         ("POST", "/api/v1/dlq/redrive"),
         ("DELETE", "/api/v1/consumer-groups/readers"),
         ("POST", "/api/v1/stats/refresh"),
@@ -339,6 +340,24 @@ async def test_a_redrive_stays_within_the_grants(by_name, mine, theirs):
     assert await redrive(queue=mine) == 202
     assert await redrive(queue=theirs) == 403
     assert await redrive(queue=mine, target={"queue": theirs}) == 403
+
+
+async def test_a_replay_stays_within_the_grants(by_name, root, mine, theirs):
+    span = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    await root.push(mine)
+    await root.push(theirs)
+
+    async def replay(caller, **body):
+        status, answer = await caller.ask("POST", "/api/v1/replays", {**span, **body})
+        return status, answer.get("id")
+
+    assert (await replay(by_name, queue=theirs, into=mine))[0] == 403
+    assert (await replay(by_name, queue=mine, into=theirs))[0] == 403
+    status, own = await replay(by_name, queue=mine, into=mine)
+    _, other = await replay(root, queue=theirs, into=mine)
+    assert status == 202
+    assert await by_name.status("GET", f"/api/v1/replays/{own}") == 200
+    assert await by_name.status("GET", f"/api/v1/replays/{other}") == 403
 
 
 async def test_a_grant_may_allow_less_than_the_role(client, root, mine, theirs):

@@ -1,8 +1,10 @@
 """The parser fast path over real sockets, on both event loops it may meet."""
 
 import asyncio
+import gc
 import json
 import logging
+import weakref
 
 import pytest
 import uvloop
@@ -814,6 +816,33 @@ async def test_a_callback_registered_too_late_is_called_at_once():
         exchange.when_aborted(lambda: calls.append("late"))
 
         assert calls == ["late"]
+
+
+class Waiting:
+    """Whatever answers an exchange later, and wants to know when its client is gone."""
+
+    def __init__(self, exchange):
+        self.exchange = exchange
+        exchange.when_aborted(self.give_up)
+
+    def give_up(self):
+        raise AssertionError("nobody hung up")
+
+
+async def test_an_answered_exchange_leaves_nothing_to_the_cycle_collector():
+    async with serving() as edge, edge.client() as client:
+        client.request("GET", "/later")
+        waiting = Waiting(await edge.desk.next())
+        known = weakref.ref(waiting)
+        gc.disable()
+        try:
+            waiting.exchange.respond(200, b"done")
+            await client.answer()
+            del waiting
+
+            assert known() is None
+        finally:
+            gc.enable()
 
 
 # Shutdown

@@ -36,6 +36,23 @@ async def fill(broker, client):
     await run_pipeline(broker, "clicks", state="failed", error="the column `shop` does not exist")
     for queue in ("orders", "invoices"):
         await archive(broker, client, queue)
+    await _order_replays(client)
+
+
+async def _order_replays(client):
+    """One that is done, and one that nobody runs."""
+    order = {"queue": "orders", "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    first = await client.post("/api/v1/replays", {**order, "into": "orders-again"})
+    output = {
+        "messages": 1200,
+        "duplicates": 0,
+        "rejected": 0,
+        "isRepeated": False,
+        "committedAt": None,
+    }
+    chain = json.loads(first.body)["chain"]
+    assert (await client.post(f"{chain}/complete", {"output": output})).status == 200
+    await client.post("/api/v1/replays", {**order, "into": "orders-for-tests"})
 
 
 async def _let_some_die(client):

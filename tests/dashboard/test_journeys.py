@@ -225,6 +225,18 @@ async def test_a_role_is_offered_what_it_may_do(role, offered, withheld, open_pa
         await stage.lacks(name, role="button")
 
 
+@pytest.mark.parametrize(("role", "offers"), [("read-only", 0), ("read-write", 1)])
+async def test_a_replay_is_offered_to_those_who_may_write(role, offers, open_page, guarded):
+    stage = await open_page(guarded, "/pipelines?tab=archive")
+    stage.allowed = ("401",)
+    await stage.fill("Token (JWT)", token_of(role))
+    await stage.click("Sign in")
+
+    await stage.sees("Copy the command", role="button")
+    button = stage.page.get_by_role("button", name="Start the replay")
+    await expect(button).to_have_count(offers)
+
+
 READABLE = {
     "/": "Messages per second",
     "/queues": "Queues",

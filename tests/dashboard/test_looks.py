@@ -219,6 +219,9 @@ async def test_markup_in_pipelines_and_streams_stays_text(open_page, broker, cli
     )
     hostile_queue = f"kept {HOSTILE}"
     await client.configure(hostile_queue, archiveAfterSeconds=60)
+    span = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    order = {"queue": hostile_queue, "into": HOSTILE, "where": HOSTILE, **span}
+    assert (await client.post("/api/v1/replays", order)).status == 202
     stage = await open_page(broker, "/pipelines")
 
     encoded = quote(HOSTILE)

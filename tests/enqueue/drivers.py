@@ -13,6 +13,8 @@ from psycopg.rows import dict_row
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from skep.model.schema_name import split_schema
+
 
 @asynccontextmanager
 async def asyncpg_connection(url):
@@ -138,7 +140,8 @@ def configure_django(url):
 
 
 def _with_dialect(url, dialect):
-    return urlsplit(url)._replace(scheme=f"postgresql+{dialect}").geturl()
+    plain, _ = split_schema(url)
+    return urlsplit(plain)._replace(scheme=f"postgresql+{dialect}").geturl()
 
 
 ASYNC = {

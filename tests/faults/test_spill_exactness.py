@@ -204,3 +204,12 @@ def test_each_database_has_a_folder_of_its_own_and_the_password_no_part_in_it(tm
     assert len(set(folders)) == 3
     assert not any("secret" in os.fspath(folder) for folder in folders)
     assert spill_directory(Settings(data_dir=tmp_path)) == tmp_path / "spill" / "embedded"
+
+
+def test_installations_in_two_schemas_of_a_database_have_folders_of_their_own(tmp_path):
+    for server in ({}, {"database_url": "postgresql://h/one"}):
+        schemas = [
+            Settings(data_dir=tmp_path, **server, database_schema=name) for name in ("skep", "a")
+        ]
+
+        assert len(set(map(spill_directory, schemas))) == 2

@@ -91,6 +91,39 @@ async def test_what_destroys_asks_first(jobs, client):
     assert row.state == "open"
 
 
+async def test_all_that_match_are_counted_first_and_then_changed(jobs, client):
+    ids = [(await client.start(price, n)).id for n in range(3)]
+    other = (await client.start(charge, {"number": 1}, after=timedelta(hours=1))).id
+
+    assert await jobs("cancel", "--all", "--type", "price", "--dry-run") == "3 match\n"
+    assert await jobs("cancel", "--all", "--type", "price", "--yes") == "3 done\n"
+    assert await jobs("retry", "--all", "--state", "cancelled", "--yes") == "3 done\n"
+    assert await jobs("trigger", "--all", "--type", "charge", "--yes") == "1 done\n"
+    assert await jobs("delete", "--all", "--state", "open", "--since", "1h", "--yes") == "4 done\n"
+    assert {*ids, other}.isdisjoint(
+        [chain.id for chain in (await client.inspection.chains(ChainFilter())).items]
+    )
+
+
+async def test_what_was_refused_is_said_with_its_reason(jobs, client):
+    needed = await client.start(price, 7)
+    await client.start(charge, {"number": 1}, blockers=[needed.ref])
+
+    said = await jobs("delete", "--all", "--type", "price", "--yes")
+
+    assert "0 done" in said
+    assert f"1 refused: a job of another chain needs it, such as {needed.id}" in said
+
+
+async def test_all_that_match_are_not_touched_unless_somebody_agrees(jobs, client):
+    await client.start(price, 7)
+
+    assert "Cancel 1 chains?" in await jobs("cancel", "--all", stdin=b"n\n", code=1)
+
+    (row,) = (await client.inspection.chains(ChainFilter())).items
+    assert row.state == "open"
+
+
 async def test_types_are_paused_and_jobs_triggered(jobs, client, sql):
     chain = await client.start(charge, {"number": 1}, after=timedelta(hours=1))
     paused = "select is_paused from skep.job_type where name = 'charge'"
@@ -117,6 +150,10 @@ async def test_old_chains_are_pruned_and_tables_vacuumed(jobs, client):
     [
         (("start", "price", "{"), "not JSON"),
         (("retry", uuid4()), "there is no chain"),
+        (("retry",), "name at least one id"),
+        (("cancel", uuid4(), "--all"), "not both"),
+        (("delete", uuid4(), "--type", "price"), "go with --all"),
+        (("delete", "--all", "--cascade"), "--cascade goes with ids"),
         (("trigger", uuid4()), "there is no job"),
         (("pause", "nobody"), "there never was a job"),
     ],

@@ -5,7 +5,9 @@ import os
 
 import pytest
 
-from skep.jobs import ChainFilter, JobFilter, Start
+from skep.db import transactions
+from skep.db.transactions import TransactionPool
+from skep.jobs import ChainFilter, Continue, Ctx, JobFilter, JobTypes, Start
 from skep.jobs.errors import ChainCancelled, ChainFailed, ChainNotFound, ResultTimeout
 from skep.jobs.identifiers import new_id
 from tests.fixtures.sizes import sized
@@ -373,3 +375,57 @@ async def test_lists_show_chains_and_jobs(client, worker):
         ("charge", "continued"),
         ("ship", "completed"),
     ]
+
+
+async def test_atomic_jobs_that_do_not_use_their_transaction_leave_it_to_the_next(
+    client, start_worker, monkeypatch
+):
+    begun = []
+    begin = TransactionPool._begin
+
+    async def counted(pool):
+        begun.append(pool)
+        return await begin(pool)
+
+    monkeypatch.setattr(TransactionPool, "_begin", counted)
+    monkeypatch.setattr(transactions, "SPARE_S", 600.0)
+    types = JobTypes("idle")
+
+    @types.job("idle", mode="atomic")
+    async def idle(ctx: Ctx[int, int]) -> int:
+        return ctx.input
+
+    await start_worker(types, concurrency=40)
+    first = await client.start(idle, 0)
+    assert await first.result(timeout=20) == 0
+    chains = await client.start_many([Start(idle, n) for n in range(40)])
+
+    assert [await chain.result(timeout=20) for chain in chains] == list(range(40))
+    assert len(begun) < 10
+
+
+async def test_the_transaction_of_an_atomic_job_begins_after_the_step_before_was_committed(
+    client, start_worker
+):
+    types, times = JobTypes("in order"), []
+
+    @types.job("second", mode="atomic")
+    async def second(ctx: Ctx[int, int]) -> int:
+        if ctx.input % 2:  # the others leave theirs unused
+            times.append(await ctx.connection.fetchval("select now()"))
+        return ctx.input
+
+    @types.job("first", mode="atomic")
+    async def first(ctx: Ctx[int, int]) -> int | Continue[int]:
+        if ctx.input % 2:
+            times.append(await ctx.connection.fetchval("select now()"))
+        return Continue(second, ctx.input)
+
+    await start_worker(types, concurrency=8)
+    for n in range(10):
+        idle = await client.start_many([Start(first, 2 * each) for each in range(8)])
+        chain = await client.start(first, 2 * n + 1)
+        await asyncio.gather(*(each.result(timeout=20) for each in (*idle, chain)))
+
+    assert len(times) == 20
+    assert times == sorted(times)

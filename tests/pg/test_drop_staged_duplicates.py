@@ -1,3 +1,5 @@
+import json
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -104,6 +106,55 @@ async def test_payloads_stay_byte_for_byte_when_neighbours_are_dropped(log, stag
         await log.value("select body from skep.segment where partition_id < 0")
         == f"[{other}]".encode()
     )
+
+
+FIND = DROP.replace("skep.now())", "skep.now(), $7)")
+
+
+async def drop_found(staging, lanes, duplicates):
+    """Drop by what a driver says of lanes and duplicates."""
+    said = {"lanes": lanes, "duplicates": duplicates}
+    named = await staging.lanes()
+    return await staging.log.value(FIND, staging.write_id, [1], *named, json.dumps(said))
+
+
+def checked(lane, head, **columns):
+    return {"queue": "hive", "partition": "a", "id": lane, "head": head, **columns}
+
+
+async def test_what_a_driver_found_is_dropped_without_looking_again(log, staging):
+    lane, _ = await log.lane()
+    await log.push(lane, "x")
+    await staging.segment("x", "y", "z")
+
+    # That it is wrong about y shows that nobody looks.
+    found = [{"attempt": 1, "number": 1, "indexes": [1]}]
+    said = checked(lane, 1, since="-infinity")
+    assert await drop_found(staging, [said], found) == 1
+
+    assert await staged(log) == [["x", "z"]]
+
+
+async def test_what_was_pushed_after_a_driver_looked_is_found_in_addition(log, staging):
+    lane, _ = await log.lane()
+    await log.push(lane, "seen")
+    await log.push(lane, "pushed since")
+    await staging.segment("new", "pushed since", "seen", "pushed since", "last")
+
+    found = [{"attempt": 1, "number": 1, "indexes": [2, 3]}]
+    said = checked(lane, 1, since="-infinity", oldest=1)
+    assert await drop_found(staging, [said], found) == 3
+
+    assert await staged(log) == [["new", "last"]]
+
+
+async def test_of_a_lane_that_it_does_not_know_what_a_driver_found_counts_for_nothing(log, staging):
+    await staging.segment("x", "y", "x")
+
+    found = [{"attempt": 1, "number": 1, "indexes": [1]}]
+    assert await drop_found(staging, [checked(7, 1, since="-infinity")], found) == 1
+
+    assert await staged(log) == [["x", "y"]]
 
 
 NAMES = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6)

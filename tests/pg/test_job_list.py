@@ -165,14 +165,3 @@ async def test_case_35_every_filter_of_chains_walks_an_index_in_the_order_of_the
 
     assert index in plan
     assert "Sort" not in plan
-
-
-async def test_counts_tell_how_many_are_open_and_how_long_the_oldest_waits(chains, states):
-    await chains.advance(30)
-
-    rows = {row["type"]: row for row in await chains.rows("select * from skep.job_counts()")}
-
-    work = rows["work"]
-    assert (work["ready"], work["scheduled"], work["blocked"], work["running"]) == (1, 1, 1, 0)
-    assert work["oldest_ready_s"] == 30
-    assert rows["second"]["running"] == 1

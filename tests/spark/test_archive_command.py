@@ -122,6 +122,15 @@ def test_what_a_task_says_when_it_fails_reaches_the_person(spark):
     assert "\n" not in failure.value.message
 
 
+@pytest.mark.slow
+def test_a_task_that_lost_the_database_says_so_and_is_not_taken_for_a_mistake(spark):
+    def fail(task):
+        raise Unavailable("the connection was lost")
+
+    with pytest.raises(Unavailable, match=r"a task on Spark failed: .*the connection was lost"):
+        run_on_spark(spark)([7], fail, lambda messages, size: None)
+
+
 def test_mistakes_are_told_in_one_line(shop, skep, tmp_path):
     with pytest.raises(BadRequest, match="exclude each other"):
         skep("run", "--once", "--every", "5")

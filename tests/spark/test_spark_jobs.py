@@ -47,6 +47,21 @@ async def test_a_step_runs_on_spark_and_the_chain_goes_on(spark, run_jobs):
     assert await (await client.start(count, 1000)).result(timeout=60) == "1000 rows"
 
 
+async def test_a_step_writes_to_a_queue(spark, run_jobs, connect, database_url):
+    types = JobTypes("pipeline")
+
+    @spark_job(types, "fill", session=lambda: spark, retry=Retry(max_attempts=1))
+    def fill(ctx: Ctx[int, int], spark) -> int:
+        rows = spark.range(ctx.input).selectExpr("'a' as partition", "id as payload")
+        rows.write.format("skep").mode("append").options(url=database_url, queue="filled").save()
+        return ctx.input
+
+    client, sql = await run_jobs(types), await connect()
+
+    assert await (await client.start(fill, 3)).result(timeout=60) == 3
+    assert await sql.fetchval("select head from skep.partition where name = 'a'") == 3
+
+
 async def test_the_tasks_of_spark_are_the_progress_of_the_job(spark, run_jobs, connect):
     types, may_end = JobTypes("pipeline"), threading.Event()
 

@@ -41,6 +41,14 @@ def test_a_connection_is_used_again(open_database):
     assert open_database().rows(pid) == open_database().rows(pid)
 
 
+def test_only_who_does_not_need_it_forgoes_durable_commits(open_database, database_url):
+    mode = "select current_setting('synchronous_commit') as mode"
+    hasty = database(database_url, 30.0, is_durable=False)
+
+    assert hasty.rows(mode) == [{"mode": "off"}]
+    assert open_database().rows(mode) == [{"mode": "on"}]
+
+
 def test_a_result_that_was_not_read_to_its_end_does_not_spoil_the_next(open_database):
     sql = "select n, repeat('x', 1000) as filler from generate_series(1, 10000) n"
     batches = open_database().stream(sql)

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.spark.text_bytes import (
+    PIECE_ROWS,
+    byte_strings,
     has_control_characters,
     needs_no_escapes,
     slices_of,
@@ -62,3 +64,18 @@ def test_neighbours_become_one_without_a_copy(starts):
     expected = ["".join(words[start:end]) for start, end in zip(starts, ends, strict=True)]
     assert slices.to_pylist() == [text.encode() for text in expected]
     assert slices.buffers()[2].address == values.buffers()[2].address
+
+
+@given(columns())
+def test_pieces_together_are_all_strings_in_their_order(column):
+    inside, values = column
+
+    pieces = list(byte_strings(values))
+
+    assert [text for piece in pieces for text in piece] == [text.encode() for text in inside]
+
+
+def test_strings_come_in_pieces_that_stay_in_the_cache():
+    values = pa.array(map(str, range(PIECE_ROWS + 1)), pa.string())
+
+    assert [len(piece) for piece in byte_strings(values)] == [PIECE_ROWS, 1]

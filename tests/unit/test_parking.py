@@ -329,7 +329,18 @@ def test_a_wake_up_starts_the_intervals_again(wake):
     assert gaps([20.5, *sweep_times(parking, until=21.5, now=20.5)])[:4] == [0.1, 0.1, 0.1, 0.2]
 
 
-def test_an_alarm_leaves_the_intervals_as_they_are():
+def test_an_alarm_that_is_only_set_leaves_the_intervals_as_they_are():
+    parking = ParkedPolls()
+    park_all(parking, "a", deadline=99.0)
+    sweep_times(parking, until=20.0)
+    expected = parking.next_due(20.0)
+
+    parking.set_alarm("group", 50.0)
+
+    assert parking.next_due(20.0) == expected
+
+
+def test_after_an_alarm_in_vain_the_database_is_asked_soon():
     parking = ParkedPolls()
     park_all(parking, "a", deadline=99.0)
     sweep_times(parking, until=20.0)
@@ -337,7 +348,7 @@ def test_an_alarm_leaves_the_intervals_as_they_are():
     parking.set_alarm("group", 20.5)
     parking.returned("group", attempt(parking, 20.5), served=0, now=20.5)
 
-    assert parking.next_due(20.5) >= 20.7
+    assert gaps([20.5, *sweep_times(parking, until=21.5, now=20.5)])[:3] == [0.1, 0.2, 0.4]
 
 
 def test_a_poll_served_by_an_alarm_starts_the_intervals_again():

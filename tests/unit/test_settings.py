@@ -194,6 +194,26 @@ class TestEnvironment:
             load(SKEP_POLL_INTERVAL_MS="50", SKEP_POLL_INTERVAL_MS_MAX="20")
 
 
+class TestSchema:
+    def test_it_is_part_of_the_address_of_an_installation(self):
+        settings = load(SKEP_DATABASE_SCHEMA="billing").settings
+
+        assert settings.installation("postgresql://h/d") == "postgresql://h/d?schema=billing"
+        assert Settings().installation("postgresql://h/d") == "postgresql://h/d"
+
+    @pytest.mark.parametrize("name", ["public", "pg_x", "Billing", "a-b", "select", "x" * 41])
+    def test_a_name_that_will_not_do_is_refused(self, name):
+        with pytest.raises(InvalidSettings, match="database_schema: the schema"):
+            load(SKEP_DATABASE_SCHEMA=name)
+
+    def test_the_url_may_name_it_but_not_another_one(self):
+        url = "postgresql://h/d?schema=billing"
+
+        assert load(SKEP_DATABASE_URL=url).settings.installation(url) == url
+        with pytest.raises(InvalidSettings, match="the URL says schema billing"):
+            load(SKEP_DATABASE_URL=url, SKEP_DATABASE_SCHEMA="shipping")
+
+
 class TestQueenVariables:
     @pytest.mark.parametrize(
         ("variable", "text", "value"),

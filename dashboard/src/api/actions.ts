@@ -39,6 +39,7 @@ export const actions = {
   resumeJobType: { method: "POST", path: "/api/v1/jobs/types/{name}/resume", needs: "admin" },
   putSchedule: { method: "PUT", path: "/api/v1/schedules/{name}", needs: "admin" },
   deleteSchedule: { method: "DELETE", path: "/api/v1/schedules/{name}", needs: "admin" },
+  startReplay: { method: "POST", path: "/api/v1/replays", needs: "read-write" },
   stopPipeline: { method: "POST", path: "/api/v1/pipelines/{name}/stop", needs: "admin" },
   deliverScheduled: { method: "POST", path: "/api/v1/scheduled/{scheduled_id}/deliver", needs: "read-write" },
 } as const satisfies Record<string, Spec>;

@@ -1,12 +1,12 @@
-// The archive: which time of which queue it covers, and the command that replays a part of it.
+// The archive: which time of which queue it covers, and what to replay of it.
 import { get, type Schemas } from "../api/client";
 import { Badge, Card, QueueLink, Table, When } from "../parts";
-import { Command, quoted } from "../parts/copy";
-import { CheckFilter, currentPage, MomentFilter, Pager, TextFilter } from "../parts/fields";
+import { currentPage, Pager } from "../parts/fields";
 import { Empty, Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
-import { hrefTo, place } from "../state/place";
+import { hrefTo } from "../state/place";
 import { count, moment } from "../words";
+import { Replay } from "./replay";
 
 type Archived = Schemas["ArchivedQueue"];
 const LIMIT = 100;
@@ -76,35 +76,4 @@ function Bar({ queue, place, end }: { queue: Archived; place: (at: string | numb
 function ReplayLink({ queue }: { queue: Archived }) {
   const from = queue.coveredFrom ?? queue.liveFrom;
   return from ? <a href={hrefTo(["pipelines"], { tab: "archive", queue: queue.queue, from, to: queue.coveredTo })}>Replay</a> : null;
-}
-
-function Replay() {
-  const { query } = place.value;
-  return (
-    <Card title="Replay" note="from the archive and the live log">
-      <div class="form">
-        <p>A replay runs on Spark, where the data is. Fill in what to replay, and run the command on a machine that reaches the database. It is stored all at once or not at all, and can be repeated.</p>
-        <div class="filters">
-          <TextFilter label="Queue" name="queue" />
-          <MomentFilter label="From" name="from" />
-          <MomentFilter label="To" name="to" />
-          <TextFilter label="Into queue" name="into" />
-          <TextFilter label="Only where (SQL)" name="where" placeholder="partition = 'a'" />
-          <CheckFilter label="Only count" name="dry" />
-          <CheckFilter label="Keep transaction ids" name="keep" />
-        </div>
-        <Command label="Command that replays" text={replayCommand(query)} />
-      </div>
-    </Card>
-  );
-}
-
-function replayCommand(query: URLSearchParams): string {
-  const given = (name: string, absent: string) => quoted(query.get(name) || absent);
-  const parts = [`--queue ${given("queue", "QUEUE")}`, `--from ${given("from", "START")}`, `--to ${given("to", "END")}`, `--into ${given("into", "QUEUE")}`];
-  const where = query.get("where");
-  if (where) parts.push(`--where ${quoted(where)}`);
-  if (query.get("dry") === "1") parts.push("--dry-run");
-  if (query.get("keep") === "1") parts.push("--keep-ids");
-  return `skep replay ${parts.join(" \\\n  ")}`;
 }

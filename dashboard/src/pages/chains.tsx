@@ -119,10 +119,10 @@ function Types() {
         keyOf={({ row }) => row.name}
         columns={[
           { title: "Type", cell: ({ row }) => <a class="wrap" href={hrefTo(["chains"], { type: row.name })}>{row.name}</a>, isWide: true },
-          { title: "Ready", cell: ({ open }) => count(open?.ready ?? 0), isNumber: true },
-          { title: "Running", cell: ({ open }) => count(open?.running ?? 0), isNumber: true },
-          { title: "Scheduled", cell: ({ open }) => count(open?.scheduled ?? 0), isNumber: true },
-          { title: "Blocked", cell: ({ open }) => count(open?.blocked ?? 0), isNumber: true },
+          { title: "Ready", cell: ({ open }) => about(open, open?.ready ?? 0), isNumber: true },
+          { title: "Running", cell: ({ open }) => about(open, open?.running ?? 0), isNumber: true },
+          { title: "Scheduled", cell: ({ open }) => about(open, open?.scheduled ?? 0), isNumber: true },
+          { title: "Blocked", cell: ({ open }) => about(open, open?.blocked ?? 0), isNumber: true },
           { title: "Oldest ready", cell: ({ open }) => seconds(open?.oldestReadyS), isNumber: true },
           { title: "Ended per minute", cell: ({ pace }) => rate(pace?.perMinute ?? 0), isNumber: true },
           { title: "Failed", cell: ({ pace }) => (pace?.ended ? percent(pace.failed / pace.ended) : "–"), isNumber: true },
@@ -134,6 +134,11 @@ function Types() {
       {data?.after && <a class="button" href={location.pathname + spellQuery({ after: data.after })}>More</a>}
     </Card>
   );
+}
+
+// Numbers too large to be counted are estimates, and look like it.
+function about(open: TypeView["open"], number: number): string {
+  return open && !open.isExact && number >= open.exactUpTo ? `≈ ${count(number)}` : count(number);
 }
 
 function limitsOf(type: Schemas["TypeRow"]): string {

@@ -55,7 +55,7 @@ def open_database(settings: Settings) -> Generator[Database]:
         SkepError: The embedded server cannot run; the message says why and what to do.
     """
     if settings.database_url is not None:
-        yield Database(settings.database_url)
+        yield Database(settings.installation(settings.database_url))
         return
     with ExitStack() as until_the_end:
         server = EmbeddedInstance(settings)
@@ -64,7 +64,7 @@ def open_database(settings: Settings) -> Generator[Database]:
         # Descriptors of processes are Linux's. Elsewhere the end of the server goes unnoticed
         # here; requests then fail until the instance is restarted.
         companions = (server,) if sys.platform == "linux" else ()
-        yield Database(server.dsn, companions)
+        yield Database(settings.installation(server.dsn), companions)
 
 
 class EmbeddedInstance:

@@ -1,7 +1,7 @@
 """Where an instance keeps pushes while its database is away.
 
-Each database has a folder of its own, so that what was meant for one never reaches another. All
-processes of a machine that use the same database share it, whichever instance they belong to.
+Each installation has a folder of its own, so that what was meant for one never reaches another. All
+processes of a machine that use the same one share it, whichever instance they belong to.
 """
 
 import logging
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import xxhash
 
+from skep.model.schema_name import DEFAULT_SCHEMA
 from skep.settings import Settings
 from skep.spill.log import SpillLog
 
@@ -20,11 +21,11 @@ EMBEDDED: Final = "embedded"
 
 
 def spill_directory(settings: Settings) -> Path:
-    """Return the folder for the database of these settings; the password has no part in it."""
-    root = settings.spill_dir or settings.data_dir / "spill"
+    """Return the folder for the installation of these settings; the password has no part in it."""
+    root, schema = settings.spill_dir or settings.data_dir / "spill", settings.database_schema
     if settings.database_url is None:
-        return root / EMBEDDED
-    parts = urlsplit(settings.database_url)
+        return root / (EMBEDDED if schema == DEFAULT_SCHEMA else f"{EMBEDDED}-{schema}")
+    parts = urlsplit(settings.installation(settings.database_url))
     address = f"{parts.netloc.rpartition('@')[2]}{parts.path}?{parts.query}"
     name = parts.path.strip("/") or "default"
     readable = "".join(each if each.isalnum() or each in "_-" else "_" for each in name)[:40]

@@ -22,6 +22,7 @@ from skep.broker.stats_status import StatusReport
 from skep.broker.stats_workers import WorkerCharts
 from skep.broker.traces import Traces
 from skep.dashboard.site import read_site
+from skep.jobs.replays import Replays
 from skep.jobs.throughput import ThroughputMeter
 from skep.server.routes.analytics import analytics_routes
 from skep.server.routes.archive import archive_route
@@ -32,6 +33,7 @@ from skep.server.routes.depth import depth_route
 from skep.server.routes.groups import group_routes
 from skep.server.routes.hourly import hourly_routes
 from skep.server.routes.internal import internal_routes
+from skep.server.routes.job_bulk import job_bulk_routes
 from skep.server.routes.job_throughput import throughput_route
 from skep.server.routes.jobs import job_routes
 from skep.server.routes.live import LiveParts, live_route
@@ -44,6 +46,7 @@ from skep.server.routes.operations import operation_routes
 from skep.server.routes.pipelines import pipeline_routes
 from skep.server.routes.queue_status import queue_status_routes
 from skep.server.routes.queues import queue_routes
+from skep.server.routes.replays import replay_routes
 from skep.server.routes.resources import resource_routes
 from skep.server.routes.retention import retention_routes
 from skep.server.routes.scheduled import scheduled_routes
@@ -92,8 +95,10 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *scheduled_routes(broker.scheduled),
         *chain_routes(broker.job_desk),
         *job_routes(broker.job_desk),
+        *job_bulk_routes(broker.job_desk),
         throughput_route(ThroughputMeter(broker.query_slots, now=asyncio.get_running_loop().time)),
         *schedule_routes(broker.job_desk),
+        *replay_routes(Replays(broker.job_desk, broker.query_slots)),
         *operation_routes(broker.operations),
         *streams_routes(broker.streams),
         *retention_routes(

@@ -29,7 +29,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -71,6 +71,14 @@ class Companion(Protocol):
     def revive(self) -> None:
         """Start it again after its end; `fileno` is asked for anew afterwards."""
         ...
+
+
+def revive_ended(companions: Iterable[Companion]) -> None:
+    """Start those again that have ended."""
+    for companion in companions:
+        if wait([companion.fileno()], timeout=0):
+            log.error("%s ended by itself; starting it again", companion.name)
+            companion.revive()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ class Supervisor:
                         self._reload_settings()
                     self._start_what_is_due()
                     self._wait_for_news(signals)
-                    self._revive_companions()
+                    revive_ended(self._companions)
                     self._read_reports()
                     self._bury_the_dead()
             finally:
@@ -196,12 +204,6 @@ class Supervisor:
             ],
             timeout=max(0.0, min(due) - time.monotonic()) if due else None,
         )
-
-    def _revive_companions(self) -> None:
-        for companion in self._companions:
-            if wait([companion.fileno()], timeout=0):
-                log.error("%s ended by itself; starting it again", companion.name)
-                companion.revive()
 
     def _read_reports(self) -> None:
         for slot in self._slots:

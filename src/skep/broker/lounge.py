@@ -21,6 +21,11 @@ _log = logging.getLogger(__name__)
 
 SWEEP_CALL: Final = "select * from skep.next_available($1, $2)"
 
+ALARM_MARGIN_S: Final = 0.005
+"""How much later than the database said an alarm goes off. The time of the event loop is when its
+round began, in whole milliseconds: by that alone an alarm may come before the lease has ended, find
+nothing, and leave the poll to the next sweep."""
+
 Scope: TypeAlias = tuple[int, int]
 """Group id, and partition id or 0 for any."""
 
@@ -214,5 +219,6 @@ class Lounge:
             if seconds is not None and seconds <= 0:
                 self._parked.wake_scope(scope, 1, now)
             else:
-                self._parked.set_alarm(scope, None if seconds is None else now + seconds)
+                at = None if seconds is None else now + seconds + ALARM_MARGIN_S
+                self._parked.set_alarm(scope, at)
         self._schedule()

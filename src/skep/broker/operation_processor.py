@@ -47,7 +47,7 @@ PER_LANE: Final = 100
 BYTES_PER_CLAIM: Final = 4 << 20
 """Together they bound how long a call holds its lanes and how much memory it takes."""
 
-IDLE_S: Final = 1.0
+IDLE_S: Final = 2.0
 """How often to look although nothing was heard of: for what another process left behind."""
 
 RECOVERY_S: Final = 0.5

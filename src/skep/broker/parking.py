@@ -184,8 +184,9 @@ class ParkedPolls(Generic[S, P]):
     def set_alarm(self, scope: S, at: float | None) -> None:
         """Let one poll of the scope try at a time at which something becomes available to it.
 
-        The latest word counts; None means that nothing is known to come. Unlike a wake-up, an
-        alarm leaves the intervals of sweeps as they are, for nothing has happened yet.
+        The latest word counts; None means that nothing is known to come. When it goes off and the
+        poll finds nothing, a lease was renewed, somebody was quicker, or the clocks of this process
+        and of the database differ: the next check is close, and may set another alarm.
         """
         waiting = self._scopes.get(scope)
         if waiting is None:
@@ -202,6 +203,7 @@ class ParkedPolls(Generic[S, P]):
         for scope in self._alarms.take_until(now):
             waiting = self._scopes[scope]
             waiting.wanted = 1
+            waiting.checks = min(waiting.checks, self._policy.checks_at_min - 1)
             self._make_due(waiting)
         due, self._due = self._due, {}
         return [(waiting.scope, self._send_out(waiting, now)) for waiting in due.values()]

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from skep.cli.archive import Warehouse
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
-from skep.cli.transfer_options import Master, StorageText, key_options, moment, session
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
+from skep.cli.transfer_options import Master, StorageText, moment, session
+from skep.spark.keys import key_options
 
 if TYPE_CHECKING:
     from skep.spark.analytics import Computed, OnDay
@@ -48,6 +56,7 @@ def run(
     ] = None,
     master: Master = None,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     warehouse: Warehouse = None,
@@ -60,7 +69,12 @@ def run(
     from skep.spark.lake import Lake, explained
     from skep.spark.lake_storage import storage_properties
 
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     flags |= {"archive_warehouse": warehouse, "archive_storage": storage}
     settings = effective_settings(config_file, **flags).settings
     first, end = moment("--from", since), moment("--to", until)
@@ -87,6 +101,7 @@ def run(
 def status(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     config_file: ConfigFile = None,
@@ -96,7 +111,12 @@ def status(
     from skep.spark.analytics import analytics_progress
     from skep.spark.lake import Lake, explained
 
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     settings = effective_settings(config_file, **flags).settings
     with open_database(settings) as database, explained(), Lake(database.dsn, {}) as lake:
         progress = analytics_progress(lake)

@@ -1,19 +1,29 @@
 """`skep archive`: copy old messages to the lake, keep it in good shape, and show what is there."""
 
-import signal
-import threading
+import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
+from skep.cli.stopping import stop_signals
 from skep.model.errors import BadRequest
 from skep.settings.fields import description
 
 if TYPE_CHECKING:
+    from skep.app.database import Database
+    from skep.settings import Settings
     from skep.spark.archive_jobs import OnProgress, RunTasks
     from skep.spark.lake import Lake
 
@@ -39,6 +49,7 @@ Master: TypeAlias = Annotated[
 def run(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     warehouse: Warehouse = None,
@@ -55,31 +66,52 @@ def run(
 ) -> None:
     """Copy what is older than `archiveAfterSeconds` of its queue to the lake."""
     from skep.spark.archive_runs import ArchivePlan, Archiver
+    from skep.spark.archive_service import ArchiveService
+    from skep.spark.lake import explained
+    from skep.telemetry.logs import configure_logging
 
     if once and every is not None:
         raise BadRequest("--once and --every exclude each other")
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     flags |= {"archive_warehouse": warehouse, "archive_storage": storage}
-    with _opened_lake(config_file, flags) as (lake, url, chosen_warehouse), _bar() as bar:
-        plan = ArchivePlan(url=url, warehouse=chosen_warehouse, queues=tuple(queue or ()))
+    settings = effective_settings(config_file, **flags).settings
+    with _lake_of(settings) as (lake, database), _bar() as bar:
+        plan = ArchivePlan(
+            url=database.dsn, warehouse=settings.archive_warehouse, queues=tuple(queue or ())
+        )
         archiver = Archiver(
             lake, plan, _on_spark(master), on_progress=bar.advance, on_run=bar.expect
         )
 
         def archive() -> None:
-            done = archiver.archive()
+            with explained():
+                done = archiver.archive()
             typer.echo(
                 f"archived {done.messages:,} messages of {len(done.queues)} queues in "
                 f"{done.files} files ({done.bytes:,} bytes); {done.deleted:,} left the live log"
             )
 
-        _repeat(archive, every)
+        if every is None:
+            archive()
+        else:
+            configure_logging(level=settings.log_level, style=settings.log_format)
+            service = ArchiveService(
+                archive, every_s=every, before_waiting=partial(_require_a_comeback, database)
+            )
+            with stop_signals() as stop:
+                service.run(stop)
 
 
 @archive_app.command()
 def compact(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     storage: StorageText = None,
@@ -93,9 +125,14 @@ def compact(
     """Put small files together, and remove what nobody needs any more."""
     from skep.spark.archive_compaction import CompactionPlan, Compactor
 
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     flags |= {"archive_storage": storage}
-    with _opened_lake(config_file, flags) as (lake, _, _), _bar() as bar:
+    with _opened_lake(config_file, flags) as lake, _bar() as bar:
         plan = CompactionPlan(keep_s=keep)
         done = Compactor(lake, plan, _on_spark(master), on_progress=bar.advance).compact()
     typer.echo(
@@ -108,6 +145,7 @@ def compact(
 def files(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     storage: StorageText = None,
@@ -117,10 +155,15 @@ def files(
     config_file: ConfigFile = None,
 ) -> None:
     """Print the addresses of the files, for DuckDB, Polars and others to read."""
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     flags |= {"archive_storage": storage}
     bounds = {"since": _moment("--since", since), "until": _moment("--until", until)}
-    with _opened_lake(config_file, flags) as (lake, _, _):
+    with _opened_lake(config_file, flags) as lake:
         for file in lake.files(queue, **bounds):
             typer.echo(file.address)
 
@@ -129,6 +172,7 @@ def files(
 def status(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     queue: Queues = None,
@@ -140,9 +184,14 @@ def status(
 
     from skep.spark.archive_runs import archive_status
 
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     table = Table("queue", "messages", "last archived", "state", box=None)
-    with _opened_lake(config_file, flags) as (lake, _, _):
+    with _opened_lake(config_file, flags) as lake:
         for row in archive_status(lake, tuple(queue or ())):
             archived_at = "never" if row.archived_at is None else row.archived_at.isoformat()
             table.add_row(row.queue, f"{row.messages:,}", archived_at, row.state)
@@ -150,18 +199,36 @@ def status(
 
 
 @contextmanager
-def _opened_lake(
-    config_file: Path | None, flags: Mapping[str, object]
-) -> Generator[tuple["Lake", str, str | None]]:
+def _opened_lake(config_file: Path | None, flags: Mapping[str, object]) -> Generator["Lake"]:
+    """Open the lake of the database that flags and files name."""
+    with _lake_of(effective_settings(config_file, **flags).settings) as (lake, _):
+        yield lake
+
+
+@contextmanager
+def _lake_of(settings: "Settings") -> Generator[tuple["Lake", "Database"]]:
     """Open the database of the settings, and the lake that belongs to it."""
     from skep.app.database import open_database
     from skep.spark.lake import Lake, explained
     from skep.spark.lake_storage import storage_properties
 
-    settings = effective_settings(config_file, **flags).settings
     properties = storage_properties(settings.archive_storage)
     with open_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:
-        yield lake, database.dsn, settings.archive_warehouse
+        yield lake, database
+
+
+def _require_a_comeback(database: "Database") -> None:
+    """Make sure that a database that is away can come back; an embedded one is started again.
+
+    Raises:
+        WrongDatabase: It is not away, it cannot be used by this URL.
+        SkepError: The embedded server cannot run.
+    """
+    from skep.app.supervisor import revive_ended
+    from skep.db.reach import is_reachable
+
+    revive_ended(database.companions)
+    asyncio.run(is_reachable(database.dsn))
 
 
 def _on_spark(master: str | None) -> "RunTasks":
@@ -178,17 +245,6 @@ def _on_spark(master: str | None) -> "RunTasks":
         return run_on_spark(session)(tasks, work, on_progress)
 
     return run_tasks
-
-
-def _repeat(work: Callable[[], None], every_s: float | None) -> None:
-    """Do something once, or again and again until somebody asks to stop."""
-    stop = threading.Event()
-    if every_s is not None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: stop.set())
-    work()
-    while every_s is not None and not stop.wait(every_s):
-        work()
 
 
 class _Bar:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from skep.cli.connection import ContextName, Token, Url
 from skep.cli.findings import Finding, broken, finding_rows, findings_table, ok
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir
+from skep.cli.options import ConfigFile, DatabaseSchema, DatabaseUrl, DataDir
 from skep.cli.output import Output, print_rows
 from skep.cli.server_extra import ServerExtraMissing, require_server_extra
 from skep.model.errors import SkepError
@@ -36,6 +36,7 @@ class SomethingIsBroken(SkepError):
 def doctor(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     url: Url = None,
@@ -44,7 +45,7 @@ def doctor(
     output: Output = "table",
 ) -> None:
     """Look at settings, database and broker, and say what to do. Ends with 2 if one is broken."""
-    flags = {"database_url": database_url, "data_dir": data_dir}
+    flags = {"database_url": database_url, "database_schema": database_schema, "data_dir": data_dir}
     choice = ConnectionChoice(url=url, token=token, context=context)
     findings = list(examine(config_file, flags, choice))
     if output == "table":

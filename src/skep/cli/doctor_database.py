@@ -83,12 +83,12 @@ def _role(facts: ServerFacts) -> Finding:
     if facts.owns_schema is None:
         return broken(
             "permissions",
-            f"the role {facts.role} may not create the schema skep",
+            f"the role {facts.role} may not create the schema {facts.schema}",
             f"grant it: grant create on database ... to {facts.role}",
         )
     return warning(
         "permissions",
-        f"the role {facts.role} does not own the schema skep, so it cannot migrate it",
+        f"the role {facts.role} does not own the schema {facts.schema}, so it cannot migrate it",
         "run `skep migrate` as the owner, or make this role a member of it",
     )
 

@@ -103,7 +103,7 @@ def _judge_url(url: str) -> Finding:
 def find_database(settings: Settings) -> str | Finding:
     """Return the URL of the database, or why there is none to look at."""
     if settings.database_url is not None:
-        return settings.database_url
+        return settings.installation(settings.database_url)
     from skep.db.cluster import ClusterDirectory
 
     try:
@@ -114,4 +114,4 @@ def find_database(settings: Settings) -> str | Finding:
     if running is None:
         found = f"the embedded PostgreSQL in {settings.data_dir} does not run"
         return warning("database", found, "`skep serve` starts it; or set `database_url`")
-    return running
+    return settings.installation(running)

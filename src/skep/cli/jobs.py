@@ -13,7 +13,18 @@ from uuid import UUID
 
 import typer
 
-from skep.cli.options import ConfigFile, JobsUrl, effective_settings, jobs_dsn
+from skep.cli.job_bulk import (
+    All,
+    Choice,
+    DryRun,
+    MatchingType,
+    OnlyEnded,
+    OnlyKey,
+    OnlyState,
+    sweep_matching,
+)
+from skep.cli.moments import Since, Until
+from skep.cli.options import ConfigFile, DatabaseSchema, JobsUrl, effective_settings, jobs_dsn
 from skep.cli.output import Format, Output, print_rows
 from skep.cli.prompts import Yes, confirm
 from skep.model.errors import BadRequest
@@ -33,8 +44,10 @@ After: TypeAlias = Annotated[
 ]
 OnlyType: TypeAlias = Annotated[str | None, typer.Option("--type", help="Only jobs of this name.")]
 Oldest: TypeAlias = Annotated[bool, typer.Option("--oldest", help="The oldest first.")]
-ChainIds: TypeAlias = Annotated[list[UUID], typer.Argument(help="Ids of chains.", metavar="ID...")]
-JobIds: TypeAlias = Annotated[list[UUID], typer.Argument(help="Ids of jobs.", metavar="ID...")]
+ChainIds: TypeAlias = Annotated[
+    list[UUID] | None, typer.Argument(help="Ids of chains.", metavar="ID")
+]
+JobIds: TypeAlias = Annotated[list[UUID] | None, typer.Argument(help="Ids of jobs.", metavar="ID")]
 
 
 @jobs_app.command("start")
@@ -53,6 +66,7 @@ def start(
         float | None, typer.Option(min=0, help="Seconds to wait for what the chain yields.")
     ] = None,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Start a chain; print its id, or with --wait what it yields."""
@@ -81,7 +95,7 @@ def start(
         else:
             typer.echo(bytes(await chain.result(timeout=wait)).decode())
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("chains")
@@ -98,6 +112,7 @@ def list_chains(
     oldest: Oldest = False,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List chains, the newest first."""
@@ -112,7 +127,7 @@ def list_chains(
         columns = ("id", "type", "state", "created_at", "job_count", "last_job_type", "error")
         _print(page.items, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("list")
@@ -139,6 +154,7 @@ def list_jobs(
     oldest: Oldest = False,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List jobs, the newest first."""
@@ -151,7 +167,7 @@ def list_jobs(
         columns = ("id", "type", "state", "attempts", "due_at", "progress", "error")
         _print(page.items, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("attempts")
@@ -160,6 +176,7 @@ def list_attempts(
     *,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List the attempts of a job, with the errors of those that failed."""
@@ -168,7 +185,7 @@ def list_attempts(
         attempts = await client.inspection.attempts(job_id)
         _print(attempts, ("attempt", "outcome", "started_at", "ended_at", "error"), output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("types")
@@ -176,16 +193,17 @@ def list_types(
     *,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Count the open jobs of each type."""
+    """Count the open jobs of each type; very large numbers are estimates."""
 
     async def work(client: "JobClient") -> None:
         counts = await client.inspection.counts()
-        columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s")
+        columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s", "is_exact")
         _print(counts, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("workers")
@@ -194,6 +212,7 @@ def list_workers(
     limit: Limit = 50,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List the workers, and how many jobs each runs."""
@@ -202,7 +221,7 @@ def list_workers(
         page = await client.inspection.workers(limit=limit)
         _print(page.items, ("id", "name", "running", "enrolled_at", "is_late"), output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("schedules")
@@ -211,6 +230,7 @@ def list_schedules(
     limit: Limit = 50,
     output: Output = "table",
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """List schedules, when they ran last and when they run next."""
@@ -221,46 +241,126 @@ def list_schedules(
         columns = ("name", "type", "cron", "timezone", "is_enabled", "last_at", "next_at")
         _print(rows, columns, output)
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("cancel")
 def cancel(
-    chain_ids: ChainIds,
+    chain_ids: ChainIds = None,
     *,
     cascade: Annotated[
         bool, typer.Option("--cascade", help="Also the chains that wait for them.")
     ] = False,
     reason: Annotated[str | None, typer.Option(help="Why; kept with the chain.")] = None,
+    is_all: All = False,
+    only_type: MatchingType = None,
+    key: OnlyKey = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Cancel chains; those that have ended stay as they are."""
-    confirm(f"Cancel {len(chain_ids)} chains?", is_answered=yes)
+    """Cancel chains, or with --all those that are open and match; what has ended stays."""
+    choice = Choice(chain_ids or [], is_all, only_type, "open", key, since, until)
+    choice.check(dry_run=dry_run)
 
     async def work(client: "JobClient") -> None:
-        states = await client.cancel(*chain_ids, cascade=cascade, reason=reason)
+        states = await client.cancel(*choice.ids, cascade=cascade, reason=reason)
         for chain_id, state in states.items():
             typer.echo(f"{chain_id} {state}")
 
-    _with_client(database_url, config_file, work)
+    async def work_all(client: "JobClient") -> None:
+        which = choice.chains()
+        await sweep_matching(
+            "Cancel {} chains?",
+            await client.bulk.count_chains(which),
+            lambda told: client.bulk.cancel(which, cascade=cascade, reason=reason, told=told),
+            yes=yes,
+            dry_run=dry_run,
+        )
+
+    if not is_all:
+        confirm(f"Cancel {len(choice.ids)} chains?", is_answered=yes)
+    _with_client(database_url, database_schema, config_file, work_all if is_all else work)
 
 
 @jobs_app.command("retry")
 def retry(
-    chain_ids: ChainIds, *, database_url: JobsUrl = None, config_file: ConfigFile = None
+    chain_ids: ChainIds = None,
+    *,
+    is_all: All = False,
+    only_type: MatchingType = None,
+    state: OnlyEnded = "failed",
+    key: OnlyKey = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
+    config_file: ConfigFile = None,
 ) -> None:
     """Let failed and cancelled chains go on from the job at which they ended."""
-    _with_client(database_url, config_file, lambda client: client.retry(*chain_ids))
+    choice = Choice(chain_ids or [], is_all, only_type, state, key, since, until)
+    choice.check(dry_run=dry_run)
+
+    async def work_all(client: "JobClient") -> None:
+        which = choice.chains()
+        await sweep_matching(
+            "Let {} chains go on?",
+            await client.bulk.count_chains(which),
+            lambda told: client.bulk.retry(which, told=told),
+            yes=yes,
+            dry_run=dry_run,
+        )
+
+    named = choice.ids
+    _with_client(
+        database_url,
+        database_schema,
+        config_file,
+        work_all if is_all else lambda client: client.retry(*named),
+    )
 
 
 @jobs_app.command("trigger")
 def trigger(
-    job_ids: JobIds, *, database_url: JobsUrl = None, config_file: ConfigFile = None
+    job_ids: JobIds = None,
+    *,
+    is_all: All = False,
+    only_type: MatchingType = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
+    config_file: ConfigFile = None,
 ) -> None:
-    """Let scheduled jobs run now, all of them or none."""
-    _with_client(database_url, config_file, lambda client: client.trigger(*job_ids))
+    """Let scheduled jobs run now: those named, all of them or none; or with --all what matches."""
+    choice = Choice(job_ids or [], is_all, only_type)
+    choice.check(dry_run=dry_run)
+
+    async def work_all(client: "JobClient") -> None:
+        from skep.jobs import JobFilter
+
+        which = JobFilter(type=only_type, state="scheduled")
+        await sweep_matching(
+            "Let {} jobs run now?",
+            await client.bulk.count_jobs(which),
+            lambda told: client.bulk.trigger(which, told=told),
+            yes=yes,
+            dry_run=dry_run,
+        )
+
+    named = choice.ids
+    _with_client(
+        database_url,
+        database_schema,
+        config_file,
+        work_all if is_all else lambda client: client.trigger(*named),
+    )
 
 
 @jobs_app.command("pause")
@@ -268,10 +368,11 @@ def pause(
     job: Annotated[str, typer.Argument(help="The name of a job.")],
     *,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Let no more jobs of this name start; those that run go on."""
-    _with_client(database_url, config_file, lambda client: client.pause(job))
+    _with_client(database_url, database_schema, config_file, lambda client: client.pause(job))
 
 
 @jobs_app.command("resume")
@@ -279,31 +380,55 @@ def resume(
     job: Annotated[str, typer.Argument(help="The name of a job.")],
     *,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Let jobs of this name start again."""
-    _with_client(database_url, config_file, lambda client: client.resume(job))
+    _with_client(database_url, database_schema, config_file, lambda client: client.resume(job))
 
 
 @jobs_app.command("delete")
 def delete(
-    chain_ids: ChainIds,
+    chain_ids: ChainIds = None,
     *,
     cascade: Annotated[
         bool, typer.Option("--cascade", help="Also the chains that their jobs wait or waited for.")
     ] = False,
+    is_all: All = False,
+    only_type: MatchingType = None,
+    state: OnlyState = None,
+    key: OnlyKey = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
-    """Delete chains with their jobs."""
-    confirm(f"Delete {len(chain_ids)} chains?", is_answered=yes)
+    """Delete chains with their jobs, or with --all those that match."""
+    choice = Choice(chain_ids or [], is_all, only_type, state, key, since, until)
+    choice.check(dry_run=dry_run)
+    if is_all and cascade:
+        raise BadRequest("--cascade goes with ids; --all deletes what matches and nothing else")
 
     async def work(client: "JobClient") -> None:
-        gone = await client.delete(*chain_ids, cascade=cascade)
+        gone = await client.delete(*choice.ids, cascade=cascade)
         typer.echo(f"{len(gone)} chains are gone")
 
-    _with_client(database_url, config_file, work)
+    async def work_all(client: "JobClient") -> None:
+        which = choice.chains()
+        await sweep_matching(
+            "Delete {} chains?",
+            await client.bulk.count_chains(which),
+            lambda told: client.bulk.delete(which, told=told),
+            yes=yes,
+            dry_run=dry_run,
+        )
+
+    if not is_all:
+        confirm(f"Delete {len(choice.ids)} chains?", is_answered=yes)
+    _with_client(database_url, database_schema, config_file, work_all if is_all else work)
 
 
 @jobs_app.command("prune")
@@ -312,6 +437,7 @@ def prune(
     *,
     yes: Yes = False,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Delete chains that ended long ago."""
@@ -321,28 +447,40 @@ def prune(
     async def work(client: "JobClient") -> None:
         typer.echo(f"{await client.prune(before)} chains are gone")
 
-    _with_client(database_url, config_file, work)
+    _with_client(database_url, database_schema, config_file, work)
 
 
 @jobs_app.command("vacuum")
-def vacuum(*, database_url: JobsUrl = None, config_file: ConfigFile = None) -> None:
+def vacuum(
+    *,
+    database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
+    config_file: ConfigFile = None,
+) -> None:
     """Let PostgreSQL reclaim at once what finished jobs left behind in the tables of jobs."""
     from skep.db.vacuum import vacuum_tables
     from skep.jobs.store import TABLES
 
-    settings = effective_settings(config_file, database_url=database_url).settings
+    settings = effective_settings(
+        config_file, database_url=database_url, database_schema=database_schema
+    ).settings
     for table, size in asyncio.run(vacuum_tables(jobs_dsn(settings), TABLES)).items():
         typer.echo(f"{table:24} {size:>14,} bytes")
 
 
 def _with_client(
     database_url: str | None,
+    database_schema: str | None,
     config_file: Path | None,
     work: Callable[["JobClient"], Awaitable[T]],
 ) -> None:
     from skep.jobs import JobClient
 
-    dsn = jobs_dsn(effective_settings(config_file, database_url=database_url).settings)
+    dsn = jobs_dsn(
+        effective_settings(
+            config_file, database_url=database_url, database_schema=database_schema
+        ).settings
+    )
 
     async def run() -> None:
         # Signals that go out now are heard by workers; there is nobody here who listens.

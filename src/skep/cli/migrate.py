@@ -5,7 +5,15 @@ from typing import Annotated, Final
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
+from skep.model.schema_name import split_schema
 
 EXIT_CODES: Final = {"current": 0, "behind": 3, "ahead": 4}
 """Of `--check`; apart from 1 and 2, so that a script can tell a state from a failure."""
@@ -14,6 +22,7 @@ EXIT_CODES: Final = {"current": 0, "behind": 3, "ahead": 4}
 def migrate(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     sql: Annotated[
@@ -32,12 +41,17 @@ def migrate(
     """Bring the database to the schema of this skep. Repeating it is harmless."""
     from skep.db.migrate import migration_script
 
-    if sql:
-        typer.echo(migration_script(), nl=False)
-        return
     settings = effective_settings(
-        config_file, database_url=database_url, data_dir=data_dir, postgres_bin=postgres_bin
+        config_file,
+        database_url=database_url,
+        database_schema=database_schema,
+        data_dir=data_dir,
+        postgres_bin=postgres_bin,
     ).settings
+    if sql:
+        _, schema = split_schema(settings.installation(settings.database_url or ""))
+        typer.echo(migration_script(schema=schema), nl=False)
+        return
     from skep.app.database import open_database
 
     with open_database(settings) as database:

@@ -24,6 +24,7 @@ JobsUrl: TypeAlias = Annotated[
         "`; by default that of the settings.",
     ),
 ]
+DatabaseSchema: TypeAlias = Annotated[str | None, typer.Option(help=description("database_schema"))]
 DataDir: TypeAlias = Annotated[Path | None, typer.Option(help=description("data_dir"))]
 PostgresBin: TypeAlias = Annotated[Path | None, typer.Option(help=description("postgres_bin"))]
 
@@ -44,4 +45,4 @@ def jobs_dsn(settings: Settings) -> str:
     """
     if settings.database_url is None:
         raise BadRequest("name the database that has the jobs: --database-url or SKEP_DATABASE_URL")
-    return settings.database_url
+    return settings.installation(settings.database_url)

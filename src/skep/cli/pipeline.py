@@ -1,7 +1,5 @@
 """`skep pipeline`: run computations between queues on Spark, show them, stop them."""
 
-import signal
-import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -10,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
+from skep.cli.stopping import stop_signals
 from skep.model.errors import NotFound, Refused
 from skep.model.limits import PIPELINE_SILENT_S
 
@@ -34,6 +40,7 @@ def run(
     ],
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     master: Annotated[
@@ -63,9 +70,14 @@ def run(
     pipeline, transform = load_pipeline(file)
     if available_now:
         pipeline = msgspec.structs.replace(pipeline, trigger="availableNow")
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     settings = effective_settings(config_file, **flags).settings
-    with open_database(settings) as database, _bar(pipeline.name) as show, _signals() as stop:
+    with open_database(settings) as database, _bar(pipeline.name) as show, stop_signals() as stop:
         plan = RunPlan(
             url=database.dsn,
             checkpoint=checkpoint or checkpoint_of(pipeline, settings.data_dir),
@@ -80,6 +92,7 @@ def run(
 def list_pipelines(
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     config_file: ConfigFile = None,
@@ -88,7 +101,12 @@ def list_pipelines(
     from rich.console import Console
     from rich.table import Table
 
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     table = Table("pipeline", "state", "messages", "per second", "behind", "error", box=None)
     with _opened_registry(config_file, flags) as registry:
         for row in registry.listed():
@@ -109,12 +127,18 @@ def status(
     name: Name,
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Show all that is known of a pipeline."""
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     with _opened_registry(config_file, flags) as registry:
         row = registry.find(name)
     if row is None:
@@ -133,6 +157,7 @@ def stop(
     name: Name,
     *,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     wait: Annotated[
@@ -141,7 +166,12 @@ def stop(
     config_file: ConfigFile = None,
 ) -> None:
     """Stop a pipeline, wherever it runs."""
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     with _opened_registry(config_file, flags) as registry:
         asked = registry.stop(name)
         if asked["state"] not in ("starting", "running"):
@@ -190,19 +220,6 @@ def _opened_registry(
             yield registry
         finally:
             registry.close()
-
-
-@contextmanager
-def _signals() -> Generator[threading.Event]:
-    """Yield an event that is set when somebody asks this process to end."""
-    stop = threading.Event()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {each: signal.signal(each, lambda _number, _frame: stop.set()) for each in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

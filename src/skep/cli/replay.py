@@ -4,7 +4,14 @@ from typing import Annotated
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
 from skep.cli.transfer_options import (
     Decrypt,
     Master,
@@ -12,13 +19,13 @@ from skep.cli.transfer_options import (
     OnError,
     StorageText,
     Where,
-    key_options,
     moment,
     session,
     summary,
     transfer_bar,
 )
 from skep.model.errors import Defect
+from skep.spark.keys import key_options
 
 
 def replay(
@@ -28,6 +35,7 @@ def replay(
     until: Annotated[str, typer.Option("--to", help="Before this time, which must be past.")],
     into: Annotated[str, typer.Option(help="The queue they go into; made if it is new.")],
     where: Where = None,
+    partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count what would be replayed, and write nothing.")
     ] = False,
@@ -43,6 +51,7 @@ def replay(
     on_error: OnError = "fail",
     master: Master = None,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     storage: StorageText = None,
@@ -55,7 +64,12 @@ def replay(
     first, end = moment("--from", since), moment("--to", until)
     if first is None or end is None:
         raise Defect("typer lets nobody pass without --from and --to")
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     settings = effective_settings(config_file, **flags, archive_storage=storage).settings
     with open_database(settings) as database:
         plan = ReplayPlan(
@@ -65,6 +79,7 @@ def replay(
             since=first,
             until=end,
             where=where,
+            partition=partition,
             name=name,
             keeps_ids=keep_ids,
             may_decrypt=decrypt,

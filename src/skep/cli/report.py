@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
 from skep.cli.transfer_options import moment
 from skep.model.errors import BadRequest, NotFound
 
@@ -27,6 +34,7 @@ def report(
     ] = None,
     queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     config_file: ConfigFile = None,
@@ -39,7 +47,12 @@ def report(
     from skep.spark.report_figures import PROGRESS, STATEMENT_TIMEOUT_S, gather_figures, rows_of
 
     first, end = moment("--from", since), moment("--to", until)
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     settings = effective_settings(config_file, **flags).settings
     with open_database(settings) as database:
         (progress,) = connected(database.dsn, STATEMENT_TIMEOUT_S).rows(PROGRESS)

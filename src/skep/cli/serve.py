@@ -17,7 +17,14 @@ from typing import Annotated, Final
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
 from skep.cli.server_extra import require_server_extra
 from skep.settings import Settings, redacted_url
 from skep.settings.fields import description
@@ -34,6 +41,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help=description("host"))] = None,
     port: Annotated[int | None, typer.Option(help=description("port"))] = None,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     migrate: Annotated[str | None, typer.Option(help=description("migrate"))] = None,
@@ -51,6 +59,7 @@ def serve(
         host=host,
         port=port,
         database_url=database_url,
+        database_schema=database_schema,
         data_dir=data_dir,
         postgres_bin=postgres_bin,
         migrate=migrate,

@@ -5,7 +5,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseUrl, DataDir, PostgresBin, effective_settings
+from skep.cli.options import (
+    ConfigFile,
+    DatabaseSchema,
+    DatabaseUrl,
+    DataDir,
+    PostgresBin,
+    effective_settings,
+)
 from skep.cli.transfer_options import (
     Decrypt,
     Master,
@@ -13,13 +20,13 @@ from skep.cli.transfer_options import (
     OnError,
     StorageText,
     Where,
-    key_options,
     moment,
     session,
     summary,
     transfer_bar,
 )
 from skep.model.errors import BadRequest
+from skep.spark.keys import key_options
 
 _SUFFIXES = {".parquet": "parquet", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
 
@@ -53,6 +60,7 @@ def import_rows(
     on_error: OnError = "fail",
     master: Master = None,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     config_file: ConfigFile = None,
@@ -61,7 +69,12 @@ def import_rows(
     from skep.app.database import open_database
     from skep.spark.transfer import Import, ImportPlan
 
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     settings = effective_settings(config_file, **flags).settings
     chosen: Any = format_ or _format_of(source)
     with open_database(settings) as database, transfer_bar(f"{source} to {queue}") as bar:
@@ -104,6 +117,7 @@ def export_messages(
     decrypt: Decrypt = False,
     master: Master = None,
     database_url: DatabaseUrl = None,
+    database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
     storage: StorageText = None,
@@ -113,7 +127,12 @@ def export_messages(
     from skep.app.database import open_database
     from skep.spark.transfer import Export, ExportPlan
 
-    flags = {"database_url": database_url, "data_dir": data_dir, "postgres_bin": postgres_bin}
+    flags = {
+        "database_url": database_url,
+        "database_schema": database_schema,
+        "data_dir": data_dir,
+        "postgres_bin": postgres_bin,
+    }
     settings = effective_settings(config_file, **flags, archive_storage=storage).settings
     chosen: Any = format_ or _format_of(path)
     with open_database(settings) as database:

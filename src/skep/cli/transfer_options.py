@@ -13,7 +13,6 @@ from skep.settings.fields import description
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from skep.settings import Settings
     from skep.spark.transfer_jobs import Outcome, Reached
 
 Master: TypeAlias = Annotated[
@@ -55,16 +54,6 @@ def moment(option: str, text: str | None) -> datetime | None:
     except ValueError:
         raise BadRequest(f"{option} must be a time such as 2026-01-31T12:00:00Z") from None
     return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
-
-
-def key_options(settings: "Settings") -> dict[str, str]:
-    """Return the encryption keys of the settings as options of the data source."""
-    options: dict[str, str] = {}
-    if settings.encryption_keys:
-        options["encryptionKeys"] = settings.encryption_keys
-    if settings.encryption_key_file is not None:
-        options["encryptionKeyFile"] = str(settings.encryption_key_file)
-    return options
 
 
 def session(name: str, master: str | None) -> "SparkSession":

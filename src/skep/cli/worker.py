@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skep.cli.options import ConfigFile, JobsUrl, effective_settings, jobs_dsn
+from skep.cli.options import ConfigFile, DatabaseSchema, JobsUrl, effective_settings, jobs_dsn
 from skep.model.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def worker(
     ],
     *,
     database_url: JobsUrl = None,
+    database_schema: DatabaseSchema = None,
     name: Annotated[
         str | None, typer.Option(help="What it is called in lists; the host by default.")
     ] = None,
@@ -75,7 +76,7 @@ def worker(
     from skep.telemetry.logs import configure_logging
 
     settings = effective_settings(
-        config_file, database_url=database_url, log_level=log_level
+        config_file, database_url=database_url, database_schema=database_schema, log_level=log_level
     ).settings
     configure_logging(level=settings.log_level, style=settings.log_format)
     options = WorkerOptions(

@@ -59,7 +59,7 @@ class ConsumeOptions:
 
 @lru_cache(maxsize=256)
 def pop_path(options: ConsumeOptions, batch: int, wait_ms: int) -> str:
-    """Return the path of a poll. Most polls repeat the last one of their consumer."""
+    """Return the path of a poll."""
     segments = ["pop"]
     if options.queue:
         segments = ["pop/queue", options.queue]

@@ -5,7 +5,9 @@ broker and the proxies before one send: a length, chunks, or everything until th
 Bodies are never compressed, because none is asked for. Why there is no HTTP library: ADR 0024.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 _HEAD_END: Final = b"\r\n\r\n"
 HEAD_BYTES_MAX: Final = 64 * 1024
@@ -16,7 +18,7 @@ class BadAnswer(ConnectionError):
     """What arrived is not an HTTP answer; the connection cannot be used any more."""
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """One response."""
 
     status: int
@@ -31,7 +33,8 @@ class Answer(NamedTuple):
 
     def header(self, name: str) -> str | None:
         """Return the value of a header; names are in lower case, and so are the values."""
-        return _header(self.head, name.encode())
+        value = _value(self.head, b"\r\n%b:" % name.encode())
+        return None if value is None else value.decode("latin-1")
 
     @property
     def retry_after_s(self) -> float | None:
@@ -107,6 +110,8 @@ class AnswerReader:
             data = self._read_head(data)
             if self._head is None:
                 return None
+            if len(data) == self._wanted:  # as most answers come: in one piece
+                return self._finish(data)
         if self._chunks is not None:
             body = self._chunks.feed(data)
             return None if body is None else self._finish(body)
@@ -142,20 +147,20 @@ class AnswerReader:
             raise BadAnswer("the answer is not HTTP/1")
         self._head = head
         self.is_reusable = head.startswith(b"http/1.1") and (
-            b"\r\nconnection:" not in head or _header(head, b"connection") != "close"
+            _value(head, b"\r\nconnection:") != b"close"
         )
-        if b"\r\ntransfer-encoding:" in head and _header(head, b"transfer-encoding") == "chunked":
+        if _value(head, b"\r\ntransfer-encoding:") == b"chunked":
             self._chunks = _ChunkReader()
             return
-        text = _header(head, b"content-length")
+        text = _value(head, b"\r\ncontent-length:")
         if text is None:
             # Only these have no body without saying so; others last until the connection ends.
             self._wanted = 0 if head[9:12] in {b"204", b"304"} else None
             self.is_reusable = self.is_reusable and self._wanted == 0
-        elif text.isdecimal():
+        elif text.isdigit():
             self._wanted = int(text)
         else:
-            raise BadAnswer(f"content-length is {text}")
+            raise BadAnswer(f"content-length is {text.decode('latin-1')}")
 
     def _finish(self, body: bytes) -> Answer:
         head = self._head
@@ -208,10 +213,11 @@ def _chunk_size(line: bytes) -> int:
         raise BadAnswer("a chunk has no size") from None
 
 
-def _header(head: bytes, name: bytes) -> str | None:
-    start = head.find(b"\r\n" + name + b":")
+def _value(head: bytes, mark: bytes) -> bytes | None:
+    """Return what follows the beginning of a header line: the line break, the name, a colon."""
+    start = head.find(mark)
     if start < 0:
         return None
-    start += len(name) + 3
+    start += len(mark)
     end = head.find(b"\r\n", start)
-    return head[start : end if end >= 0 else len(head)].strip().decode("latin-1")
+    return head[start : end if end >= 0 else len(head)].strip()

@@ -75,11 +75,13 @@ class BatchProgress:
         lanes: The partition of each message.
     """
 
-    __slots__ = ("_completed_to", "_lanes", "_settled", "_stopped_lanes", "_taken_to", "is_plain")
+    __slots__ = ("_lanes", "_settled", "_stopped_lanes", "_taken_to", "completed_to", "is_plain")
 
     def __init__(self, lanes: Sequence[str]) -> None:
         self._lanes: Final = lanes
-        self._completed_to = 0
+        self.completed_to = 0
+        """How many were completed one after the other, from the first; the consumer's loop counts
+        on by itself what `complete_next` would."""
         self._taken_to = 0
         self._settled: Final[set[int]] = set()
         self._stopped_lanes: Final[set[str]] = set()
@@ -92,28 +94,28 @@ class BatchProgress:
 
     def is_settled(self, place: int) -> bool:
         """Whether there is a verdict on this message."""
-        return place < self._completed_to if self.is_plain else place in self._settled
+        return place < self.completed_to if self.is_plain else place in self._settled
 
     def complete_next(self, place: int) -> bool:
         """Complete a message if it is next in line and all before it are; return whether it was.
 
         Those completed so are told by `take_completed`.
         """
-        if not self.is_plain or place != self._completed_to:
+        if not self.is_plain or place != self.completed_to:
             return False
-        self._completed_to = place + 1
+        self.completed_to = place + 1
         return True
 
     def complete_rest(self) -> bool:
         """Complete everything that is left, if nothing else happened; return whether it was so."""
         if self.is_plain:
-            self._completed_to = len(self._lanes)
+            self.completed_to = len(self._lanes)
         return self.is_plain
 
     def take_completed(self) -> range:
         """Return the messages completed in line since this was last asked."""
-        taken = range(self._taken_to, self._completed_to)
-        self._taken_to = self._completed_to
+        taken = range(self._taken_to, self.completed_to)
+        self._taken_to = self.completed_to
         return taken
 
     def lanes_of(self, places: range) -> Sequence[str]:
@@ -124,7 +126,7 @@ class BatchProgress:
         """Note the verdict on a message; the first one counts. Return whether it is this one."""
         if self.is_plain:
             self.is_plain = False
-            self._settled.update(range(self._completed_to))
+            self._settled.update(range(self.completed_to))
         if place in self._settled:
             return False
         self._settled.add(place)
@@ -135,7 +137,7 @@ class BatchProgress:
     @property
     def is_complete(self) -> bool:
         """Whether there is a verdict on every message."""
-        count = self._completed_to if self.is_plain else len(self._settled)
+        count = self.completed_to if self.is_plain else len(self._settled)
         return count == len(self._lanes)
 
     def open_places(self) -> list[int]:

@@ -118,8 +118,8 @@ class PushResults(Sequence[PushResult]):
 
     def _count(self, status: str) -> int:
         # Text of users cannot look like this: its quotation marks are escaped.
-        mark = f'"status":"{status}"'.encode()
-        return sum(body.count(mark) for body in self._bodies)
+        mark = b'"status":"%b"' % status.encode()
+        return sum([body.count(mark) for body in self._bodies])
 
     @property
     def has_failures(self) -> bool:

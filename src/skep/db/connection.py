@@ -1,6 +1,8 @@
 """Open connections to PostgreSQL, with types.
 
-asyncpg is the driver and has no annotations; this is the part of it that Skep uses.
+asyncpg is the driver and has no annotations; this is the part of it that Skep uses. A connection to
+an installation in a schema of another name takes the same texts and channels as any: it spells them
+(see `skep.model.schema_name`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, cast
 
 import asyncpg
+
+from skep.model.schema_name import Schema, split_schema
 
 
 class Prepared(Protocol):
@@ -62,15 +66,61 @@ class Connection(Protocol):
         ...
 
 
+class _Spelling:
+    """A connection to an installation whose schema has another name than the default."""
+
+    def __init__(self, connection: Connection, schema: Schema) -> None:
+        self._connection = connection
+        self.schema = schema
+
+    async def prepare(self, query: str) -> Prepared:
+        return await self._connection.prepare(self.schema.spelled(query))
+
+    async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
+        return await self._connection.fetch(self.schema.spelled(query), *arguments)
+
+    async def fetchval(self, query: str, *arguments: object) -> Any:
+        return await self._connection.fetchval(self.schema.spelled(query), *arguments)
+
+    async def execute(self, query: str, *arguments: object) -> str:
+        return await self._connection.execute(self.schema.spelled(query), *arguments)
+
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        return self._connection.transaction()
+
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None:
+        await self._connection.add_listener(self.schema.called(channel), callback)
+
+    def add_termination_listener(self, callback: Callable[..., None]) -> None:
+        self._connection.add_termination_listener(callback)
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- asyncpg's name
+        await self._connection.close(timeout=timeout)
+
+    def terminate(self) -> None:
+        self._connection.terminate()
+
+    def is_closed(self) -> bool:
+        return self._connection.is_closed()
+
+
 async def connect(
     dsn: str, *, timeout_s: float = 10.0, server_settings: Mapping[str, str] | None = None
 ) -> Connection:
-    """Open a connection.
+    """Open a connection to an installation; the URL may name its schema.
 
     Raises:
         OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError: It cannot be opened.
     """
     driver = cast("Any", asyncpg)
     settings = dict(server_settings or {})
-    connection: Connection = await driver.connect(dsn, timeout=timeout_s, server_settings=settings)
-    return connection
+    plain, schema = split_schema(dsn)
+    connection: Connection = await driver.connect(
+        plain, timeout=timeout_s, server_settings=settings
+    )
+    return connection if schema.is_default else _Spelling(connection, schema)
+
+
+def as_sent(connection: Connection, query: str) -> str:
+    """Return a text as the server gets it; the positions in its errors are places in that."""
+    return connection.schema.spelled(query) if isinstance(connection, _Spelling) else query

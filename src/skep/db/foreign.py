@@ -16,7 +16,9 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final, NoReturn
 
 from skep.model.errors import BadRequest, Refused, SkepError
+from skep.model.schema_name import Schema
 
+_DEFAULT: Final = Schema()
 _PLACEHOLDER: Final = re.compile(r"\$(\d+)")
 
 _KIND_BY_STATE: Final[Mapping[str, type[SkepError]]] = {"SK400": BadRequest, "SK403": Refused}
@@ -77,8 +79,26 @@ class UserTransaction:
         raise WrongCall("the connection is asynchronous: await the asynchronous call")
 
 
-def join(connection: Any) -> UserTransaction:
+class _Spelling(UserTransaction):
+    """A transaction in a database in which the schema of the installation has another name."""
+
+    def __init__(self, transaction: UserTransaction, schema: Schema) -> None:
+        self._transaction: Final = transaction
+        self._schema: Final = schema
+
+    async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
+        return await self._transaction.fetch(self._schema.spelled(sql), *arguments)
+
+    def fetch_sync(self, sql: str, *arguments: object) -> Sequence[Any]:
+        return self._transaction.fetch_sync(self._schema.spelled(sql), *arguments)
+
+
+def join(connection: Any, schema: Schema = _DEFAULT) -> UserTransaction:
     """Join the transaction that is open on a connection.
+
+    Args:
+        connection: Of one of the drivers above.
+        schema: Of the installation that statements are for.
 
     Raises:
         NoTransaction: The connection commits every statement by itself.
@@ -90,7 +110,7 @@ def join(connection: Any) -> UserTransaction:
         if kind is not None:
             transaction = kind(connection)
             transaction.check()
-            return transaction
+            return transaction if schema.is_default else _Spelling(transaction, schema)
     name = f"{type(connection).__module__}.{type(connection).__qualname__}"
     raise UnknownConnection(
         f"cannot join {name}: give an open connection or session of asyncpg, psycopg 3, "

@@ -15,6 +15,7 @@ import asyncpg
 from skep.db.catalog import statement
 from skep.db.connection import connect
 from skep.model.errors import Unavailable
+from skep.model.schema_name import DEFAULT_SCHEMA, split_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +29,11 @@ class ServerFacts:
     round_trip_s: float
     """How long the question took; the clock was read meanwhile."""
     role: str
+    schema: str = DEFAULT_SCHEMA
+    """The one that the installation lives in, or would."""
     can_create_schema: bool
     owns_schema: bool | None
-    """None while there is no schema skep."""
+    """None while there is no such schema."""
     connections_max: int
     """For ordinary roles."""
     connections_used: int
@@ -59,6 +62,7 @@ async def inspect_server(dsn: str, *, timeout_s: float) -> ServerFacts:
             "extensions": tuple(told["extensions"]),
             "settings": json.loads(told["settings"]),
             "round_trip_s": monotonic() - asked_at_s,
+            "schema": split_schema(dsn)[1].name,
         }
         return ServerFacts(**told)
     finally:

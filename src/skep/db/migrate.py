@@ -9,6 +9,9 @@ Two kinds of files, two rules:
   in one transaction: callers see the old or the new. An object whose file is gone is dropped.
   Dropping forgets grants, so give them as default privileges.
 
+Checksums are of the texts as they are in the source, before the name of the installation's schema
+is put in: they say which code this is, wherever it lives.
+
 Runners may race: an advisory lock lets one through, and the others find nothing left to do. Live
 traffic is not stalled: a step waits only briefly for its locks, gives up, and tries again later.
 
@@ -25,7 +28,7 @@ from typing import Literal, TypeVar
 import asyncpg
 
 from skep.db.catalog import SqlSource, SqlText, bundled, statement
-from skep.db.connection import Connection, connect
+from skep.db.connection import Connection, as_sent, connect
 from skep.db.schema_plan import (
     CodeChange,
     Ledger,
@@ -36,6 +39,7 @@ from skep.db.schema_plan import (
     require_supported,
 )
 from skep.model.errors import Refused, Unavailable
+from skep.model.schema_name import Schema, split_schema
 
 __all__ = [
     "MigrationBlocked",
@@ -52,8 +56,9 @@ __all__ = [
 
 _Subject = TypeVar("_Subject")
 
-# "skep" in ASCII. Advisory locks are per database, so only other software could collide.
-_LOCK_KEY = 0x736B6570
+_DEFAULT = Schema()
+_LOCK_KEYS = 2**63 - 25
+"""A prime, so that every letter of a name counts."""
 _OTHER_RUNNER_WAIT = "10min"
 _LOCK_WAIT = "1s"
 _LOCK_ATTEMPTS = 20
@@ -117,7 +122,7 @@ async def migrate(
     """
     tell = on_step or _tell_nobody
     async with _session(dsn) as connection:
-        await _lock_out_other_runners(connection)
+        await _lock_out_other_runners(connection, split_schema(dsn)[1])
         plan = plan_schema(source, await _read_ledger(connection))
         plan.require_known()
         plan.require_unaltered()
@@ -150,7 +155,7 @@ async def schema_state(dsn: str, *, source: SqlSource = bundled) -> SchemaState:
     return SchemaState("behind" if plan.differences else "current", plan.differences)
 
 
-def migration_script(source: SqlSource = bundled) -> str:
+def migration_script(source: SqlSource = bundled, schema: Schema = _DEFAULT) -> str:
     """Return the SQL that `migrate` would run on an empty database, for running it by hand.
 
     The script keeps the same books, so that `migrate` then finds nothing to do.
@@ -163,7 +168,7 @@ def migration_script(source: SqlSource = bundled) -> str:
     parts += ["\nbegin;\nset local check_function_bodies = off;\n"]
     for sql in (*source.functions(), *source.views()):
         parts += [f"\n-- {sql.path}\n", sql.text, _code_record(sql)]
-    return "".join([*parts, "commit;\n"])
+    return schema.spelled("".join([*parts, "commit;\n"]))
 
 
 def _migration_record(sql: SqlText) -> str:
@@ -194,7 +199,8 @@ async def _session(dsn: str) -> AsyncGenerator[Connection]:
         yield connection
     except asyncpg.InsufficientPrivilegeError as error:
         raise MigrationFailed(
-            f"{error}: the role must own schema skep, or be allowed to create it"
+            f"{error}: the role must own schema {split_schema(dsn)[1].name}, or be allowed to "
+            "create it"
         ) from error
     except (ConnectionError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError) as error:
         raise Unavailable(f"the connection to PostgreSQL broke: {error}") from error
@@ -204,11 +210,14 @@ async def _session(dsn: str) -> AsyncGenerator[Connection]:
         await connection.close(timeout=_CLOSE_S)
 
 
-async def _lock_out_other_runners(connection: Connection) -> None:
+async def _lock_out_other_runners(connection: Connection, schema: Schema) -> None:
     """Wait for the lock that only one runner can have; the session holds it until it ends."""
     await connection.execute(f"set lock_timeout = '{_OTHER_RUNNER_WAIT}'")
+    # The name in ASCII, as a number. Advisory locks are per database, so only other software could
+    # collide.
+    key = int.from_bytes(schema.name.encode()) % _LOCK_KEYS
     try:
-        await connection.execute("select pg_advisory_lock($1)", _LOCK_KEY)
+        await connection.execute("select pg_advisory_lock($1)", key)
     except asyncpg.LockNotAvailableError as error:
         raise MigrationBlocked(
             f"another migration of this database has run for {_OTHER_RUNNER_WAIT}"
@@ -296,7 +305,7 @@ async def _require_created(connection: Connection, code: CodeChange) -> None:
     if missing:
         raise MigrationFailed(
             f"{', '.join(row[0] for row in missing)}: a file must create the object it is named "
-            "after, in schema skep"
+            "after, in the schema of the installation"
         )
 
 
@@ -306,9 +315,10 @@ async def _run_file(connection: Connection, sql: SqlText) -> None:
     except (*_IN_THE_WAY, asyncpg.PostgresConnectionError):
         raise
     except asyncpg.PostgresError as error:
-        raise MigrationFailed(f"{sql.path}{_line(sql, error)}: {error}") from error
+        sent = as_sent(connection, sql.text)
+        raise MigrationFailed(f"{sql.path}{_line(sent, error)}: {error}") from error
 
 
-def _line(sql: SqlText, error: asyncpg.PostgresError) -> str:
+def _line(sent: str, error: asyncpg.PostgresError) -> str:
     position = getattr(error, "position", None)
-    return f", line {len(sql.text[: int(position)].splitlines())}" if position else ""
+    return f", line {len(sent[: int(position)].splitlines())}" if position else ""

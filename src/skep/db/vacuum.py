@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import asyncpg
 
 from skep.db.errors import translate
+from skep.model.schema_name import split_schema
 
 _SIZE: Final = "select pg_total_relation_size(('skep.' || quote_ident($1))::regclass)"
 _QUOTED: Final = "select quote_ident($1)"
@@ -23,13 +24,14 @@ async def vacuum_tables(dsn: str, tables: Sequence[str]) -> dict[str, int]:
         SkepError: the database cannot be reached, or the account may not do it.
     """
     sizes: dict[str, int] = {}
+    plain, schema = split_schema(dsn)
     try:
-        connection: Any = await cast("Any", asyncpg).connect(dsn)
+        connection: Any = await cast("Any", asyncpg).connect(plain)
         try:
             for table in tables:
                 name = await connection.fetchval(_QUOTED, table)
-                await connection.execute(f"vacuum (analyze) skep.{name}")
-                sizes[table] = await connection.fetchval(_SIZE, table)
+                await connection.execute(f"vacuum (analyze) {schema.name}.{name}")
+                sizes[table] = await connection.fetchval(schema.spelled(_SIZE), table)
         finally:
             await connection.close()
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:

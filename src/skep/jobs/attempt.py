@@ -76,6 +76,8 @@ class Attempt:
     def __init__(self, claimed: Claimed, name: str, progress: Progress) -> None:
         self.claimed: Final = claimed
         self.name: Final = name
+        self.since: Final = asyncio.get_running_loop().time()
+        """When it was claimed; no transaction of it begins before."""
         self.task: asyncio.Task[None] | None = None
         self.lost_reason: str | None = None
         self.is_timed_out = False
@@ -171,7 +173,7 @@ class AttemptRunner:
     ) -> tuple[Settlement, Settled | None]:
         """Run the handler; return what is to be written, and whether it was in its transaction."""
         claimed = attempt.claimed
-        transactions = self._transactions.of(job, claimed, is_alone=is_alone)
+        transactions = self._transactions.of(job, claimed, since=attempt.since, is_alone=is_alone)
         facts, blockers = _facts(job, claimed), _read_blockers(claimed.blockers)
         awaited = [blocker.trace for blocker in blockers if blocker.trace is not None]
         with self._tracing.attempting(facts, awaited) as trace:

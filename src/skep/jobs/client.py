@@ -18,6 +18,7 @@ from skep.db.listening import Listener
 from skep.db.slots import ONE_OFF, Slots
 from skep.db.transactions import TransactionPool
 from skep.jobs.awaiting import Awaiting
+from skep.jobs.bulk import Bulk
 from skep.jobs.codec import Ref
 from skep.jobs.control import ChainControl, HeldJob, held_job, require_other_chains
 from skep.jobs.declaration import Continue, Dedup, Job, JobTypes, Start
@@ -43,6 +44,7 @@ from skep.jobs.store import (
     started,
 )
 from skep.jobs.tracing import Propagation, Tracing
+from skep.model.schema_name import DEFAULT_SCHEMA, split_schema, with_schema
 
 _log = logging.getLogger(__name__)
 
@@ -127,11 +129,13 @@ class JobClient(ChainControl):
         self,
         dsn: str,
         *,
+        schema: str = DEFAULT_SCHEMA,
         types: Sequence[JobTypes] = (),
         uses_notify: bool = True,
         result_poll_s: float = RESULT_POLL_S,
         tracing: Tracing | None = None,
     ) -> None:
+        dsn = with_schema(dsn, schema)
         self.slots: Final = Slots(
             dsn,
             size=CONNECTIONS,
@@ -143,13 +147,16 @@ class JobClient(ChainControl):
             self.slots,
             Announcements(self.slots, is_silent=not uses_notify),
             uses_notify=uses_notify,
+            schema=split_schema(dsn)[1],
         )
         self.dsn: Final = dsn
+        """Of the installation: it names the schema, unless that is the default."""
         self.types: Final = tuple(types)
         self.tracing: Final = tracing or Propagation()
         self.pool: Final = TransactionPool(dsn, size=CONNECTIONS, application_name="skep-jobs")
         self.awaiting: Final = Awaiting(self.slots, poll_s=result_poll_s)
         self.inspection: Final = Inspection(self.slots)
+        self.bulk: Final = Bulk(self.slots, self.announcements)
         self._listener: Final = Listener(
             dsn,
             {CHAIN_CLOSED: each_line(self.awaiting.hear_closed)},
@@ -229,7 +236,7 @@ class JobClient(ChainControl):
         """Start chains, all of them or none, in one call; return them in the same order."""
         if not starts:
             return []
-        fetch: Fetch = self.slots.call if tx is None else join(tx).fetch
+        fetch: Fetch = self.slots.call if tx is None else join(tx, self.schema).fetch
         traces = self._traces(starts)
         rows = await fetch(
             START_CALL, *start_arguments(starts, notify=tx is not None, traces=traces)
@@ -244,7 +251,7 @@ class JobClient(ChainControl):
     def start_sync(self, start: Start[O], *, tx: object) -> Chain[O]:
         """Start a chain in the transaction of a driver that blocks."""
         traces = self._traces([start])
-        rows = join(tx).fetch_sync(
+        rows = join(tx, self.schema).fetch_sync(
             START_CALL, *start_arguments([start], notify=True, traces=traces)
         )
         (chain,) = self._chains([start], started(rows))
@@ -269,12 +276,12 @@ class JobClient(ChainControl):
             CyclicBlockers, BlockerMissing: a continuation cannot wait for what it wants to.
         """
         if tx is not None:
-            async with self._resolving(join(tx).fetch, chain_id, job) as pending:
+            async with self._resolving(join(tx, self.schema).fetch, chain_id, job) as pending:
                 yield pending
             return
         async with (
             self.pool.begin() as connection,
-            self._resolving(connection.fetch, chain_id, job) as pending,
+            self._resolving(join(connection, self.schema).fetch, chain_id, job) as pending,
         ):
             yield pending
 

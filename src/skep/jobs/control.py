@@ -43,7 +43,9 @@ from skep.jobs.store import (
     settled,
 )
 from skep.model.errors import BadRequest, Defect
+from skep.model.schema_name import Schema
 
+_DEFAULT: Final = Schema()
 CLOSED_STATES: Final = ("completed", "failed", "cancelled")
 PRUNE_BATCH: Final = 500
 SETTLE_TRIES: Final = 10
@@ -66,9 +68,16 @@ class ChainControl:
     """What can be done with chains by their ids."""
 
     def __init__(
-        self, caller: Caller, announcements: Announcements, *, uses_notify: bool = True
+        self,
+        caller: Caller,
+        announcements: Announcements,
+        *,
+        uses_notify: bool = True,
+        schema: Schema = _DEFAULT,
     ) -> None:
         self.announcements: Final = announcements
+        self.schema: Final = schema
+        """In which the transactions of users find chains; a caller knows by itself."""
         self.uses_notify: Final = uses_notify
         self._caller: Final = caller
 
@@ -216,7 +225,7 @@ class ChainControl:
         if tx is None:
             self.announcements.add(signals)
         else:
-            await self._announce_in(join(tx).fetch, signals)
+            await self._announce_in(join(tx, self.schema).fetch, signals)
 
     async def _announce_in(self, fetch: Fetch, signals: Signals) -> None:
         """Say it when the transaction commits, and not before: nobody could see it yet."""
@@ -225,7 +234,7 @@ class ChainControl:
             await fetch(NOTIFY_CALL, *map(list, zip(*payloads, strict=True)))
 
     def _fetch(self, tx: object) -> Fetch:
-        return self._caller.call if tx is None else join(tx).fetch
+        return self._caller.call if tx is None else join(tx, self.schema).fetch
 
 
 def held_job(chain_id: UUID, rows: Sequence[Any]) -> HeldJob:

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from skep.db.slots import Caller
 from skep.jobs.awaiting import Awaiting, ChainOutcome
+from skep.jobs.bulk import Bulk
 from skep.jobs.codec import Ref
 from skep.jobs.control import ChainControl, HeldJob, require_other_chains
 from skep.jobs.declaration import NAME_LENGTH_MAX, Continue, Dedup, Job, Start
@@ -44,7 +45,7 @@ from skep.jobs.store import START_CALL, Settlement, start_arguments, started
 STARTS_MAX: Final = 1_000
 RESULT_POLL_S: Final = 0.5
 COUNTS_KEPT_S: Final = 2.0
-"""Counting reads every open job; those who watch together share it."""
+"""Counting reads many jobs; those who watch together share it."""
 
 Priority = Annotated[int, Meta(ge=-32768, le=32767)]
 Attempts = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -122,6 +123,7 @@ class JobDesk:
         self._scheduler: Final = Scheduler(caller)
         self.inspection: Final = Inspection(caller)
         self.control: Final = ChainControl(caller, self._announcements)
+        self.bulk: Final = Bulk(caller, self._announcements)
         self._counted: tuple[float, list[TypeCounts]] = (float("-inf"), [])
         self._counting: Final = asyncio.Lock()
 

@@ -26,6 +26,8 @@ from skep.model.errors import BadRequest
 
 PAGE_LIMIT: Final = 50
 PAGE_LIMIT_MAX: Final = 1000
+COUNT_BUDGET: Final = 50_000
+"""How many open jobs are read to count them, about; some ten milliseconds."""
 
 ChainState = Literal["open", "completed", "failed", "cancelled"]
 JobState = Literal[
@@ -107,7 +109,11 @@ class AttemptRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TypeCounts(msgspec.Struct, frozen=True, rename="camel"):
-    """How many jobs of a type are open."""
+    """How many jobs of a type are open.
+
+    Up to `exact_up_to` they are counted. If there are more, the numbers of the type that are larger
+    are estimates, and `is_exact` is false.
+    """
 
     type: str
     ready: int
@@ -115,6 +121,8 @@ class TypeCounts(msgspec.Struct, frozen=True, rename="camel"):
     blocked: int
     running: int
     oldest_ready_s: float | None
+    is_exact: bool
+    exact_up_to: int
 
 
 class TypeRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -253,8 +261,9 @@ class Inspection:
         return page_of([WorkerRow(*row) for row in rows], limit, lambda worker: worker.id)
 
     async def counts(self) -> list[TypeCounts]:
-        """Return how many jobs of each type are open."""
-        return [TypeCounts(*row) for row in await self._caller.call(COUNTS_CALL)]
+        """Return how many jobs of each type are open; large numbers are estimates."""
+        rows = await self._caller.call(COUNTS_CALL, COUNT_BUDGET)
+        return [TypeCounts(*row) for row in rows]
 
 
 def _checked(limit: int) -> int:

@@ -25,6 +25,7 @@ from skep.model.errors import BadRequest, Refused
 from skep.model.ids import message_id
 from skep.model.limits import POP_BATCH_MAX
 from skep.model.names import check_name
+from skep.model.schema_name import DEFAULT_SCHEMA, schema_named
 
 if TYPE_CHECKING:  # a bare install cannot decrypt, and need not be able to
     from skep.model.encryption import OpenEnvelope
@@ -78,6 +79,7 @@ async def consume(
     limit: int = BATCH,
     lanes: int = 1,
     open_envelope: "OpenEnvelope | None" = None,
+    schema: str = DEFAULT_SCHEMA,
 ) -> list[QueueMessage[Any]]:
     """Take messages in the transaction of a connection; none if there is nothing.
 
@@ -89,6 +91,7 @@ async def consume(
         limit: messages at most.
         lanes: partitions at most; within one the order is kept.
         open_envelope: opens encrypted messages.
+        schema: of the installation.
 
     Raises:
         NoTransaction, UnknownConnection: it cannot be joined.
@@ -96,7 +99,9 @@ async def consume(
         Refused: a message is encrypted, and there is no key.
     """
     _check(queue, group, limit, lanes)
-    rows = await join(connection).fetch(CONSUME_CALL, queue, group, limit, lanes)
+    rows = await join(connection, schema_named(schema)).fetch(
+        CONSUME_CALL, queue, group, limit, lanes
+    )
     decoder = msgspec.json.Decoder(type)
     return [message for row in rows for message in _messages(row, decoder, open_envelope)]
 

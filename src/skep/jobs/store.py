@@ -40,6 +40,7 @@ SETTLE_CALL: Final = (
     " $10::text[], $11::text[], $12::smallint[], $13::integer[], $14::text[], $15::text[],"
     " $16::integer[], $17::uuid[], $18::boolean[], $19::boolean)"
 )
+COMPLETE_CALL: Final = "select outcome, closed, woken from skep.job_complete($1, $2, $3, $4, $5)"
 CLAIM_CALL: Final = (
     "select job_id, chain_id, type_id, position, attempt, failures, max_attempts, input, trace,"
     " chain_trace, due_at, deadline_at, blockers, skep.now() from skep.job_claim($1, $2, $3)"
@@ -69,15 +70,30 @@ PRUNE_CALL: Final = "select deleted, seen_at, seen_id from skep.chain_prune($1, 
 TRIGGER_CALL: Final = "select job_id, outcome, type from skep.job_trigger($1::uuid[])"
 CHAINS_CALL: Final = "select * from skep.chain_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 JOBS_CALL: Final = "select * from skep.job_list($1, $2, $3, $4, $5, $6, $7, $8)"
+FIND_CHAINS_CALL: Final = "select * from skep.chain_find($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+FIND_JOBS_CALL: Final = "select * from skep.job_find($1, $2, $3, $4, $5, $6, $7)"
+CHAIN_MATCHES_CALL: Final = "select skep.chain_matches($1, $2, $3, $4, $5, $6, $7, $8)"
+JOB_MATCHES_CALL: Final = "select skep.job_matches($1, $2, $3, $4, $5, $6)"
+# Without waiting for those that others hold: they are left out of the answer.
+CANCEL_FREE_CALL: Final = (
+    "select chain_id, outcome, job_id from skep.chain_cancel(skep.chain_lock($1, false), $2, $3)"
+)
+RETRY_FREE_CALL: Final = (
+    "select chain_id, outcome, type from skep.chain_retry(skep.chain_lock($1, false))"
+)
+DISCARD_CALL: Final = "select chain_id, outcome from skep.chain_discard($1, $2)"
+HASTEN_CALL: Final = "select job_id, type from skep.job_hasten($1)"
 ATTEMPTS_CALL: Final = "select * from skep.job_attempts($1, $2, $3)"
 REPORT_CALL: Final = "select skep.job_report($1, $2, $3, $4, $5)"
 PAUSE_CALL: Final = "select skep.job_type_pause($1, $2)"
 TYPES_CALL: Final = "select * from skep.job_type_list($1, $2)"
 WORKERS_CALL: Final = "select * from skep.job_worker_list($1, $2)"
 BLOCKERS_CALL: Final = "select skep.job_blockers($1)"
-COUNTS_CALL: Final = "select * from skep.job_counts()"
+COUNTS_CALL: Final = "select * from skep.job_counts($1)"
 NOTIFY_CALL: Final = (
-    "select pg_notify(u.channel, u.payload) from unnest($1::text[], $2::text[]) u(channel, payload)"
+    # Channels are called after the schema, whose name is put into texts and not into parameters.
+    "select pg_notify('skep' || substr(u.channel, 5), u.payload)"
+    " from unnest($1::text[], $2::text[]) u(channel, payload)"
 )
 
 

@@ -106,6 +106,9 @@ class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
 Answered: TypeAlias = Callable[[int, bytes, SkepError | None], None]
 """Hears how a request was answered: by a status and a body, or by an error."""
 
+_Body: TypeAlias = bytes | None
+"""Named once, because annotations of inner functions are evaluated with every call."""
+
 
 class HotClient:
     """The client of an exchange, as the intake sees it."""
@@ -400,7 +403,7 @@ def _settled(body: TransactionBody) -> tuple[set[str], list[TransactionAck]]:
 
 
 def _pop_answer(exchange: Exchange) -> Deliver:
-    def answer(body: bytes | None) -> bool:
+    def answer(body: _Body) -> bool:
         return exchange.respond(204) if body is None else exchange.respond(200, body)
 
     return answer

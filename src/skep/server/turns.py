@@ -103,6 +103,9 @@ class HotExchange:
         if self.is_answered:
             raise Defect("An exchange was answered twice.")
         self.is_answered = True
+        # It leads to what waited for this exchange, and that leads back here: left in place, only
+        # the cycle collector could free either, in pauses that every other request would feel.
+        self._abort_callback = None
         if self.timing is not None:
             self.timing[0].note(status, self.timing[1])
         turns = self._turns

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from skep.model.errors import BadRequest
 from skep.model.limits import POP_BATCH_MAX, WAIT_MS_MAX
+from skep.model.schema_name import DEFAULT_SCHEMA, with_schema
 
 AUTOMATIC_WORKERS_MAX: Final = 4
 """Beyond four processes PostgreSQL, not Python, is the limit; more has to be asked for."""
@@ -91,6 +92,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "Without it an embedded PostgreSQL is started in `data_dir`."
         ),
     ] = None
+    database_schema: Annotated[
+        str,
+        Meta(
+            description="Schema of that database in which everything lies: a plain lower-case name "
+            "of at most 40 characters. Installations in several schemas of one database know "
+            "nothing of each other. The same as `?schema=...` in the URL."
+        ),
+    ] = DEFAULT_SCHEMA
     data_dir: Annotated[
         Path,
         Meta(
@@ -663,6 +672,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def worker_count(self) -> int:
         """How many worker processes to run, with 0 resolved."""
         return self.workers or automatic_worker_count()
+
+    def installation(self, url: str) -> str:
+        """Return the URL of what these settings want to use of a database: it names the schema."""
+        return with_schema(url, self.database_schema)
 
     def printable(self) -> dict[str, str | int | float | None]:
         """Return every value fit for a screen or a log: passwords hidden, paths as text."""

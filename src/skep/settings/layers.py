@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from skep.model.schema_name import InvalidSchemaName
 from skep.settings.connection import CONNECTION_VARIABLES
 from skep.settings.fields import (
     FIELDS,
@@ -189,10 +190,18 @@ def _decode_path(kind: type, value: object) -> object:
     raise msgspec.ValidationError(f"expected a path, got {type(value).__name__}")
 
 
+def _check_schema(settings: Settings) -> None:
+    try:
+        settings.installation(settings.database_url or "")
+    except InvalidSchemaName as error:
+        raise InvalidSettings(f"database_schema: {error.message}") from error
+
+
 def _check_together(settings: Settings) -> None:
     encryption_keys(settings)  # a wrong key stops the start, not the first message
     check_security(settings)
     peer_addresses(settings)
+    _check_schema(settings)
     if settings.poll_interval_ms > settings.poll_interval_ms_max:
         raise InvalidSettings(
             f"poll_interval_ms ({settings.poll_interval_ms}) must not be above "

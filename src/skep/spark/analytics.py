@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CAUSES_MAX: Final = 20
 """Causes of death that are told apart in an hour of a queue."""
 
-LOCK: Final = "select pg_try_advisory_lock(hashtext('skep analytics'))"
+LOCK: Final = "select pg_try_advisory_lock(hashtext('skep.analytics'))"
 PROGRESS: Final = "select * from skep.analytics_progress()"
 POSITION: Final = "select skep.analytics_position(:since)"
 STORE: Final = "select skep.store_volume(:volume, :keys)"

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
-from skep.model.errors import Refused
+from skep.model.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,9 @@ class _Job:
 
     def result(self) -> list[Any]:
         if self._failure is not None:
-            raise TaskFailed(last_cause(str(self._failure))) from self._failure
+            cause = last_cause(str(self._failure))
+            is_away = f".{Unavailable.__name__}: " in cause
+            raise (Unavailable if is_away else TaskFailed)(cause) from self._failure
         return self._results
 
 

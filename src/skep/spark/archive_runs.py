@@ -36,7 +36,7 @@ MESSAGES_PER_TASK: Final = 250_000
 SEGMENTS_PER_SWEEP: Final = 1_000
 EVERYTHING: Final = 2**31 - 1
 
-LOCK: Final = "select pg_try_advisory_lock(hashtext('skep archive'))"
+LOCK: Final = "select pg_try_advisory_lock(hashtext('skep.archive'))"
 WORK: Final = "select * from skep.archive_work(:queues)"
 SYSTEM: Final = "select skep.system_identity()"
 BEGIN: Final = "select * from skep.begin_archive(:queue_id, :messages, :segments)"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from skep.settings import load_settings
+from skep.settings import Settings, load_settings
 from skep.settings.keys import encryption_keys
 
 if TYPE_CHECKING:
@@ -28,3 +28,13 @@ def key_ring(keys: str | None, key_file: str | None) -> "KeyRing":
             encryption_key_file=None if key_file is None else Path(key_file),
         )
     return KeyRing(encryption_keys(settings))
+
+
+def key_options(settings: Settings) -> dict[str, str]:
+    """Return the encryption keys of the settings as options of the data source."""
+    options: dict[str, str] = {}
+    if settings.encryption_keys:
+        options["encryptionKeys"] = settings.encryption_keys
+    if settings.encryption_key_file is not None:
+        options["encryptionKeyFile"] = str(settings.encryption_key_file)
+    return options

@@ -22,10 +22,11 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, event, make_url, text
 from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
 
 from skep.model.errors import NotFound, Refused, Unavailable
+from skep.model.schema_name import Schema, split_schema
 from skep.spark.arrow import pa
 from skep.spark.lake_schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA, XID_FIELD
 from skep.spark.lake_storage import Storage, warehouse_address
@@ -74,13 +75,16 @@ class Lake:
         """Connect to the catalog.
 
         Args:
-            url: The database.
+            url: The database; it may name the schema of the installation.
             storage: How to reach the files; see `skep.spark.lake_storage`.
         """
-        address = make_url(url).set(drivername="postgresql+psycopg")
+        plain, schema = split_schema(url)
+        address = make_url(plain).set(drivername="postgresql+psycopg")
         given = address.query.get("options", "")
         given = given if isinstance(given, str) else " ".join(given)
-        address = address.update_query_dict({"options": f"{given} {_SEARCH_PATH}".strip()})
+        address = address.update_query_dict(
+            {"options": f"{given} {_SEARCH_PATH}{schema.called(CATALOG_SCHEMA)}".strip()}
+        )
         self.storage: Final = Storage(storage)
         self._catalog: Final = SqlCatalog(
             CATALOG,
@@ -89,6 +93,8 @@ class Lake:
             **storage,
         )
         self._engine: Final = self._catalog.engine
+        if not schema.is_default:
+            _spell_all(self._engine, schema)
 
     def __enter__(self) -> Self:
         return self
@@ -284,7 +290,19 @@ _equal: Final[Any] = EqualTo
 _not_below: Final[Any] = GreaterThanOrEqual
 _below: Final[Any] = LessThan
 
-_SEARCH_PATH: Final = f"-csearch_path={CATALOG_SCHEMA}"
+_SEARCH_PATH: Final = "-csearch_path="
+
+
+def _spell_all(engine: Any, schema: Schema) -> None:
+    """Put the name of the schema into every statement of an engine."""
+
+    def spell(
+        connection: object, cursor: object, sql: str, parameters: object, *_: object
+    ) -> tuple[str, object]:
+        del connection, cursor
+        return schema.spelled(sql), parameters
+
+    event.listen(engine, "before_cursor_execute", spell, retval=True)
 
 
 def described(file: DataFile) -> LakeFile:

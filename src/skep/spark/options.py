@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from skep.model.errors import BadRequest
+from skep.model.schema_name import DEFAULT_SCHEMA, InvalidSchemaName, with_schema
 from skep.settings import InvalidSettings, load_settings
 from skep.spark.positions import InvalidPosition, Position
 
@@ -31,6 +32,7 @@ ALIASES: Final = {
 }
 READ_OPTIONS: Final = (
     "url",
+    "databaseSchema",
     *SUBSCRIPTIONS,
     "startingOffsets",
     "startingTimestamp",
@@ -246,17 +248,18 @@ _SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def database_url(given: Given) -> str:
-    """Return the database: the option `url`, else the setting.
+    """Return the installation: the options `url` and `databaseSchema`, else the settings.
 
     Raises:
         InvalidOption: There is none, or it is no URL of PostgreSQL.
     """
-    url = given.text("url")
+    url, schema = given.text("url"), given.text("databaseSchema")
     if url is None:
         try:
-            url = load_settings().settings.database_url
+            settings = load_settings().settings
         except InvalidSettings as error:
             raise InvalidOption(f"there is no option url, and {error.message}") from None
+        url, schema = settings.database_url, schema or settings.database_schema
     if url is None:
         raise InvalidOption(
             "there is no database: give the option url, "
@@ -264,7 +267,10 @@ def database_url(given: Given) -> str:
         )
     if not url.startswith(("postgresql://", "postgres://")):
         raise InvalidOption("the option url must begin with postgresql://")
-    return url
+    try:
+        return with_schema(url, schema or DEFAULT_SCHEMA)
+    except InvalidSchemaName as error:
+        raise InvalidOption(f"the option databaseSchema: {error.message}") from None
 
 
 def _subscription(given: Given) -> Subscription:

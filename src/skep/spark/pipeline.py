@@ -20,8 +20,23 @@ from skep.spark.write_options import WRITE_OPTIONS
 NAME_CHARS_MAX: Final = 100
 """Leaves room for the names of readers, which contain it."""
 
-_OWN_READ_OPTIONS: Final = ("url", *SUBSCRIPTIONS, "consumerGroup", "payload", "payloadSchema")
-_OWN_WRITE_OPTIONS: Final = ("url", "queue", "path", "txnAppId", "txnVersion", "checkpointLocation")
+_OWN_READ_OPTIONS: Final = (
+    "url",
+    "databaseSchema",
+    *SUBSCRIPTIONS,
+    "consumerGroup",
+    "payload",
+    "payloadSchema",
+)
+_OWN_WRITE_OPTIONS: Final = (
+    "url",
+    "databaseSchema",
+    "queue",
+    "path",
+    "txnAppId",
+    "txnVersion",
+    "checkpointLocation",
+)
 _SECRET: Final = re.compile("key|secret|password|token|credential|storage", re.IGNORECASE)
 _EMPTY: Final[dict[str, Any]] = {}
 

@@ -26,7 +26,8 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 from skep.model.errors import Refused
 
 _SNAPSHOT: Final = re.compile(r"(\d{1,20}):(\d{1,20}):((?:\d{1,20}(?:,\d{1,20})*)?)")
-_SYSTEM: Final = re.compile(r"\d+:\d+")
+_SYSTEM: Final = re.compile(r"\d+:\d+(?::[a-z0-9_]+)?")
+"""Of a cluster, a database in it, and the schema there unless that has the default's name."""
 _MEMBERS: Final = {"checked", "part", "seen", "since", "system", "taken"}
 
 

@@ -17,6 +17,7 @@ import adbc_driver_manager
 import adbc_driver_postgresql
 
 from skep.model.errors import Refused, SkepError, Unavailable
+from skep.model.schema_name import split_schema
 from skep.settings import redacted_url
 from skep.spark.arrow import pa
 
@@ -31,10 +32,7 @@ _UNDEFINED: Final = ("3F000", "42883", "42P01", "42703")
 _CANCELLED: Final = "57014"
 _DENIED: Final = "42501"
 _LOST: Final = ("08", "57P")
-_INGEST: Final = {
-    "adbc.ingest.target_db_schema": "skep",
-    "adbc.ingest.mode": "adbc.ingest.mode.append",
-}
+_INGEST: Final = {"adbc.ingest.mode": "adbc.ingest.mode.append"}
 
 
 class CannotRead(Refused):
@@ -49,17 +47,23 @@ class CannotRead(Refused):
 
 
 class Database:
-    """One connection to PostgreSQL."""
+    """One connection to an installation; the URL may name its schema."""
 
-    def __init__(self, url: str, statement_timeout_s: float) -> None:
+    def __init__(self, url: str, statement_timeout_s: float, *, is_durable: bool = True) -> None:
         """Connect.
+
+        Args:
+            url: Where to.
+            statement_timeout_s: Of a single statement.
+            is_durable: Commits wait until they would survive a crash of the server.
 
         Raises:
             Unavailable: It is not reachable, or does not let us in.
         """
         self._place: Final = redacted_url(url)
+        plain, self._schema = split_schema(url)
         try:
-            self._database: Any = adbc_driver_postgresql.connect(url)
+            self._database: Any = adbc_driver_postgresql.connect(plain)
             self._connection: Any = adbc_driver_manager.AdbcConnection(self._database)
         except adbc_driver_manager.Error as error:
             raise Unavailable(
@@ -68,6 +72,8 @@ class Database:
             ) from None
         milliseconds = round(statement_timeout_s * 1000)
         self.rows("select set_config('statement_timeout', $1, false)", str(milliseconds))
+        if not is_durable:
+            self.rows("select set_config('synchronous_commit', 'off', false)")
 
     def rows(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
         """Run a small statement; its parameters are texts.
@@ -113,7 +119,11 @@ class Database:
         with self._explained():
             statement: Any = adbc_driver_manager.AdbcStatement(self._connection)
             try:
-                statement.set_options(**_INGEST, **{"adbc.ingest.target_table": table})
+                target = {
+                    "adbc.ingest.target_db_schema": self._schema.name,
+                    "adbc.ingest.target_table": table,
+                }
+                statement.set_options(**_INGEST, **target)
                 statement.bind(*_exported(batch))
                 statement.execute_update()
             finally:
@@ -129,7 +139,7 @@ class Database:
         with self._explained():
             statement: Any = adbc_driver_manager.AdbcStatement(self._connection)
             try:
-                statement.set_sql_query(sql)
+                statement.set_sql_query(self._schema.spelled(sql))
                 yield statement
             finally:
                 statement.close()
@@ -169,8 +179,8 @@ class Database:
         if state == _DENIED:
             return CannotRead(
                 f"the role in the option url may not do that to the log ({line}): grant it usage "
-                "on schema skep, select on its tables (to write, also insert, update and delete) "
-                "and execute on its functions",
+                f"on schema {self._schema.name}, select on its tables (to write, also insert, "
+                "update and delete) and execute on its functions",
                 state=state,
             )
         # A result that breaks off on its way tells no state, only what the server said.
@@ -179,29 +189,31 @@ class Database:
         return CannotRead(f"PostgreSQL refused a statement: {line}", state=state)
 
 
-_open: dict[tuple[str, float], Database] = {}
+_open: dict[tuple[str, float, bool], Database] = {}
 _known_urls: set[str] = set()
 
 
-def database(url: str, statement_timeout_s: float) -> Database:
+def database(url: str, statement_timeout_s: float, *, is_durable: bool = True) -> Database:
     """Return this process's connection to a database; open one if there is none.
+
+    Its arguments are those of `Database`.
 
     Raises:
         Unavailable: It is not reachable.
     """
-    key = (url, statement_timeout_s)
+    key = (url, statement_timeout_s, is_durable)
     if key not in _open:
-        _open[key] = _connect(url, statement_timeout_s)
+        _open[key] = _connect(url, statement_timeout_s, is_durable=is_durable)
         _known_urls.add(url)
     return _open[key]
 
 
-def _connect(url: str, statement_timeout_s: float) -> Database:
+def _connect(url: str, statement_timeout_s: float, *, is_durable: bool) -> Database:
     """Connect; where it worked before, be patient: a server that restarts is back in seconds."""
     giving_up_at = time.monotonic() + (PATIENCE_S if url in _known_urls else 0)
     while True:
         try:
-            return Database(url, statement_timeout_s)
+            return Database(url, statement_timeout_s, is_durable=is_durable)
         except Unavailable:
             if time.monotonic() >= giving_up_at:
                 raise

@@ -9,6 +9,7 @@ and different from those of the source, which the target may know already.
 What a queue's consumers have seen is none of this module's business: it copies, and moves nobody.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -51,6 +52,8 @@ class ReplayPlan:
     """What was stored from `since` on and before `until`."""
     where: str | None = None
     """A condition of Spark SQL on the columns of the data source."""
+    partition: str | None = None
+    """The only partition that is replayed; None for all."""
     name: str | None = None
     """Tells a replay from others that do the same; None for the only one."""
     keeps_ids: bool = False
@@ -73,6 +76,7 @@ class ReplayPlan:
             self.until.isoformat(),
             self.where or "",
             "kept" if self.keeps_ids else "made",
+            *(() if self.partition is None else (self.partition,)),
         )
         # Names hold no NUL, so no two replays look the same.
         digest = sha256("\0".join(said).encode()).hexdigest()
@@ -163,13 +167,16 @@ class Replay:
             .read.format("skep")
             .options(
                 url=plan.url,
-                queue=plan.queue,
                 tier="all",
                 startingTimestamp=plan.since.isoformat(),
                 endingTimestamp=plan.until.isoformat(),
                 **plan.keys,
             )
         )
+        if plan.partition is None:
+            reader = reader.option("queue", plan.queue)
+        else:
+            reader = reader.option("assign", json.dumps({plan.queue: [plan.partition]}))
         if plan.storage is not None:
             reader = reader.option("storage", plan.storage)
         if columns is not None:

@@ -6,7 +6,7 @@ session of a process starts its JVM is put there; afterwards Spark reads it no m
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from skep.model.errors import Refused
 from skep.settings.fields import process_environment, set_process_variables, usable_cores
@@ -70,6 +70,16 @@ def spark_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def adopt_session(spark: "SparkSession") -> None:
+    """Make a session the one of this thread, which has none if another thread started it.
+
+    Spark looks up the formats of what is written in the session of the thread.
+    """
+    session: Any = spark
+    java_class = getattr(session._jvm, "org.apache.spark.sql.classic.SparkSession")  # noqa: SLF001
+    java_class.setActiveSession(session._jsparkSession)  # noqa: SLF001 (PySpark has no other way)
 
 
 def session_settings(master: str, *, ui: bool, progress: bool) -> dict[str, str]:

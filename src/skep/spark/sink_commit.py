@@ -6,21 +6,23 @@ connection is asked for again, and then tells what the first one did.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 from typing import Any, ClassVar, Final, NamedTuple
 
+import msgspec
 from pyspark.sql.datasource import WriterCommitMessage
 
 from skep.model.errors import QueueFull, Refused, SkepError, Unavailable
 from skep.spark.log import array_of
 from skep.spark.postgres import CannotRead, database
+from skep.spark.sink_duplicates import Findings, find_duplicates
 from skep.spark.staging import REJECTS_SHOWN, Staged
 from skep.spark.write_options import WriteOptions
 
 COMMIT: Final = (
     "select * from skep.commit_sink($1, $2::text::bigint, $3::text::boolean, $4::text::bigint[], "
-    "$5::text::bigint)"
+    "$5::text::bigint, $6::text::json)"
 )
 DISCARD: Final = "select skep.discard_staging($1, $2::text::bigint) as rows"
 
@@ -84,16 +86,7 @@ def commit(
         return None
     _refuse_what_tasks_found(options, staged)
     place = staged[0].place
-    (row,) = _ask_patiently(
-        options,
-        COMMIT,
-        place.write_id,
-        str(place.epoch),
-        "true" if is_passing else "false",
-        array_of([each.place.attempt for each in staged]),
-        str(sum(each.rows for each in staged)),
-    )
-    committed = Committed(**row)
+    committed = _patiently(options, lambda: _commit(options, staged, is_passing=is_passing))
     _logger.info("%s epoch %d: %s", place.write_id, place.epoch, committed)
     return committed
 
@@ -127,14 +120,33 @@ def _ask(options: WriteOptions, sql: str, *arguments: str) -> list[dict[str, Any
     return database(options.url, options.statement_timeout_s).rows(sql, *arguments)
 
 
-def _ask_patiently(options: WriteOptions, sql: str, *arguments: str) -> list[dict[str, Any]]:
+def _commit(options: WriteOptions, staged: Sequence[Staged], *, is_passing: bool) -> Committed:
+    place, attempts = staged[0].place, [each.place.attempt for each in staged]
+    findings = Findings()
+    if any(each.has_given_ids for each in staged):
+        opened = database(options.url, options.statement_timeout_s)
+        findings = find_duplicates(opened, place, attempts)
+    (row,) = _ask(
+        options,
+        COMMIT,
+        place.write_id,
+        str(place.epoch),
+        "true" if is_passing else "false",
+        array_of(attempts),
+        str(sum(each.rows for each in staged)),
+        msgspec.json.encode(findings).decode(),
+    )
+    return Committed(**row)
+
+
+def _patiently(options: WriteOptions, work: Callable[[], Committed]) -> Committed:
     """Repeat what may end otherwise: a lost connection, a deadlock, a queue that is full."""
     giving_up_at = monotonic() + options.full_timeout_s
     tries = 0
     while True:
         tries += 1
         try:
-            return _ask(options, sql, *arguments)
+            return work()
         except Unavailable:
             if tries >= TRIES_MAX:
                 raise

@@ -32,7 +32,7 @@ from skep.spark.sink_columns import (
 )
 from skep.spark.sink_json import json_objects, json_texts, pc
 from skep.spark.sink_rules import Validate
-from skep.spark.text_bytes import text_bytes, text_lengths
+from skep.spark.text_bytes import byte_strings, text_bytes, text_lengths
 from skep.spark.write_options import WriteOptions
 
 EXCERPT_CHARS: Final = 65_536
@@ -158,13 +158,15 @@ class RowChecker:
 
     def _complete_ids(self, columns: dict[str, Any], first: int, faults: _Faults) -> None:
         given = columns[TRANSACTION_ID]
-        numbers = pa.array(np.arange(first, first + len(given))).cast(pa.string())
-        made_up = pc.binary_join_element_wise(self._id_prefix, numbers, "")
         usable = _shortened(
             _or_default(given, None), TRANSACTION_ID_CHARS_MAX, TRANSACTION_ID, None, faults
         )
         columns[MADE_UP] = usable.is_null()
-        columns[TRANSACTION_ID] = pc.coalesce(usable, made_up)
+        columns[TRANSACTION_ID] = usable
+        if usable.null_count:
+            numbers = pa.array(np.arange(first, first + len(given))).cast(pa.string())
+            made_up = pc.binary_join_element_wise(self._id_prefix, numbers, "")
+            columns[TRANSACTION_ID] = pc.coalesce(usable, made_up)
 
     def _payloads(self, values: Any, faults: _Faults) -> Any:
         is_text = pa.types.is_string(values.type) or pa.types.is_binary(values.type)
@@ -269,11 +271,12 @@ def _as_text(values: Any, faults: _Faults) -> Any:
 
 def _well_formed(texts: Any, faults: _Faults) -> Any:
     """Note what is no JSON, and put a string with its beginning in its place."""
-    payloads: list[bytes] = texts.cast(pa.binary()).to_pylist()
     try:
-        for payload in payloads:
-            _parse(payload)
+        for payloads in byte_strings(texts):
+            for payload in payloads:
+                _parse(payload)
     except (ValueError, RecursionError):
+        payloads = texts.cast(pa.binary()).to_pylist()
         return pa.array(
             [_mended(row, payload, faults) for row, payload in enumerate(payloads)], pa.string()
         )

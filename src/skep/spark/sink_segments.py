@@ -25,7 +25,7 @@ from skep.spark.sink_columns import DELIVER_AT, HEADERS, PARTITION, PAYLOAD, QUE
 from skep.spark.sink_json import json_texts, pc
 from skep.spark.sink_rows import MADE_UP, Reject
 from skep.spark.sink_rules import QueueRules
-from skep.spark.text_bytes import needs_no_escapes, slices_of, text_lengths
+from skep.spark.text_bytes import byte_strings, needs_no_escapes, slices_of, text_lengths
 
 SEGMENT_MESSAGES_MAX: Final = 500
 SEGMENT_BYTES: Final = 128 << 10
@@ -173,8 +173,11 @@ class SegmentMaker:
         }
 
     def _keys(self, rows: Any) -> bytes:
-        names = rows.column(TRANSACTION_ID).cast(pa.binary()).to_pylist()
-        return b"".join(map(xxhash.xxh3_128_digest, names, repeat(self._hash_seed)))
+        seeds = repeat(self._hash_seed)
+        return b"".join(
+            b"".join(map(xxhash.xxh3_128_digest, names, seeds))
+            for names in byte_strings(rows.column(TRANSACTION_ID))
+        )
 
     def _envelopes(self, rows: Any) -> Any:
         return pc.binary_join_element_wise(*self._parts(rows), "")

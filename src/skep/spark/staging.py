@@ -42,6 +42,8 @@ class Staged(WriterCommitMessage):
     place: Place
     rows: int = 0
     """Rows of staging, not of the data; a segment is one."""
+    has_given_ids: bool = False
+    """Some transaction ids were not made up here, so there may be duplicates."""
     rejects: int = 0
     shown: tuple[str, ...] = ()
     """The first rejects, for a person."""
@@ -54,7 +56,9 @@ class Stager:
 
     def __init__(self, options: WriteOptions, write_id: str, epoch: int, task: int) -> None:
         self._options: Final = options
-        self._database: Final = database(options.url, options.statement_timeout_s)
+        # A crash of the server empties staging in any case; the commit of the epoch is durable, and
+        # with it everything that was written before.
+        self._database: Final = database(options.url, options.statement_timeout_s, is_durable=False)
         (opened,) = self._database.rows(OPEN, write_id)
         self._hash_seed: Final[int] = opened["hash_seed"]
         self._is_committed: Final[bool] = opened["epoch"] >= epoch
@@ -128,6 +132,7 @@ class Stager:
             later, at_once = rows.filter(is_later), rows.filter(pc.invert(is_later))
         if at_once.num_rows:
             known, segments = maker.segments(at_once)
+            self._staged.has_given_ids |= not pc.all(known.column("is_unique")).as_py()
             self._put("staged_segment", known)  # first: who throws it away finds the segments by it
             self._database.ingest("segment", segments)
         if later.num_rows:

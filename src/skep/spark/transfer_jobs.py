@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 STATEMENT_TIMEOUT_S: Final = 3_600.0
 """A single statement commits all messages of a job."""
+JOB_GROUP: Final = "spark.jobGroup.id"
 LOOK_S: Final = 0.5
 """How often to look how far a job has come."""
 
@@ -203,10 +204,12 @@ def _watched(
 ) -> Generator[None]:
     """Tell, while the block runs, how far the tasks it started are.
 
-    The work stays in the thread of the caller: sessions of Spark belong to threads.
+    The work stays in the thread of the caller: sessions of Spark belong to threads. Where that has
+    put its work into a group already, it stays in it, so that whoever cancels the group ends it.
     """
     context: Any = spark.sparkContext
-    group = f"skep-{time.monotonic_ns()}"
+    given = context.getLocalProperty(JOB_GROUP)
+    group = given or f"skep-{time.monotonic_ns()}"
     is_over = threading.Event()
 
     def look() -> None:
@@ -217,7 +220,8 @@ def _watched(
                 continue  # the job itself will say if the database is away for good
             on_reached(reached)
 
-    context.setJobGroup(group, "skep", interruptOnCancel=True)
+    if given is None:
+        context.setJobGroup(group, "skep", interruptOnCancel=True)
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
     try:
@@ -225,6 +229,7 @@ def _watched(
     finally:
         is_over.set()
         watcher.join()
+        context.setLocalProperty(JOB_GROUP, given)
 
 
 def _tasks(tracker: Any, group: str) -> tuple[int, int]:

@@ -17,6 +17,7 @@ WRITE_ID_CHARS_MAX: Final = 150
 
 WRITE_OPTIONS: Final = (
     "url",
+    "databaseSchema",
     "queue",
     "path",
     "onError",

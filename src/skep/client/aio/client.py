@@ -34,7 +34,7 @@ from skep.client.aio.session import Session
 from skep.client.aio.transaction import Transaction
 from skep.client.aio.worker import Worker
 from skep.client.bodies import PushBody
-from skep.client.consume_options import ConsumeOptions, Delivery
+from skep.client.consume_options import ConsumeOptions, Delivery, pop_path
 from skep.client.errors import LeaseLost
 from skep.client.items import (
     Headers,
@@ -223,8 +223,8 @@ class AsyncClient:
             partition: One for all, or a function that chooses it by the payload (`by_field`).
         """
         listed = list(payloads)
-        ids = self._ids.take(len(listed))
-        return await self._push(items_of(queue, listed, partition, ids))
+        items = items_of(queue, listed, partition, self._ids.take(len(listed)))
+        return await self._push(items)
 
     async def push_items(self, items: Sequence[Item]) -> PushResults:
         """Store items, of any queues, and return what became of each. Items get their ids here."""
@@ -470,7 +470,13 @@ class AsyncClient:
             auto_ack=auto_ack,
             lease_s=lease_s,
         ).options
-        messages = await pop_messages(self._session, options, batch=batch, wait_s=wait_s)
+        messages = await pop_messages(
+            self._session,
+            options,
+            pop_path(options, batch, round(wait_s * 1000)),
+            affinity=options.affinity,
+            wait_s=wait_s,
+        )
         if messages:
             Settlement(self._session, messages)
         return messages

@@ -33,17 +33,18 @@ _HASTE_PAUSE_S_MAX: Final = 1.0
 async def pop_messages(
     session: Session,
     options: ConsumeOptions,
+    path: str,
     *,
-    batch: int,
+    affinity: str,
     wait_s: float,
     stop: Stop | None = None,
     is_patient: bool = False,
 ) -> list[Message]:
-    """Ask once for messages."""
+    """Ask once for messages; the path says for which, and for how long (`pop_path`)."""
     answer = await session.request(
         "GET",
-        pop_path(options, batch, round(wait_s * 1000)),
-        affinity=options.affinity,
+        path,
+        affinity=affinity,
         timeout_s=wait_s + ANSWER_SLACK_S,
         retry=session.patient if is_patient else None,
         stop=stop,
@@ -72,6 +73,9 @@ class Consumption:
         self.options: Final = options
         self._stop: Final = stop or Stop()
         self._live: Final = LiveDelivery(session, keeper, options)
+        self._affinity: Final = options.affinity
+        self._path = ""
+        self._asked = (0, 0)
         self._delivered = 0
         self._hasty_answers = 0
         self._current: Message | None = None
@@ -110,17 +114,15 @@ class Consumption:
                 is_plain = not settlement.is_lost
                 # All users pay for every step of this loop: it does what `complete` does, without
                 # a call for it.
-                complete_next, lease = settlement.progress.complete_next, settlement.lease
+                progress, lease = settlement.progress, settlement.lease
                 for place, message in messages:
                     if not is_plain and not settlement.is_next(message):
                         continue
                     self._current = message
                     yield message
-                    is_plain = (
-                        complete_next(place)
-                        and monotonic() < settlement.look_at_s
-                        and not lease.is_lost
-                    )
+                    if is_plain := progress.is_plain and progress.completed_to == place:
+                        progress.completed_to = place + 1
+                        is_plain = monotonic() < settlement.look_at_s and not lease.is_lost
                     if not is_plain:
                         await settlement.look_around(message)
                     if stop.is_set:
@@ -186,19 +188,27 @@ class Consumption:
         messages = await pop_messages(
             self._session,
             self.options,
-            batch=size,
+            self._path_of(size, round(wait_s * 1000)),
+            affinity=self._affinity,
             wait_s=wait_s,
             stop=self._stop,
             is_patient=True,
         )
         return self._batch_of(messages, self._keep(messages[0].lease_id)) if messages else None
 
+    def _path_of(self, size: int, wait_ms: int) -> str:
+        """Return the path of a poll, which is mostly that of the last one."""
+        if (size, wait_ms) != self._asked:
+            self._path = pop_path(self.options, size, wait_ms)
+            self._asked = (size, wait_ms)
+        return self._path
+
     def _keep(self, lease_id: str) -> KeptLease:
         if not lease_id:
             return UNLEASED
         return self._keeper.keep(
             lease_id,
-            self.options.affinity,
+            self._affinity,
             length_s=self.options.lease_s,
             limit_s=self.options.lease_s_max,
         )

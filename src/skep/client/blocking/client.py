@@ -35,7 +35,7 @@ from skep.client.blocking.session import Session
 from skep.client.blocking.transaction import Transaction
 from skep.client.blocking.worker import Worker
 from skep.client.bodies import PushBody
-from skep.client.consume_options import ConsumeOptions, Delivery
+from skep.client.consume_options import ConsumeOptions, Delivery, pop_path
 from skep.client.errors import LeaseLost
 from skep.client.items import (
     Headers,
@@ -224,8 +224,8 @@ class Client:
             partition: One for all, or a function that chooses it by the payload (`by_field`).
         """
         listed = list(payloads)
-        ids = self._ids.take(len(listed))
-        return self._push(items_of(queue, listed, partition, ids))
+        items = items_of(queue, listed, partition, self._ids.take(len(listed)))
+        return self._push(items)
 
     def push_items(self, items: Sequence[Item]) -> PushResults:
         """Store items, of any queues, and return what became of each. Items get their ids here."""
@@ -470,7 +470,13 @@ class Client:
             auto_ack=auto_ack,
             lease_s=lease_s,
         ).options
-        messages = pop_messages(self._session, options, batch=batch, wait_s=wait_s)
+        messages = pop_messages(
+            self._session,
+            options,
+            pop_path(options, batch, round(wait_s * 1000)),
+            affinity=options.affinity,
+            wait_s=wait_s,
+        )
         if messages:
             Settlement(self._session, messages)
         return messages

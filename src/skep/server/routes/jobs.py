@@ -203,7 +203,8 @@ def _type_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
         operation_id="countJobs",
         opt=needs(Level.READ_ONLY),
         summary="Count the open jobs of each type",
-        description="As they were at most two seconds ago.",
+        description="As they were at most two seconds ago. Up to `exactUpTo` they are counted; "
+        "the numbers of a type that has more (`isExact` is false) are estimates.",
         tags=_TAGS,
     )
     async def count_jobs() -> Counts:

@@ -1,9 +1,7 @@
 /*
 chain_list: one page of chains.
 
-Takes   p_type (a name), p_state (open, completed, failed, cancelled), p_parent_job_id, p_key, p_ids: each null
-        for any; p_created_from, p_created_to (null for no bound); p_descending; p_after: the last id
-        of the page before, null to begin; p_limit.
+Takes   what chain_where takes; p_limit.
 Returns rows in the order of their ids, which is that of creation: the chain, its last job's type,
         id and state, and the output of completed ones.
 Locks   none.
@@ -21,38 +19,21 @@ returns table (
   last_job_id uuid, last_job_type text, last_job_state text, input text, output text, trace text)
 language plpgsql stable as $$
 #variable_conflict use_column
-declare
-  v_filter text := '';
-  v_type_id integer;
 begin
-  if p_type is not null then
-    select t.id into v_type_id from skep.job_type t where t.name = p_type;
-    v_filter := v_filter || ' and c.type_id = $1';
-  end if;
-  -- A constant, not a parameter: only then the planner can see that a partial index serves.
-  if p_state is not null then
-    v_filter := v_filter || format(' and c.state = %L', p_state);
-  end if;
-  if p_parent_job_id is not null then v_filter := v_filter || ' and c.parent_job_id = $2'; end if;
-  if p_key is not null then v_filter := v_filter || ' and c.key = $3'; end if;
-  if p_ids is not null then v_filter := v_filter || ' and c.id = any ($4)'; end if;
-  if p_created_from is not null then v_filter := v_filter || ' and c.created_at >= $5'; end if;
-  if p_created_to is not null then v_filter := v_filter || ' and c.created_at < $6'; end if;
-  if p_after is not null then
-    v_filter := v_filter || case when p_descending then ' and c.id < $7' else ' and c.id > $7' end;
-  end if;
   return query execute format(
     'select c.id, t.name, c.state, c.created_at, c.closed_at, c.deadline_at, c.key,
             c.parent_job_id, c.error, c.last_position + 1, c.last_job_id, s.name,
             skep.job_state(j.state, o.open_blockers, o.worker_id, o.due_at, skep.now()),
             f.input::text, case when c.state = ''completed'' then j.output::text end, c.trace
-     from (select * from skep.chain c where true %s order by c.id %s limit $8) c
+     from (select * from skep.chain c where %1$s order by c.id %2$s limit $1) c
      join skep.job_type t on t.id = c.type_id
      join skep.job j on j.id = c.last_job_id
      join skep.job_type s on s.id = j.type_id
      join skep.job f on f.id = c.id
      left join skep.open_job o on o.job_id = j.id
-     order by c.id %s', v_filter, case when p_descending then 'desc' else 'asc' end,
+     order by c.id %2$s',
+    skep.chain_where(p_type, p_state, p_parent_job_id, p_key, p_ids, p_created_from,
+                     p_created_to, p_descending, p_after),
     case when p_descending then 'desc' else 'asc' end)
-  using v_type_id, p_parent_job_id, p_key, p_ids, p_created_from, p_created_to, p_after, p_limit;
+  using p_limit;
 end $$;

@@ -3,6 +3,7 @@ commit_sink: move what the successful attempts of an epoch staged into the log, 
 
 Takes   p_write_id, p_epoch: what is committed. p_is_passing: nobody will ask for it again. p_attempt:
         the attempts that succeeded, one per task. p_staged: how many rows they staged in all.
+        p_findings: what the driver knows of duplicates, as drop_staged_duplicates takes it.
 Returns one row: is_repeated, when the epoch had been committed before and nothing was done now; else
         how many messages were stored, scheduled, found to be duplicates, and rejected.
 Raises  SK404 when some of what was staged is gone. SK409, SK429 as check_staged_rules.
@@ -13,7 +14,8 @@ Why     One transaction holds the messages and the record that they were written
         recognised. What other attempts staged is thrown away with it.
 */
 create function skep.commit_sink(
-  p_write_id text, p_epoch bigint, p_is_passing boolean, p_attempt bigint[], p_staged bigint)
+  p_write_id text, p_epoch bigint, p_is_passing boolean, p_attempt bigint[], p_staged bigint,
+  p_findings json default null)
 returns table (
   is_repeated boolean, messages bigint, scheduled bigint, duplicates bigint, rejected bigint)
 language plpgsql as $$
@@ -58,7 +60,7 @@ begin
   v_now := skep.now();  -- the locks may have been waited for
 
   v_duplicates := skep.drop_staged_duplicates(
-    p_write_id, p_epoch, p_attempt, v_lane_id, v_queue, v_partition, v_window_s, v_now);
+    p_write_id, p_epoch, p_attempt, v_lane_id, v_queue, v_partition, v_window_s, v_now, p_findings);
   v_messages := skep.append_staged(p_write_id, p_epoch, p_attempt, v_lane_id, v_now);
   select w.scheduled, w.duplicates + v_duplicates into v_scheduled, v_duplicates
   from skep.schedule_staged(p_write_id, p_epoch, p_attempt, v_now) w;

@@ -1,28 +1,69 @@
 /*
 job_counts: how many jobs of each type are open, and how long the oldest ready one has waited.
 
-Takes   nothing.
+Takes   p_budget: how many jobs to read, about.
 Returns one row per type that has open jobs: type, ready, scheduled, blocked, running,
-        oldest_ready_s (null if none is ready).
+        oldest_ready_s (null if none is ready), is_exact; and bound, the same in all rows: what is
+        fewer is counted. Where a number of a type reaches it, is_exact is false and that number an
+        estimate (job_estimate).
 Locks   none.
-Why     It reads the open jobs, never the finished ones.
+Why     Counters would be written by every claim and completion, and counting reads what it counts. So
+        it reads only so much of each priority and state of a type, from indexes: the answer takes the
+        same time whatever waits (ADR 0039). From one priority to the next is one look-up.
 */
-create function skep.job_counts()
+create function skep.job_counts(p_budget integer)
 returns table (
   type text, ready bigint, scheduled bigint, blocked bigint, running bigint,
-  oldest_ready_s double precision)
-language sql stable as $$
-  select t.name,
-         count(*) filter (where s.state = 'ready'), count(*) filter (where s.state = 'scheduled'),
-         count(*) filter (where s.state = 'blocked'), count(*) filter (where s.state = 'running'),
-         extract(epoch from n.now - min(s.due_at) filter (where s.state = 'ready'))
-           ::double precision
-  from (select skep.now() as now) n
+  oldest_ready_s double precision, is_exact boolean, bound integer)
+language plpgsql
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+  v_type_id constant integer[] := array(select t.id from skep.job_type t);
+  v_bound constant integer := greatest(
+    p_budget / greatest((select count(*) from skep.job_fronts(v_type_id, '-infinity')), 1), 100);
+begin
+  return query
+  select t.name, e.counts[1], e.counts[2], e.counts[3], e.counts[4],
+         extract(epoch from v_now - q.oldest)::double precision,
+         v_bound > all (n.counts), v_bound
+  from skep.job_type t
   cross join lateral (
-    select o.type_id, o.due_at,
-           skep.job_state('open', o.open_blockers, o.worker_id, o.due_at, n.now) as state
-    from skep.open_job o
-  ) s
-  join skep.job_type t on t.id = s.type_id
-  group by t.name, n.now order by t.name;
-$$;
+    select coalesce(sum(d.count), 0)::bigint as ready,
+           coalesce(sum(l.count), 0)::bigint as scheduled,
+           min(f.due_at) filter (where f.due_at <= v_now) as oldest
+    from skep.job_fronts(array[t.id], '-infinity') f
+    cross join lateral (
+      select count(*) from (
+        select from skep.open_job o
+        where o.type_id = t.id and o.priority = f.priority and o.due_at <= v_now
+          and o.worker_id is null and o.open_blockers = 0 limit v_bound) d
+    ) d
+    cross join lateral (
+      select count(*) from (
+        select from skep.open_job o
+        where o.type_id = t.id and o.priority = f.priority and o.due_at > v_now
+          and o.worker_id is null and o.open_blockers = 0 limit v_bound) l
+    ) l
+  ) q
+  cross join lateral (
+    select count(*) from (
+      select from skep.open_job o where o.type_id = t.id and o.open_blockers > 0 limit v_bound) b
+  ) b
+  cross join lateral (
+    select count(*) from (
+      select from skep.open_job o
+      where o.type_id = t.id and o.worker_id is not null limit v_bound) r
+  ) r
+  cross join lateral (
+    select array[q.ready, q.scheduled, b.count, r.count] as counts offset 0) n
+  cross join lateral (
+    select skep.job_estimate(t.id, n.counts, v_bound) as counts offset 0) e
+  where 0 < any (n.counts)
+  order by t.name;
+end $$;

@@ -20,7 +20,9 @@ set enable_mergejoin = off
 as $$
 begin
   perform skep.chain_lock(array[p_chain_id], true);
+  -- Not "worker_id =", as in job_complete.
   return exists (
     select from skep.open_job o
-    where o.job_id = p_job_id and o.worker_id = p_worker_id and o.attempt = p_attempt);
+    where o.job_id = p_job_id and o.worker_id is not distinct from p_worker_id
+      and o.attempt = p_attempt);
 end $$;

@@ -1,0 +1,31 @@
+/*
+job_hasten: let those of some jobs run now that wait for their time.
+
+Takes   p_job_id.
+Returns one row per job that is ready now and was not: job_id, type.
+Locks   skep.open_job rows, ascending id, without waiting.
+Why     For jobs that were found by a filter: unlike job_trigger it passes over those that run, wait for
+        others or are held, because they may have changed since.
+*/
+create function skep.job_hasten(p_job_id uuid[])
+returns table (job_id uuid, type text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now constant timestamptz := skep.now();
+begin
+  return query
+  with locked as materialized (
+    select o.job_id from (select distinct u.id from unnest(p_job_id) u(id) order by u.id) u
+    cross join lateral (
+      select o.job_id from skep.open_job o
+      where o.job_id = u.id and o.worker_id is null and o.open_blockers = 0 and o.due_at > v_now
+      for no key update skip locked
+    ) o
+  ), hastened as (
+    update skep.open_job o set due_at = v_now
+    where o.job_id in (select l.job_id from locked l)
+    returning o.job_id, o.type_id
+  )
+  select h.job_id, t.name from hastened h join skep.job_type t on t.id = h.type_id;
+end $$;

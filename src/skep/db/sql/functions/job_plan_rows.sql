@@ -1,0 +1,19 @@
+/*
+job_plan_rows: how many open jobs of a type fulfil a condition, as the planner believes.
+
+Takes   p_type_id; p_condition: SQL, for a table that is called o.
+Returns at least 1.
+Locks   none.
+Why     See job_estimate. Volatile, because PostgreSQL explains nothing inside a function that is not.
+*/
+create function skep.job_plan_rows(p_type_id integer, p_condition text) returns bigint
+language plpgsql as $$
+declare
+  v_plan json;
+begin
+  execute format(
+    'explain (format json) select from skep.open_job o where o.type_id = %s and %s',
+    p_type_id, p_condition)
+  into v_plan;
+  return greatest((v_plan -> 0 -> 'Plan' ->> 'Plan Rows')::bigint, 1);
+end $$;

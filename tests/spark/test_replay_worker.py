@@ -1,0 +1,243 @@
+"""Replays that are ordered over HTTP and run on Spark by the worker that is made for it."""
+
+import asyncio
+import threading
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from skep.jobs import JobClient, Worker
+from skep.jobs.replays import REPLAY_JOB
+from skep.model.errors import BadRequest
+from skep.replay_worker import app, replay_app
+from skep.settings import Settings
+from skep.spark.conditions import check_condition
+from skep.spark.replay import Replay
+from tests.api.job_calls import Asking
+
+pytestmark = pytest.mark.slow
+
+STORED = """
+  select p.name, p.head from skep.partition p join skep.queue q on q.id = p.queue_id
+  where q.name = $1 and p.head > 0 order by p.name
+"""
+HOLD_TARGET = "select from skep.queue where name = $1 for update"
+COMMITTING = "select from pg_stat_activity where query ~ 'commit_sink' and wait_event_type = 'Lock'"
+HOLD_TASKS = "lock table skep.segment, skep.staged_segment in exclusive mode"
+STAGING = "select from pg_stat_activity where query ~* '^copy' and wait_event_type = 'Lock'"
+
+
+@pytest.fixture(scope="module")
+def broker(start_broker):
+    with start_broker("--workers", "1") as broker:
+        yield broker
+
+
+@pytest.fixture
+def ask(client):
+    return Asking(client)
+
+
+@pytest.fixture
+def run_worker(arun, broker, spark):
+    """Start a worker as `skep worker` does; return it."""
+    stack = AsyncExitStack()
+
+    async def run_worker(lease_s=10.0):
+        program = replay_app(session=lambda: spark, settings=Settings())
+        jobs = await stack.enter_async_context(JobClient(broker.database_url))
+        await stack.enter_async_context(program.lifespan(jobs))
+        worker = Worker(jobs, program.registries, poll_s=1.0, lease_s=lease_s)
+        await worker.start()
+        stack.push_async_callback(worker.stop, grace_s=1)
+        return worker
+
+    yield run_worker
+    arun(stack.aclose())
+
+
+@pytest.fixture
+def order(queue, client, arun):
+    """Three messages in each of two partitions, and the order to replay them."""
+    for partition in ("a", "b"):
+        arun(client.push_payloads(queue, 1, 2, 3, partition=partition))
+    now = datetime.now(UTC)
+    return {
+        "queue": queue,
+        "from": (now - timedelta(hours=1)).isoformat(),
+        "to": now.isoformat(),
+        "into": f"{queue}-again",
+    }
+
+
+async def start(ask, order, **members):
+    return (await ask("POST", "/replays", {**order, **members}, status=202))["id"]
+
+
+async def ended(ask, replay_id):
+    async with asyncio.timeout(100):
+        while (await ask.result(replay_id, timeout_s=5))["state"] == "open":
+            pass
+    return await ask("GET", f"/replays/{replay_id}")
+
+
+async def stored(broker, queue):
+    async with broker.sql() as sql:
+        return [(row["name"], row["head"]) for row in await sql.fetch(STORED, queue)]
+
+
+async def test_what_was_ordered_over_http_is_replayed_and_told(
+    ask, broker, client, run_worker, order
+):
+    replay_id = await start(ask, order)
+    await run_worker()
+
+    done = await ended(ask, replay_id)
+
+    assert done["error"] is None, done["error"]
+    assert done["state"] == "completed"
+    assert done["result"]["messages"] == 6
+    assert not done["result"]["isRepeated"]
+    assert await stored(broker, order["into"]) == [("a", 3), ("b", 3)]
+    popped = await client.pop(order["into"], "a", batch=10)
+    assert [message["data"] for message in popped] == [1, 2, 3]
+
+
+async def test_the_same_replay_ordered_again_adds_nothing(ask, broker, run_worker, order):
+    await run_worker()
+    first = await ended(ask, await start(ask, order))
+
+    again = await ended(ask, await start(ask, order))
+
+    assert again["id"] != first["id"]
+    assert again["result"] == {**first["result"], "isRepeated": True}
+    assert await stored(broker, order["into"]) == [("a", 3), ("b", 3)]
+
+
+async def test_a_partition_and_a_condition_choose_what_is_replayed(ask, broker, run_worker, order):
+    await run_worker()
+
+    done = await ended(ask, await start(ask, order, partition="b", where="int(payload) >= 2"))
+
+    assert done["result"]["messages"] == 2, done
+    assert await stored(broker, order["into"]) == [("b", 2)]
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"where": "no_such_column = 1"}, "no_such_column"),
+        ({"where": "payload ==="}, "Syntax error"),
+        (
+            {"where": "reflect('java.lang.System', 'getenv', 'HOME') = '/root'"},
+            "cannot call reflect",
+        ),
+    ],
+)
+async def test_what_can_never_be_done_fails_at_once_and_says_why(
+    ask, broker, run_worker, order, members, words
+):
+    await run_worker()
+
+    failed = await ended(ask, await start(ask, order, **members))
+
+    assert (failed["state"], failed["attempts"]) == ("failed", 1), failed
+    assert words in failed["error"]
+    assert await stored(broker, order["into"]) == []
+
+
+async def until_found(sql, query):
+    async with asyncio.timeout(100):
+        while not await sql.fetch(query):
+            pass
+
+
+async def test_an_attempt_whose_worker_is_gone_is_repeated_with_the_same_result(
+    ask, broker, client, run_worker, order
+):
+    """The first worker loses the job in the midst of its commit, which goes on nevertheless."""
+    await client.configure(order["into"])
+    async with broker.sql() as sql, broker.sql() as watch:
+        async with sql.transaction():
+            await sql.execute(HOLD_TARGET, order["into"])
+            replay_id = await start(ask, order)
+            first = await run_worker()
+            await until_found(watch, COMMITTING)
+            await first.stop(grace_s=0)
+        await run_worker()
+
+        done = await ended(ask, replay_id)
+
+    assert done["error"] is None, done["error"]
+    assert done["state"] == "completed"
+    assert done["attempts"] == 2
+    assert done["result"]["messages"] == 6
+    assert await stored(broker, order["into"]) == [("a", 3), ("b", 3)]
+
+
+async def test_cancelling_the_chain_ends_the_work_on_spark(
+    ask, broker, run_worker, order, monkeypatch
+):
+    over, run = threading.Event(), Replay.run
+
+    def observed(self):
+        try:
+            return run(self)
+        finally:
+            over.set()
+
+    monkeypatch.setattr(Replay, "run", observed)
+    async with broker.sql() as sql, broker.sql() as watch, sql.transaction():
+        await sql.execute(HOLD_TASKS)
+        replay_id = await start(ask, order)
+        await run_worker()
+        await until_found(watch, STAGING)
+
+        await ask("POST", f"/chains/{replay_id}/cancel")
+
+        assert await asyncio.to_thread(over.wait, 60)
+    assert (await ask("GET", f"/replays/{replay_id}"))["state"] == "cancelled"
+    assert await stored(broker, order["into"]) == []
+
+
+def test_the_program_of_the_command_runs_replays():
+    (types,) = app.registries
+
+    assert [job.name for job in types] == [REPLAY_JOB]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "partition = 'a' and offset between 1 and 7 or not transaction_id like 'x%'",
+        "get_json_object(payload, '$.total') > 100 and headers['kind'] is not null",
+        "case when length(payload) > 3 then true else created_at >= timestamp'2026-01-01' end",
+        "partition in ('a', 'b') and offset % 2 = 0 and -offset < 0 and upper(partition) = 'A'",
+        "cast(get_json_object(payload, '$.n') as int) <=> 3 or payload is distinct from '1'",
+    ],
+)
+def test_a_condition_on_the_message_passes(spark, text):
+    check_condition(spark, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exists(select 1 from text.`/etc/passwd`)",
+        "partition in (select value from text.`/etc/passwd`)",
+        "(select max(value) from text.`/etc/passwd`) = partition",
+        "reflect('java.lang.System', 'getenv', 'HOME') = '/root'",
+        "length(java_method('java.lang.System', 'getProperty', 'user.home')) > 0",
+        "try_reflect('java.lang.System', 'getenv', 'HOME') = '/root'",
+        "system.builtin.reflect('java.lang.System', 'getenv', 'HOME') = '/root'",
+        "`reflect`('java.lang.System', 'getenv', 'HOME') = '/root'",
+        "case when true then identifier('reflect')('java.lang.System', 'exit', 0) end",
+        "count(*) over () > 1",
+        "rand() < 0.5",
+        "repeat(payload, 1000000) = ''",
+    ],
+)
+def test_a_condition_that_reaches_beyond_the_message_is_refused(spark, text):
+    with pytest.raises(BadRequest, match="a condition that is sent to a broker cannot"):
+        check_condition(spark, text)
