@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 NAME_CHARS_MAX: Final = 100
 COUNTED_COLUMNS: Final = "partition string, created_at timestamp"
 """All that is read to count a replay without a condition."""
+WRITTEN_COLUMNS: Final = (
+    "partition string, offset bigint, message_id string, transaction_id string, payload string, "
+    "headers map<string,string>"
+)
+"""All that is read to do one: the data source cannot be told later what a query leaves out."""
 
 NOW: Final = "select skep.now() as now"
 _DIGEST_CHARS: Final = 32
@@ -151,7 +156,8 @@ class Replay:
         """Return the rows to write: each partition whole in one task, in its order."""
         from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
 
-        rows = self._chosen(None)  # first of all: columns exist only where a session does
+        # First of all: columns exist only where a session does. A condition may name any of them.
+        rows = self._chosen(None if self._plan.where else WRITTEN_COLUMNS)
         made = f.concat(f.lit(f"{self._plan.write_id}:"), f.col("message_id"))
         name = f.col("transaction_id") if self._plan.keeps_ids else made
         rows = rows.select(
