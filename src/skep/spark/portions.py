@@ -9,17 +9,14 @@ both tiers then looks for them in the archive.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from pyspark.sql.datasource import InputPartition
 
-from skep.settings import load_settings
 from skep.settings.fields import usable_cores
-from skep.settings.keys import encryption_keys
 from skep.spark.columns import PAYLOAD, check_schema
 from skep.spark.cutting import Cutter
+from skep.spark.keys import key_ring
 from skep.spark.log import Lanes, Log, Size, span_arguments
 from skep.spark.options import ReadOptions, Shape
 from skep.spark.payloads import is_carried, payload_decoder
@@ -30,6 +27,7 @@ from skep.spark.tiers import NO_ARCHIVE, Boundary, TieredLog, storage_of
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from skep.model.encryption import KeyRing
     from skep.spark.lake import LakeFile
     from skep.spark.lake_reading import Choice
 
@@ -257,25 +255,12 @@ class _Keys:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options: Final = options
-        self._ring: Any = None
+        self._ring: KeyRing | None = None
 
     def open_envelope(self, envelope: bytes) -> bytes:
         if self._ring is None:
-            self._ring = self._key_ring()
+            self._ring = key_ring(self._options.encryption_keys, self._options.encryption_key_file)
         return self._ring.open_envelope(envelope)
-
-    def _key_ring(self) -> Any:
-        from skep.model.encryption import KeyRing  # noqa: PLC0415 (needs a package of an extra)
-
-        settings = load_settings().settings
-        path = self._options.encryption_key_file
-        if self._options.encryption_keys or path:
-            settings = msgspec.structs.replace(
-                settings,
-                encryption_keys=self._options.encryption_keys,
-                encryption_key_file=None if path is None else Path(path),
-            )
-        return KeyRing(encryption_keys(settings))
 
 
 def _grouped(files: Iterable["LakeFile"], share: int) -> Iterator[tuple[str, ...]]:
