@@ -121,7 +121,7 @@ def model(stored):
 
 def test_random_messages_of_both_tiers_are_counted_as_a_small_model_counts_them(past, spark):
     past.writer.lane("mail")
-    # Not two hours: what came an hour before the last full one is that old when the next one begins.
+    # Not two hours: what came an hour before the last full one is so old when the next begins.
     past.configure("mail", archive_after_s=3 * 3600)
     volume, keys = model(fill(past, random.Random(4)))
     past.archive()
