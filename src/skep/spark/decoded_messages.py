@@ -129,10 +129,11 @@ class SegmentDecoder:
         for index, envelope in enumerate(self._decode(body)):
             if envelope is None or self._has_expired(envelope):
                 continue
+            readable = envelope
             if envelope.enc is not None and self._open is not None:
                 stored = stored or self._decode_raw(body)
-                envelope = self._decode_one(self._open(bytes(stored[index])))  # noqa: PLW2901
-            rows.envelopes.append(envelope)
+                readable = self._decode_one(self._open(bytes(stored[index])))
+            rows.envelopes.append(readable)
             rows.offsets.append(first + index)
         return len(rows) - before
 

@@ -78,8 +78,9 @@ def adopt_session(spark: "SparkSession") -> None:
     Spark looks up the formats of what is written in the session of the thread.
     """
     session: Any = spark
+    # PySpark has no public way.
     java_class = getattr(session._jvm, "org.apache.spark.sql.classic.SparkSession")  # noqa: SLF001
-    java_class.setActiveSession(session._jsparkSession)  # noqa: SLF001 (PySpark has no other way)
+    java_class.setActiveSession(session._jsparkSession)  # noqa: SLF001
 
 
 def session_settings(master: str, *, ui: bool, progress: bool) -> dict[str, str]:
