@@ -180,6 +180,29 @@ async def test_a_view_comes_back_by_its_address(open_page, broker, client, queue
     await stage.row("Queues", queue)
 
 
+# Fills the field in the very turn in which it is put on the page: nobody types sooner.
+QUICK_FINGERS = """
+new MutationObserver((_, observer) => {
+  const field = document.querySelector("input[type=search]");
+  if (!field) return;
+  observer.disconnect();
+  field.value = "TEXT";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}).observe(document, { childList: true, subtree: true });
+"""
+
+
+async def test_what_is_typed_the_moment_a_field_appears_is_kept(open_page, broker, client, queue):
+    await client.push_payloads(queue, 1)
+    stage = await open_page(broker, "/")
+    await stage.page.add_init_script(QUICK_FINGERS.replace("TEXT", queue))
+
+    await stage.go("/queues")
+
+    await stage.page.wait_for_url(f"**/queues?search={queue}")
+    await stage.row("Queues", queue)
+
+
 @pytest.fixture(scope="module")
 def guarded(start_broker, built_site):
     with start_broker("--workers", "1", jwt_enabled="true", jwt_secret=SECRET) as broker:

@@ -1,5 +1,5 @@
 // Fields whose value is in the address.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { place, setQuery } from "../state/place";
 import { Field } from "./field";
 
@@ -8,10 +8,20 @@ const SETTLE_MS = 300;
 export function TextFilter(props: { label: string; name: string; placeholder?: string }) {
   const current = place.value.query.get(props.name) ?? "";
   const [text, setText] = useState(current);
-  useEffect(() => setText(current), [current]);
+  // The text gives way to the address only where somebody else changed that, never to what was typed
+  // here a moment ago; an effect would run after the first key of whoever types at once.
+  const known = useRef(current);
+  if (known.current !== current) {
+    known.current = current;
+    setText(current);
+  }
   useEffect(() => {
-    if (text === current) return;
-    const timer = setTimeout(() => setQuery({ [props.name]: text.trim() || null, page: null }, { replace: true }), SETTLE_MS);
+    const wanted = text.trim();
+    if (wanted === known.current) return;
+    const timer = setTimeout(() => {
+      known.current = wanted;
+      setQuery({ [props.name]: wanted || null, page: null }, { replace: true });
+    }, SETTLE_MS);
     return () => clearTimeout(timer);
   }, [text]);
   return (
