@@ -61,7 +61,7 @@ def run(
     warehouse: Warehouse = None,
     storage: StorageText = None,
 ) -> None:
-    """Compute hours that are over, archive included, and keep the results."""
+    """Compute hours that are over, from log and archive."""
     from skep.app.database import join_database
     from skep.spark.analytics import Analytics, AnalyticsPlan
     from skep.spark.lake import Lake, explained

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from skep.cli.examples import examples
 from skep.cli.moments import Since, Until
 from skep.cli.options import DatabaseFlags, with_database_flags
 from skep.cli.spark_options import Master, StorageText, Warehouse, session
@@ -29,7 +30,7 @@ Queues: TypeAlias = Annotated[
 ]
 
 
-@archive_app.command()
+@archive_app.command(epilog=examples("skep archive run --warehouse s3://bucket/skep --every 300"))
 @with_database_flags
 def run(
     flags: DatabaseFlags,
@@ -45,7 +46,7 @@ def run(
         float | None, typer.Option(help="Archive again and again, so many seconds apart.", min=1)
     ] = None,
 ) -> None:
-    """Copy what is older than `archiveAfterSeconds` of its queue to the lake."""
+    """Copy what is older than `archiveAfterSeconds` to the lake."""
     from skep.spark.archive_runs import ArchivePlan, Archiver
     from skep.spark.archive_service import ArchiveService
     from skep.spark.lake import explained
@@ -115,7 +116,7 @@ def files(
     since: Since = None,
     until: Until = None,
 ) -> None:
-    """Print the addresses of the files, for DuckDB, Polars and others to read."""
+    """Print the addresses of the files, for other programs to read."""
     with _lake(flags.settings(archive_storage=storage)) as lake:
         for file in lake.files(queue, since=since, until=until):
             typer.echo(file.address)

@@ -173,7 +173,7 @@ def list_attempts(
     *,
     output: Output = "table",
 ) -> None:
-    """List the attempts of a job, with the errors of those that failed."""
+    """List the attempts of a job, with their errors."""
 
     async def work(client: "JobClient") -> None:
         attempts = await client.inspection.attempts(job_id)
@@ -189,7 +189,7 @@ def list_types(
     *,
     output: Output = "table",
 ) -> None:
-    """Count the open jobs of each type; very large numbers are estimates."""
+    """Count the open jobs of each type. Very large numbers are estimates."""
 
     async def work(client: "JobClient") -> None:
         counts = await client.inspection.counts()
@@ -253,7 +253,7 @@ def cancel(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Cancel chains, or with --all those that are open and match; what has ended stays."""
+    """Cancel chains, or with --all those that are open and match."""
     choice = Choice(chain_ids or [], is_all, only_type, "open", key, since, until)
     choice.check(dry_run=dry_run)
 
@@ -292,7 +292,7 @@ def retry(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Let failed and cancelled chains go on from the job at which they ended."""
+    """Let failed and cancelled chains go on where they ended."""
     choice = Choice(chain_ids or [], is_all, only_type, state, key, since, until)
     choice.check(dry_run=dry_run)
 
@@ -324,7 +324,7 @@ def trigger(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Let scheduled jobs run now: those named, all of them or none; or with --all what matches."""
+    """Let scheduled jobs run now, or with --all those that match."""
     choice = Choice(job_ids or [], is_all, only_type)
     choice.check(dry_run=dry_run)
 
@@ -433,7 +433,7 @@ def prune(
 def vacuum(
     flags: DatabaseFlags,
 ) -> None:
-    """Let PostgreSQL reclaim at once what finished jobs left behind in the tables of jobs."""
+    """Let PostgreSQL reclaim at once what finished jobs left."""
     from skep.db.vacuum import vacuum_tables
     from skep.jobs.store import TABLES
 

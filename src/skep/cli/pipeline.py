@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from skep.cli.examples import examples
 from skep.cli.options import DatabaseFlags, with_database_flags
 from skep.cli.spark_options import Master
 from skep.cli.stopping import stop_signals
@@ -26,7 +27,9 @@ Name: TypeAlias = Annotated[str, typer.Argument(help="The name in the pipeline's
 LOOK_S: Final = 0.2
 
 
-@pipeline_app.command()
+@pipeline_app.command(
+    epilog=examples("skep pipeline run revenue.yaml", "skep pipeline run large.py --available-now")
+)
 @with_database_flags
 def run(
     flags: DatabaseFlags,
@@ -47,7 +50,7 @@ def run(
         bool, typer.Option("--available-now", help="End when everything there is has been read.")
     ] = False,
 ) -> None:
-    """Run a pipeline until it ends, is stopped, or gets SIGTERM or Ctrl-C."""
+    """Run a pipeline until it ends or is stopped."""
     import msgspec
 
     from skep.app.database import join_database

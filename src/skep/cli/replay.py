@@ -61,7 +61,10 @@ def replay(
     master: Master = None,
     storage: StorageText = None,
 ) -> None:
-    """Put what a queue stored in a span of time, archive included, into a queue once more."""
+    """Put what a queue stored in a span of time into a queue again.
+
+    The archive is read, too. All of it is stored, once, or nothing.
+    """
     from skep.app.database import join_database
     from skep.spark.replay import Replay, ReplayPlan
 

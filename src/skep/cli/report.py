@@ -38,7 +38,7 @@ def report(
     ] = None,
     queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
 ) -> None:
-    """Write a page with plots about what `skep analytics run` has computed."""
+    """Write a page with plots of what `skep analytics run` found."""
     from skep.app.database import join_database
     from skep.spark.analytics_hours import FIRST_SPAN, Hours, begin_of_hour
     from skep.spark.postgres import database as connected

@@ -53,7 +53,10 @@ def import_rows(
     on_error: OnError = "fail",
     master: Master = None,
 ) -> None:
-    """Import rows of files, or messages of another queue, into a queue: all of them, once."""
+    """Store rows of files, or messages of a queue, in a queue.
+
+    All of them are stored, once, or none.
+    """
     from skep.app.database import join_database
     from skep.spark.transfer import Import, ImportPlan
 
@@ -102,7 +105,7 @@ def export_messages(
     master: Master = None,
     storage: StorageText = None,
 ) -> None:
-    """Export the messages of a queue to files."""
+    """Write the messages of a queue to files."""
     from skep.app.database import join_database
     from skep.spark.transfer import Export, ExportPlan
 
