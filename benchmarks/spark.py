@@ -3,8 +3,8 @@
 One run, one machine, the same messages: written and read through the data source, and by Spark's
 JDBC source as a row each; then archived, and replayed from the archive. What counts is the ratio of
 the two, taken back to back. JDBC is measured with all that helps it, such as being told how to
-divide the table among as many tasks as there are cores, and as it comes. CPU time is told apart by who used it: the JVM, the
-Python workers, PostgreSQL.
+divide the table among as many tasks as there are cores, and as it comes. CPU time is told apart by
+who used it: the JVM, the Python workers, PostgreSQL.
 
 Spark needs a driver for JDBC, which no Python package has; on Debian it is in the package
 libpostgresql-jdbc-java. Without it the comparison is left out, and the run says so.
