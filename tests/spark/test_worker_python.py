@@ -87,7 +87,9 @@ def test_without_a_place_to_write_python_is_started_as_it_is(tmp_path):
     assert worker_python({}, cache=tmp_path / "file") == sys.executable
 
 
-def test_workers_use_the_installed_pyspark(spark):
-    files = spark.sparkContext.parallelize([0], 1).map(lambda _: pyspark.__file__).collect()
+def test_local_workers_use_the_installed_pyspark(spark):
+    (file,) = spark.sparkContext.parallelize([0], 1).map(lambda _: pyspark.__file__).collect()
 
-    assert files == [pyspark.__file__]
+    # What is installed where the workers of a cluster run, nobody here knows.
+    is_local = spark.sparkContext.master.startswith("local")
+    assert (file == pyspark.__file__) == is_local
