@@ -19,7 +19,7 @@ WOKEN_S = 10
 OWN_LOOK_MS = 60_000
 SECRET = "shared by both"
 NOTIFY = "/internal/api/notify"
-PATIENCE_S = 20
+PATIENCE_S = 60
 IS_SUBSCRIBED = "select exists (select from skep.consumer_group where name = $1)"
 STATS = "/internal/api/inter-instance/stats"
 
