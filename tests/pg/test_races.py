@@ -31,7 +31,7 @@ async def until_it_waits(observer, task, log):
 @asynccontextmanager
 async def waiting(observer, log, coroutine):
     """Start what must wait for a lock, and give it time to finish when the block is left."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         task = asyncio.get_running_loop().create_task(coroutine)
         await until_it_waits(observer, task, log)
         yield task
