@@ -34,7 +34,7 @@ async def test_a_listing_that_waits_for_a_lock_too_long_is_given_up(broker, clie
     assert TIMEOUT_S <= waited.seconds < PATIENCE_S
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def patient_broker(start_broker):
     with start_broker("--workers", "1", query_connections=1, lock_timeout_s=60) as broker:
         yield broker
