@@ -17,6 +17,7 @@ from typing import Annotated, Final
 
 import typer
 
+from skep.cli.extras import require_server_extra
 from skep.cli.options import (
     ConfigFile,
     DatabaseSchema,
@@ -25,7 +26,6 @@ from skep.cli.options import (
     PostgresBin,
     effective_settings,
 )
-from skep.cli.server_extra import require_server_extra
 from skep.settings import Settings, redacted_url
 from skep.settings.fields import description
 from skep.settings.layers import EffectiveSettings
