@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import pytest
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class Event(NamedTuple):
