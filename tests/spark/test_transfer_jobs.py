@@ -12,7 +12,9 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(("value", "type_"), [("x", StringType()), (7, LongType())])
 def test_rows_without_headers_get_an_empty_map_and_the_others_keep_theirs(spark, value, type_):
     rows = [("1", None), ("2", {"h": value}), ("3", {})]
-    frame = spark.createDataFrame(rows, f"payload string, headers map<string,{type_.simpleString()}>")
+    frame = spark.createDataFrame(
+        rows, f"payload string, headers map<string,{type_.simpleString()}>"
+    )
 
     mended = without_null_headers(frame)
 
