@@ -1,8 +1,8 @@
 """The tests of the wire, over raw connections and through the Python client.
 
-Both in every run for the modules named here, which are the heart of the contract. All of them go
-through the client with `SKEP_TEST_TRANSPORT=client`; tests that send bytes of their own making are
-skipped then.
+Both in every run for the modules named here, which are the heart of the contract, except for slow
+tests. All of them go through the client with `SKEP_TEST_TRANSPORT=client`; tests that send bytes of
+their own making are skipped then.
 """
 
 import os
@@ -33,7 +33,10 @@ FOR_ALL = os.environ.get("SKEP_TEST_TRANSPORT")
 
 def pytest_generate_tests(metafunc):
     module = metafunc.module.__name__.rpartition(".")[2]
-    if not FOR_ALL and "transport" in metafunc.fixturenames and module in THROUGH_CLIENT:
+    # What takes its time waits for the broker, and that is the same however one asks.
+    is_slow = metafunc.definition.get_closest_marker("slow")
+    is_asked_twice = module in THROUGH_CLIENT and not is_slow
+    if not FOR_ALL and "transport" in metafunc.fixturenames and is_asked_twice:
         metafunc.parametrize("transport", ["raw", "client"], indirect=True)
 
 

@@ -20,9 +20,11 @@ _AUTH_CODES: Final = frozenset({"access_denied", "unauthenticated", "invalid_tok
 _WHERE: Final = (
     "is the broker running, and is the URL right? `skep context show` says which is used"
 )
+_WHICH_DATABASE: Final = "is the server running, and is the URL right? `skep config` shows it"
 _WHO: Final = "give a token with --token, SKEP_TOKEN or `skep context add`"
 _HINTS: Final = {
-    "unavailable": "is the server running, and is the URL right? `skep config` shows it",
+    "unavailable": _WHICH_DATABASE,
+    "not_executed": _WHICH_DATABASE,
     "unreachable": _WHERE,
     "not_sent": _WHERE,
     "access_denied": _WHO,
