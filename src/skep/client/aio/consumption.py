@@ -73,6 +73,7 @@ class Consumption:
         self.options: Final = options
         self._stop: Final = stop or Stop()
         self._live: Final = LiveDelivery(session, keeper, options)
+        self._wants_socket: Final = options.wants_socket
         self._affinity: Final = options.affinity
         self._path = ""
         self._asked = (0, 0)
@@ -115,6 +116,7 @@ class Consumption:
                 # All users pay for every step of this loop: it does what `complete` does, without
                 # a call for it.
                 progress, lease = settlement.progress, settlement.lease
+                look_at_s, now_s = settlement.look_at_s, monotonic
                 for place, message in messages:
                     if not is_plain and not settlement.is_next(message):
                         continue
@@ -122,9 +124,10 @@ class Consumption:
                     yield message
                     if is_plain := progress.is_plain and progress.completed_to == place:
                         progress.completed_to = place + 1
-                        is_plain = monotonic() < settlement.look_at_s and not lease.is_lost
+                        is_plain = now_s() < look_at_s and not lease.is_lost
                     if not is_plain:
                         await settlement.look_around(message)
+                        look_at_s = settlement.look_at_s
                     if stop.is_set:
                         return
 
@@ -168,7 +171,7 @@ class Consumption:
 
     async def _ask(self, size: int, wait_s: float) -> Batch | None:
         """Wait for messages from the socket, if there is one, or else by a poll."""
-        if self.options.wants_socket:
+        if self._wants_socket:
             try:
                 taken = await self._live.take(size, wait_s, self._stop)
             except TimeoutError:
