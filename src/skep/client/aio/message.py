@@ -336,6 +336,11 @@ class Batch(Sequence[Message]):
         self.settlement: Final = settlement
         settlement.hold(messages)
 
+    @property
+    def unseen(self) -> Sequence[Message]:
+        """The messages as they are before they know their settlement (`Settlement.adopt`)."""
+        return self._messages
+
     def _shown(self) -> Sequence[Message]:
         # Who takes whole batches may never look at a message, and need not pay for it.
         if not self._is_seen:
