@@ -245,7 +245,7 @@ class Settlement:
         Nobody but the log is told of those that come too late: their messages come again.
         """
         unsent = self._take_unsent()
-        count = unsent.count
+        count = unsent.item_count
         while count and not self.is_lost:
             try:
                 body = await self._send(unsent.items)
@@ -308,9 +308,9 @@ class Settlement:
 
 
 class _Unsent(NamedTuple):
-    """Verdicts to be sent."""
+    """Verdicts to be sent: so many, as text."""
 
-    count: int
+    item_count: int
     items: bytes
 
 
