@@ -19,6 +19,7 @@ def test_a_local_master_has_as_many_shuffle_partitions_as_cores(master, cores):
     assert cores_of(master) == cores
     assert settings["spark.sql.shuffle.partitions"] == str(cores)
     assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.io.compression.codec"] == "lz4"
 
 
 def test_a_cluster_keeps_its_own_addresses_and_shuffles_as_it_likes():
@@ -27,6 +28,7 @@ def test_a_cluster_keeps_its_own_addresses_and_shuffles_as_it_likes():
     assert "spark.driver.bindAddress" not in settings
     assert "spark.python.daemon.module" not in settings
     assert "spark.sql.shuffle.partitions" not in settings
+    assert settings["spark.io.compression.codec"] == "zstd"
     assert (settings["spark.ui.enabled"], settings["spark.ui.showConsoleProgress"]) == (
         "true",
         "true",

@@ -12,14 +12,14 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(("value", "type_"), [("x", StringType()), (7, LongType())])
 def test_rows_without_headers_get_an_empty_map_and_the_others_keep_theirs(spark, value, type_):
     rows = [("1", None), ("2", {"h": value}), ("3", {})]
-    frame = spark.createDataFrame(
-        rows, f"payload string, headers map<string,{type_.simpleString()}>"
-    )
+    headers = MapType(StringType(), type_)
+    schema = f"payload string, headers {headers.simpleString()}"
+    frame = spark.createDataFrame(rows, schema)
 
     mended = without_null_headers(frame)
 
     assert [tuple(row) for row in mended.collect()] == [("1", {}), ("2", {"h": value}), ("3", {})]
-    assert mended.schema["headers"].dataType == MapType(StringType(), type_)
+    assert mended.schema["headers"].dataType == headers
 
 
 @pytest.mark.parametrize("columns", [["payload"], ["payload", "null as headers"]])

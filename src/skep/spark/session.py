@@ -37,6 +37,8 @@ _LOCAL: Final = {
     "spark.driver.bindAddress": LOOPBACK,
     # Not on clusters: there a job may bring Skep along after the process was started.
     "spark.python.daemon.module": "skep.spark.worker_daemon",
+    # What is shuffled stays on this machine: a smaller size is not worth the time it takes.
+    "spark.io.compression.codec": "lz4",
 }
 
 

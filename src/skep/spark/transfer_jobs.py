@@ -146,7 +146,7 @@ def without_null_headers(frame: "DataFrame") -> "DataFrame":
 
     Spark asks before every row how large its batch has become. Arrow, to answer, goes through the
     rows of a column of maps since the last one that was not null: a batch of nulls takes the square
-    of its rows, which was four fifths of a replay.
+    of its rows, which was most of what a replay took.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
     from pyspark.sql.types import MapType  # noqa: PLC0415
