@@ -1,4 +1,12 @@
+import os
+import sys
+
 from hypothesis import settings
+
+# Brokers, workers and commands are processes of their own, hundreds of them. Where bytecode may not
+# be written each would compile the whole package again, which takes a fifth of its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest_plugins = [
     "tests.fixtures.coroutines",

@@ -1,7 +1,8 @@
 """Ask routes that answer from what workers report now and then."""
 
-import asyncio
 import json
+
+from tests.pg.waiting import eventually
 
 
 async def ask(client, path, status=200, method="GET"):
@@ -12,7 +13,9 @@ async def ask(client, path, status=200, method="GET"):
 
 async def ask_until(client, path, is_there):
     """Ask again and again until the answer says what is waited for; return it."""
-    async with asyncio.timeout(10):
-        while not is_there(found := await ask(client, path)):
-            pass
-    return found
+
+    async def look():
+        found = await ask(client, path)
+        return found if is_there(found) else None
+
+    return await eventually(look)

@@ -1,8 +1,9 @@
 """The tests of the wire, over raw connections and through the Python client.
 
-Both in every run for the modules named here, which are the heart of the contract. All of them go
-through the client with `SKEP_TEST_TRANSPORT=client`; tests that send bytes of their own making are
-skipped then, and so are those that are named here with the reason why they cannot go through it.
+Both in every run for the modules named here, which are the heart of the contract, except for slow
+tests. All of them go through the client with `SKEP_TEST_TRANSPORT=client`; tests that send bytes of
+their own making are skipped then, and so are those named here with the reason why they cannot go
+through it.
 """
 
 import os
@@ -49,7 +50,10 @@ def pytest_collection_modifyitems(items):
 
 def pytest_generate_tests(metafunc):
     module = metafunc.module.__name__.rpartition(".")[2]
-    if not FOR_ALL and "transport" in metafunc.fixturenames and module in THROUGH_CLIENT:
+    # What takes its time waits for the broker, and that is the same however one asks.
+    is_slow = metafunc.definition.get_closest_marker("slow")
+    is_asked_twice = module in THROUGH_CLIENT and not is_slow
+    if not FOR_ALL and "transport" in metafunc.fixturenames and is_asked_twice:
         metafunc.parametrize("transport", ["raw", "client"], indirect=True)
 
 

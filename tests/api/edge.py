@@ -11,7 +11,8 @@ from skep.server.asgi import HotGate
 from skep.server.exchange import HotRoutes
 from skep.server.fastpath import ConnectionLimits, build_protocol
 
-PATIENCE_S = 10
+PATIENCE_S = 30
+"""How long an answer may take before a test gives up; what must come sooner is measured there."""
 
 
 class Desk:

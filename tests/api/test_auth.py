@@ -17,7 +17,7 @@ from tests.fixtures.tokens import (
     spelled,
 )
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 FROM_A_PAGE = "Origin: http://test\r\n"
 EMPTY_PUSH = b'{"items":[]}'
 
@@ -264,7 +264,7 @@ class TestSocket:
                 assert json.loads(await socket.recv()) == {"type": "pong"}
 
     async def test_a_socket_closes_when_its_token_expires(self, broker, queue):
-        async with self.connect(broker, queue, sign(good("read-write", lives_s=2))) as socket:
+        async with self.connect(broker, queue, sign(good("read-write", lives_s=4))) as socket:
             async with asyncio.timeout(PATIENCE_S):
                 told = json.loads(await socket.recv())
                 await socket.wait_closed()

@@ -128,6 +128,22 @@ def test_a_bare_installation_is_told_what_to_install(skep, command):
     assert_refused(result, exit_code=1, saying='pip install "skep[server]"')
 
 
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        ("adbc_driver_manager", ("pipeline", "list")),
+        ("pyiceberg", ("archive", "files")),
+        ("sqlalchemy", ("analytics", "status")),
+    ],
+)
+def test_an_installation_without_spark_is_told_what_to_install(skep, module, command):
+    bare = f"import sys; sys.modules['{module}'] = None; import skep.cli; sys.exit(skep.cli.main())"
+
+    result = skep(*command, "--database-url", UNREACHABLE, program=("-c", bare))
+
+    assert_refused(result, exit_code=1, saying='pip install "skep[spark]"')
+
+
 class TestOpenapi:
     def test_the_document_is_printed_without_a_database(self, skep):
         document = json.loads(skep("openapi", SKEP_DATABASE_URL=UNREACHABLE).stdout)

@@ -18,7 +18,7 @@ async def samples_of(broker, wanted):
     try:
         writer.write(b"GET /api/v1/dashboard/live HTTP/1.1\r\nhost: skep\r\n\r\n")
         found = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(found) < wanted:
                 line = await reader.readline()
                 if line.startswith(b"data: ") and line != b"data: {}\n":
@@ -42,7 +42,7 @@ async def test_the_pulse_tells_what_there_is_and_what_happens(broker, client, qu
 async def test_a_broker_that_stops_ends_the_streams_of_those_who_watch(broker_to_stop):
     reader, writer = await asyncio.open_connection("127.0.0.1", broker_to_stop.port)
     writer.write(b"GET /api/v1/dashboard/live HTTP/1.1\r\nhost: skep\r\n\r\n")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await reader.readuntil(b"data: ")
         exit_code = await asyncio.to_thread(broker_to_stop.stop)
         await reader.read()

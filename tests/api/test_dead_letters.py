@@ -39,7 +39,7 @@ async def let_die(client, queue, *data, partition="Default", group="", error="st
 
 async def until_ended(client, job):
     """Ask for a redrive until it is not running any more."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (found := await get(client, f"/api/v1/dlq/redrive/{job['id']}"))["state"] == (
             "running"
         ):

@@ -57,6 +57,7 @@ async def push(client, queue, *names, partition="p"):
 # Held back and passed over
 
 
+@pytest.mark.slow
 async def test_a_delayed_message_arrives_when_its_delay_is_over(client, queue):
     await client.configure(queue, delayedProcessing=1)
     with elapsed() as since_push:
@@ -65,9 +66,10 @@ async def test_a_delayed_message_arrives_when_its_delay_is_over(client, queue):
         messages = await client.pop(queue, **WAIT)
 
     assert payloads(messages) == ["a"]
-    assert 0.9 <= since_push.seconds < 10
+    assert since_push.seconds >= 0.9
 
 
+@pytest.mark.slow
 async def test_messages_gather_while_the_window_is_open(client, queue):
     await client.configure(queue, windowBuffer=1)
     await push(client, queue, "a")
@@ -119,9 +121,10 @@ async def test_a_message_nobody_answers_for_ends_in_the_dead_letters(
     await set_options(queue, max_deliveries=2)
     await push(client, queue, "poison", "good")
     for _ in range(2):
-        assert payloads(await client.pop(queue, batch=10, leaseSeconds=1, **WAIT))[0] == "poison"
+        assert payloads(await client.pop(queue, batch=10))[0] == "poison"
+        await broker.end_leases(queue)
 
-    assert payloads(await client.pop(queue, batch=10, **WAIT)) == ["good"]
+    assert payloads(await client.pop(queue, batch=10)) == ["good"]
 
     async with broker.sql() as sql:
         errors = await sql.fetch(
@@ -252,17 +255,22 @@ async def individual(client, queue, set_options, *names, **parameters):
     return await client.pop(queue, batch=10, **parameters)
 
 
-async def test_messages_acked_out_of_order_are_not_delivered_again(client, queue, set_options):
-    messages = await individual(client, queue, set_options, *"abcd", leaseSeconds=1)
+async def test_messages_acked_out_of_order_are_not_delivered_again(
+    broker, client, queue, set_options
+):
+    messages = await individual(client, queue, set_options, *"abcd")
 
     results = await client.ack_batch(ack_item(messages[1]), ack_item(messages[3]))
 
     assert [result["leaseReleased"] for result in results] == [False, False]
-    assert payloads(await client.pop(queue, batch=10, **WAIT)) == ["a", "c"]
+    await broker.end_leases(queue)
+    assert payloads(await client.pop(queue, batch=10)) == ["a", "c"]
 
 
-async def test_messages_acked_one_by_one_may_be_named_by_their_ids(client, queue, set_options):
-    messages = await individual(client, queue, set_options, *"abcd", leaseSeconds=1)
+async def test_messages_acked_one_by_one_may_be_named_by_their_ids(
+    broker, client, queue, set_options
+):
+    messages = await individual(client, queue, set_options, *"abcd")
 
     items = [
         ack_item(message, members={"transactionId": message["id"], "leaseId": ""})
@@ -271,7 +279,8 @@ async def test_messages_acked_one_by_one_may_be_named_by_their_ids(client, queue
     results = await client.ack_batch(*items)
 
     assert [result["success"] for result in results] == [True, True]
-    assert payloads(await client.pop(queue, batch=10, **WAIT)) == ["a", "c"]
+    await broker.end_leases(queue)
+    assert payloads(await client.pop(queue, batch=10)) == ["a", "c"]
 
 
 async def test_an_individual_batch_acked_as_a_whole_is_done(client, queue, set_options):
@@ -356,11 +365,12 @@ async def test_a_poll_that_wants_otherwise_than_its_group_is_told(client, queue,
     assert payloads(body["messages"]) == (["new"] if stored == "true" else ["old", "new"])
 
 
-async def test_a_group_that_exists_may_be_told_to_conflate_once(client, queue):
+async def test_a_group_that_exists_may_be_told_to_conflate_once(broker, client, queue):
     await push(client, queue, "old", "new")
-    assert payloads(await client.pop(queue, consumerGroup="g", leaseSeconds=1)) == ["old"]
+    assert payloads(await client.pop(queue, consumerGroup="g")) == ["old"]
+    await broker.end_leases(queue)
 
-    _, body = await pop_body(client, queue, consumerGroup="g", conflation=True, **WAIT)
+    _, body = await pop_body(client, queue, consumerGroup="g", conflation=True)
 
     assert (body["conflation"], payloads(body["messages"])) == (True, ["new"])
 

@@ -24,7 +24,7 @@ def broker(start_broker):
 
 @pytest.fixture(scope="module")
 def answers(broker):
-    with httpx.Client(base_url=broker.url, timeout=10) as client:
+    with httpx.Client(base_url=broker.url, timeout=60) as client:
         return {
             (method, path): client.request(method, path, content=body.strip() or None)
             for method, path, body in requests()

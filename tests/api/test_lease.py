@@ -131,7 +131,7 @@ async def test_when_a_lease_expires_a_waiting_poll_gets_its_messages(client, ope
         (new,) = await waiting.pop(queue, wait=True, timeout=10_000)
 
     assert [new["id"], new["deliveryAttempt"]] == [old["id"], 2]
-    assert 0.9 < since_lease.seconds < 2.5
+    assert since_lease.seconds > 0.9
 
 
 @pytest.mark.slow
@@ -154,10 +154,10 @@ async def test_a_client_that_leaves_while_it_is_given_an_expired_lease_does_not_
     assert message["deliveryAttempt"] == 2
 
 
-@pytest.mark.slow
-async def test_who_lost_a_lease_can_neither_extend_nor_acknowledge(client, queue):
-    old = await lease_one(client, queue, leaseSeconds=1)
-    (new,) = await client.pop(queue, wait=True, timeout=10_000)
+async def test_who_lost_a_lease_can_neither_extend_nor_acknowledge(broker, client, queue):
+    old = await lease_one(client, queue)
+    await broker.end_leases(queue)
+    (new,) = await client.pop(queue)
 
     refused = [await client.ack(old, status) for status in ("completed", "failed", "dlq", "retry")]
     extended = await client.extend(old["leaseId"])
@@ -168,13 +168,13 @@ async def test_who_lost_a_lease_can_neither_extend_nor_acknowledge(client, queue
     assert completed["success"]
 
 
-@pytest.mark.slow
-async def test_after_a_part_was_acked_the_rest_comes_again(client, queue):
+async def test_after_a_part_was_acked_the_rest_comes_again(broker, client, queue):
     await client.push_payloads(queue, 1, 2, 3)
-    messages = await client.pop(queue, batch=3, leaseSeconds=1)
+    messages = await client.pop(queue, batch=3)
     await client.ack(messages[0])
+    await broker.end_leases(queue)
 
-    again = await client.pop(queue, batch=3, wait=True, timeout=10_000)
+    again = await client.pop(queue, batch=3)
 
     assert payloads(again) == [2, 3]
 

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from tests.fixtures.broker import ack_item, payloads
 from tests.pg.waiting import eventually
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class LiveClient:

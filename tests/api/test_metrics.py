@@ -1,4 +1,3 @@
-import asyncio
 import json
 import re
 
@@ -6,6 +5,7 @@ import pytest
 
 from skep.telemetry.families import FAMILIES
 from tests.api.asking import ask
+from tests.pg.waiting import eventually
 
 PROMETHEUS = "/metrics/prometheus"
 LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
@@ -28,10 +28,11 @@ async def scrape(client):
 
 
 async def scrape_until(client, is_there):
-    async with asyncio.timeout(10):
-        while not is_there(found := await scrape(client)):
-            pass
-    return found
+    async def look():
+        found = await scrape(client)
+        return found if is_there(found) else None
+
+    return await eventually(look)
 
 
 async def test_the_text_is_what_prometheus_reads(client):
@@ -79,15 +80,17 @@ async def test_what_fails_dies_and_comes_again_is_counted(client, queue):
     assert found[f"skep_dead_letters_total{label}"] == 1
 
 
-async def test_what_dies_without_an_answer_is_counted(client, queue):
+async def test_what_dies_without_an_answer_is_counted(broker, client, queue):
     await client.configure(queue, maxDeliveries=1)
     for lane in ("asked for", "found"):
         await client.push_payloads(queue, "deadly", "harmless", partition=lane)
     for place in ({"partition": "asked for"}, {}):
-        await client.pop(queue, **place, leaseSeconds=1)
+        await client.pop(queue, **place)
+        await broker.end_leases(queue)
         # The consumer died of it. Another one is told nothing of that, only the next message.
-        [message] = await client.pop(queue, **place, wait=True, timeout=10_000, leaseSeconds=600)
+        [message] = await client.pop(queue, **place)
         assert message["data"] == "harmless"
+        await client.ack(message)
 
     found = await scrape(client)
 

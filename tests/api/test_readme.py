@@ -23,7 +23,7 @@ def run(command, url, fill):
     if body is not None:
         body = json.dumps({**json.loads(body), **fill})
     target = target.replace(WRITTEN_URL, url)
-    return httpx.request("GET" if body is None else "POST", target, content=body, timeout=10)
+    return httpx.request("GET" if body is None else "POST", target, content=body, timeout=60)
 
 
 def test_the_commands_of_the_readme_push_pop_and_ack(broker):

@@ -14,6 +14,7 @@ import pytest
 from skep.jobs import Ctx, Fail, JobTypes
 from skep.jobs.replays import REPLAY_JOB, WORKER_COMMAND, ReplayOrder, ReplayResult
 from tests.api.job_calls import Asking, start_worker
+from tests.pg.waiting import eventually
 
 NEVER_TAKEN = "update skep.open_job set due_at = due_at - interval '1 minute' where job_id = $1"
 MISSING = "019ed5ec-5b26-7ebe-8000-000000000000"
@@ -61,10 +62,12 @@ def start(ask):
 
 async def until(ask, replay_id, is_reached):
     """Return a replay once it has come so far."""
-    async with asyncio.timeout(60):
-        while not is_reached(found := await ask("GET", f"/replays/{replay_id}")):
-            pass
-    return found
+
+    async def look():
+        found = await ask("GET", f"/replays/{replay_id}")
+        return found if is_reached(found) else None
+
+    return await eventually(look)
 
 
 async def test_an_order_becomes_a_chain_and_says_where_to_look(ask, start, order):

@@ -29,7 +29,7 @@ CHECKS = [
 ]
 EXAMPLES_IN_CI = 8
 EXAMPLES = int(os.environ.get("SKEP_TEST_API_EXAMPLES", EXAMPLES_IN_CI))
-REQUEST_TIMEOUT_S = 10
+REQUEST_TIMEOUT_S = 60
 WAIT_MS_MAX = 50
 
 NEVER_ENDS = ["/api/v1/stream/queue/{queue}/events", "/api/v1/dashboard/live"]

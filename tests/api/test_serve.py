@@ -34,10 +34,10 @@ class Broker:
 
     def push(self, queue, payload):
         item = {"queue": queue, "payload": payload}
-        return httpx.post(f"{self.url}/api/v1/push", json={"items": [item]})
+        return httpx.post(f"{self.url}/api/v1/push", json={"items": [item]}, timeout=60)
 
     def pop(self, queue):
-        answer = httpx.get(f"{self.url}/api/v1/pop/queue/{queue}?autoAck=true")
+        answer = httpx.get(f"{self.url}/api/v1/pop/queue/{queue}?autoAck=true", timeout=60)
         if answer.status_code != 200:
             return []
         return [message["data"] for message in answer.json()["messages"]]
@@ -76,7 +76,7 @@ def test_from_nothing_the_lines_to_try_work_as_printed(postgres_dir):
 
         pushed = subprocess.run(push, shell=True, capture_output=True, text=True, check=True)
         popped = subprocess.run(pop, shell=True, capture_output=True, text=True, check=True)
-        page = httpx.get(f"{broker.url}/docs")
+        page = httpx.get(f"{broker.url}/docs", timeout=60)
 
     assert '"queued"' in pushed.stdout
     assert '{"hello": "world"}' in popped.stdout

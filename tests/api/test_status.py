@@ -112,7 +112,7 @@ async def test_the_answer_has_every_member_of_the_wire(client, queue):
         "messagesProcessed",
     }
     assert status["timeRange"]["to"].endswith("Z")
-    assert 0 <= status["statsAge"] < 10
+    assert 0 <= status["statsAge"] < 60
 
 
 async def test_namespaces_and_tasks_can_be_chosen(client, queue):

@@ -313,7 +313,7 @@ async def test_a_cycle_wakes_who_waits_for_its_results(shard, open_client):
 
     await shard.cycle(push=[{"n": 1}])
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert payloads(await waiting.popped()) == [{"n": 1}]
 
 

@@ -90,7 +90,7 @@ def test_defect_54_spans_of_a_message_arrive_at_the_collector(start_broker, coll
 
     endpoint = f"http://127.0.0.1:{collector.server_port}"
     with start_broker("--workers", "1", tracing="otlp", otlp_endpoint=endpoint) as broker:
-        arun(asyncio.wait_for(use(broker), 10))
+        arun(asyncio.wait_for(use(broker), 60))
     # What is left is sent when the broker ends.
     spans = {span.name: span for span in spans_of(collector)}
 
@@ -108,4 +108,4 @@ def test_a_collector_that_is_not_there_does_not_hold_up_messages(start_broker, a
 
     settings = {"tracing": "otlp", "otlp_endpoint": "http://127.0.0.1:9", "shutdown_grace_s": 15}
     with start_broker("--workers", "1", **settings) as broker:
-        arun(asyncio.wait_for(use(broker), 10))
+        arun(asyncio.wait_for(use(broker), 60))

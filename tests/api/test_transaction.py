@@ -403,7 +403,7 @@ async def test_a_push_in_a_transaction_wakes_who_waits(open_client, queue):
 
     await commit(client, push_op(queue, 1), ack_op(message))
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert payloads(await waiting.popped()) == [1]
 
 
@@ -417,7 +417,7 @@ async def test_defect_25_transactions_do_not_wait_for_each_other(broker, open_cl
             queue,
         )
         waiting = asyncio.ensure_future(commit(held, push_op(queue, 1, partition="held")))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             answer = await commit(free, push_op(queue, 2, partition="free"))
         assert answer["success"] is True
         assert not waiting.done()

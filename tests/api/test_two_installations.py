@@ -195,7 +195,7 @@ async def test_chains_run_where_they_were_started(url, other, heard):
     async with (
         working(ours, url) as here,
         working(theirs, url, schema=OTHER) as there,
-        asyncio.timeout(20),
+        asyncio.timeout(60),
     ):
         mine, its = await here.start(double, 1), await there.start(double_and_tell, 1)
 

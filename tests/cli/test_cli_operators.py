@@ -100,6 +100,10 @@ def test_an_operation_that_does_not_exist_is_the_callers_mistake(skep):
     assert "valid UUID" in skep("operations", "show", "x", code=1).err
 
 
+def test_a_search_for_metrics_says_what_it_goes_with(run):
+    assert "--search goes with --prometheus" in run("metrics", "--search", "parked", code=1).err
+
+
 def test_metrics_are_shown_in_few_words_or_all(skep, api, queue):
     api.push(queue, 1)
 

@@ -76,6 +76,10 @@ def test_equal_lines_and_other_files_are_other_messages(skep, api, queue, tmp_pa
     assert [message.data for message in taken(api, queue)] == [1, 1, 1, 2]
 
 
+def test_a_file_that_is_not_there_is_not_taken_for_a_queue(run):
+    assert "there is no file orders.ndjson" in run("push", "orders.ndjson", code=1).err
+
+
 def test_a_file_alone_goes_to_the_queue_of_its_name(skep, api, queue, tmp_path):
     said = skep("push", lines_file(tmp_path, ["1"], f"{queue}.ndjson"))
 

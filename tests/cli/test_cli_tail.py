@@ -71,6 +71,13 @@ def test_a_broker_that_is_killed_leaves_no_seam(broker, api, queue):
     assert told
 
 
+def test_a_start_is_a_word_or_a_time(skep, run, api, queue):
+    api.push(queue, {"n": 1})
+
+    assert len(skep("tail", queue, "--from", "1h", "--limit", "1", "-o", "ndjson").ndjson()) == 1
+    assert "yesterday is no time" in run("tail", queue, "--from", "yesterday", code=1).err
+
+
 def test_events_are_put_together_from_lines():
     lines = [b": alive\n", b"id: 7\r\n", b"\n", b"id: 8\n", b"event: message\n"]
     lines += [b'data: {"a":\n', b"data: 1}\n", b"retry: 5\n", b"\n", b"data: cut off\n"]

@@ -3,16 +3,11 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
 
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from tests.fixtures.ports import free_port
 
 
 class MortalBroker:

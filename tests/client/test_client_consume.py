@@ -151,7 +151,7 @@ async def test_a_consumer_that_waits_can_be_stopped(queen, queue):
     await asyncio.sleep(0)
     consumption.stop()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert await waiting == []
 
 
@@ -313,7 +313,7 @@ async def test_a_worker_that_waits_can_be_stopped(queen, queue):
     await handled.wait()
     handle.stop()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await running
 
 
@@ -430,10 +430,10 @@ def test_a_blocking_consumer_that_waits_can_be_stopped_by_another_thread(bee, qu
         ended.set()
 
     threading.Thread(target=consume, daemon=True).start()
-    assert got_one.wait(10)
+    assert got_one.wait(60)
     consumption.stop()
 
-    assert ended.wait(5)
+    assert ended.wait(20)
 
 
 def test_a_blocking_loop_that_is_left_gives_back_the_rest(bee, queue):

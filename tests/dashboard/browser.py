@@ -1,9 +1,14 @@
-"""Find a Chromium: the one that is named, one of the system, or the one from the npm registry."""
+"""Find a Chromium: the one that is named, one of the system, or the one from the npm registry.
+
+Starting it takes longer than most tests, so they share one.
+"""
 
 import os
 import shutil
 import subprocess
 from functools import cache
+
+from playwright.async_api import async_playwright
 
 from tests.tidy.tree import ROOT
 
@@ -57,3 +62,28 @@ def build_site():
     if not page.exists() or page.stat().st_mtime < newest:
         install_packages()
         run_npm("run", "build")
+
+
+class OpenBrowser:
+    """A browser that is started when it is first asked for, and again should it have died."""
+
+    def __init__(self, path):
+        self._path = path
+        self._playwright = None
+        self._browser = None
+
+    async def get(self):
+        if self._browser is None or not self._browser.is_connected():
+            await self.close()
+            self._playwright = await async_playwright().start()
+            self._browser = await self._playwright.chromium.launch(
+                executable_path=self._path, args=list(FLAGS)
+            )
+        return self._browser
+
+    async def close(self):
+        if self._browser is not None:
+            await self._browser.close()
+        if self._playwright is not None:
+            await self._playwright.stop()
+        self._browser = self._playwright = None

@@ -4,12 +4,13 @@ Where there is neither a browser nor Node to fetch one these tests are left out;
 `REQUIRE_BROWSER`, and then they fail instead.
 """
 
+import asyncio
 import os
 from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.dashboard.browser import SITE, build_site, find_browser, has_node
+from tests.dashboard.browser import SITE, OpenBrowser, build_site, find_browser, has_node
 from tests.dashboard.stage import open_stage
 
 
@@ -40,14 +41,29 @@ def broker(start_broker, built_site):
         yield broker
 
 
+@pytest.fixture(scope="package")
+def arun():
+    """Run a coroutine to its end. Tests here share a loop, because the browser lives on it."""
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+@pytest.fixture(scope="package")
+def browser(browser_path, arun):
+    """One browser for all tests; each has a profile of its own there."""
+    browser = OpenBrowser(browser_path)
+    yield browser
+    arun(browser.close())
+
+
 @pytest.fixture
-def open_page(browser_path, arun):
+def open_page(browser, arun):
     """Open pages of a broker in the browser; no page may log an error to its console."""
     stack = AsyncExitStack()
     stages = []
 
     async def open_page(broker, path="/", **options):
-        stage = await open_stage(stack, browser_path, broker, path, **options)
+        stage = await open_stage(stack, await browser.get(), broker, path, **options)
         stages.append(stage)
         return stage
 

@@ -1,22 +1,22 @@
 """One page of the dashboard in a browser, with words for what a person does there."""
 
-from playwright.async_api import async_playwright, expect
+from playwright.async_api import expect
 
-from tests.dashboard.browser import FLAGS
-
-WAIT_MS = 10_000
+WAIT_MS = 30_000
 SIZES = {"desk": (1280, 900), "phone": (390, 800)}
 
 
-async def open_stage(stack, browser_path, broker, path, *, colours="light", size="desk"):
-    playwright = await stack.enter_async_context(async_playwright())
-    browser = await playwright.chromium.launch(executable_path=browser_path, args=list(FLAGS))
-    stack.push_async_callback(browser.close)
+expect.set_options(timeout=WAIT_MS)
+
+
+async def open_stage(stack, browser, broker, path, *, colours="light", size="desk"):
     width, height = SIZES[size]
     # Without a locale it takes the one of the machine, which may be one that browsers do not know.
-    page = await browser.new_page(
+    profile = await browser.new_context(
         color_scheme=colours, locale="en-US", viewport={"width": width, "height": height}
     )
+    stack.push_async_callback(profile.close)
+    page = await profile.new_page()
     page.set_default_timeout(WAIT_MS)
     stage = Stage(page, broker)
     await stage.go(path)
@@ -55,15 +55,15 @@ class Stage:
         """Wait until the page shows a text, or an element of a role with it as its name."""
         page = self.page
         found = page.get_by_role(role, name=text) if role else page.get_by_text(text)
-        await expect(found.filter(visible=True).first).to_be_visible(timeout=WAIT_MS)
+        await expect(found.filter(visible=True).first).to_be_visible()
 
     async def lacks(self, text, *, role):
-        await expect(self.page.get_by_role(role, name=text)).to_have_count(0, timeout=WAIT_MS)
+        await expect(self.page.get_by_role(role, name=text)).to_have_count(0)
 
     async def row(self, caption, *texts):
         """Wait for a row of a table that holds all of these, and return it."""
         rows = self.page.get_by_role("table", name=caption).get_by_role("row")
         for text in texts:
             rows = rows.filter(has_text=text)
-        await expect(rows.first).to_be_visible(timeout=WAIT_MS)
+        await expect(rows.first).to_be_visible()
         return rows.first

@@ -17,7 +17,7 @@ async def drawing_says(stage, *words):
     """Wait until the drawing of the chain, as it is spoken, holds all of these."""
     drawing = stage.page.get_by_role("region", name="Steps of the chain").get_by_role("group")
     for word in words:
-        await expect(drawing.first).to_have_attribute("aria-label", word, timeout=20_000)
+        await expect(drawing.first).to_have_attribute("aria-label", word)
 
 
 async def test_a_chain_is_watched_until_it_finishes(open_page, broker, client, queue):

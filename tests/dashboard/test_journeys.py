@@ -1,5 +1,7 @@
 """What people come to the dashboard for, in a real browser on a real broker."""
 
+import asyncio
+import json
 import re
 import time
 
@@ -8,8 +10,10 @@ import pytest
 from playwright.async_api import expect
 
 from tests.fixtures.broker import ack_item
+from tests.pg.waiting import eventually
 
 SECRET = "a secret of the tests that is long enough"
+SLOW_S = 1
 
 
 async def fail_all(client, queue, *, group, error):
@@ -93,6 +97,34 @@ async def test_dead_letters_are_grouped_and_redriven(open_page, broker, client, 
     await stage.sees("5 of 5 pushed again")
     await stage.sees("No dead letters")
     assert len(await client.pop(queue, consumerGroup="g", batch=10)) == 5
+
+
+async def test_a_redrive_that_ends_between_two_looks_leaves_no_letter_on_the_page(
+    open_page, broker, client, queue
+):
+    async def answer_when_it_has_ended(route):
+        await eventually(lambda: has_no_letters(broker, queue))
+        # Where answers are slow a page hardly reads by itself any more.
+        await asyncio.sleep(SLOW_S)
+        await route.continue_()
+
+    await client.push_payloads(queue, *range(5))
+    await fail_all(client, queue, group="g", error="no")
+    stage = await open_page(broker, f"/dead-letters?queue={queue}")
+    await stage.row("Dead letters by error", "no", "5")
+    await stage.page.route(re.compile(r"/dlq/redrive\?"), answer_when_it_has_ended)
+
+    await stage.click("Redrive all that match", exact=False)
+    await stage.click("Push 5 again")
+
+    await stage.sees("5 of 5 pushed again")
+    await stage.sees("No dead letters")
+
+
+async def has_no_letters(broker, queue):
+    async with broker.connect() as connection:
+        answer = await connection.call("GET", f"/api/v1/dlq?queue={queue}")
+    return json.loads(answer.body)["total"] == 0
 
 
 async def test_only_chosen_letters_are_redriven(open_page, broker, client, queue):

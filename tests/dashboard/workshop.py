@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from skep.jobs import Continue, Ctx, JobTypes, Retry
 from tests.api.job_calls import Asking, start_worker
+from tests.pg.waiting import eventually
 
 workshop = JobTypes("workshop")
 
@@ -66,9 +67,11 @@ async def build(ask, colour):
 
 async def until_at(ask, chain_id, job):
     """Return once a chain has come to a job."""
-    async with asyncio.timeout(60):
-        while (await ask("GET", f"/chains/{chain_id}"))["lastJobType"] != job:
-            pass
+
+    async def is_there():
+        return (await ask("GET", f"/chains/{chain_id}"))["lastJobType"] == job
+
+    await eventually(is_there)
 
 
 async def fill_workshop(broker, client):

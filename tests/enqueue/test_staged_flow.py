@@ -1,6 +1,5 @@
 """From a user's transaction through a running broker to a consumer."""
 
-import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -10,6 +9,7 @@ import pytest
 from skep import enqueue
 from skep.enqueue import Message
 from tests.fixtures.broker import payloads
+from tests.pg.waiting import eventually
 
 WAIT_MS = 20_000
 
@@ -64,10 +64,11 @@ async def dead_letters(client, queue):
 
 
 async def until_rejected(client, queue, count=1):
-    async with asyncio.timeout(20):
-        while len(letters := await dead_letters(client, queue)) < count:
-            pass
-    return letters
+    async def look():
+        letters = await dead_letters(client, queue)
+        return letters if len(letters) >= count else None
+
+    return await eventually(look)
 
 
 async def test_a_parked_poll_gets_what_a_transaction_staged_when_it_commits(client, app, queue):

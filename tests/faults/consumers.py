@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from tests.fixtures.broker import pop_path
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class Consumer:
@@ -66,7 +66,7 @@ async def overslept(broker, client, queue):
     await client.push_payloads(queue, 1)
     async with consuming(broker, queue, leaseSeconds=1) as sleeper:
         sleeper.process.send_signal(signal.SIGSTOP)
-        (again,) = await client.pop(queue, wait=True, timeout=8_000, leaseSeconds=30)
+        (again,) = await client.pop(queue, wait=True, timeout=20_000, leaseSeconds=30)
         sleeper.process.send_signal(signal.SIGCONT)
         yield sleeper, again
 

@@ -19,7 +19,7 @@ from skep.broker.pop import Poll, PollOptions
 from skep.model.wire import QUEUE_MODE, AckItem, PushItem, TransactionBody
 from skep.settings import Settings
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class InProcessBroker:

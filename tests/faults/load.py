@@ -21,7 +21,7 @@ PARTITIONS = [f"lane {number}" for number in range(12)]
 GONE = (OSError, asyncio.IncompleteReadError, TimeoutError)
 RECONNECT_PAUSE_S = 0.02
 CALL_S = 15
-DRAIN_S = 45
+DRAIN_S = 90
 FORGOTTEN, FAILED = 0.005, 0.02
 ACCEPTED = frozenset({"queued", "duplicate", "buffered"})
 

@@ -2,13 +2,13 @@
 
 import os
 import signal
-import socket
 import subprocess
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 from skep.db.embedded import EmbeddedPostgres
 from skep.db.programs import Programs, choose_account, find_binaries
+from tests.fixtures.ports import free_port
 from tests.fixtures.postgres import DURABLE, chosen_binaries
 
 FAST, IMMEDIATE, KILL = signal.SIGINT, signal.SIGQUIT, signal.SIGKILL
@@ -20,7 +20,10 @@ class MortalPostgres:
     def __init__(self, data_dir, **parameters):
         self.data_dir = data_dir
         self._server = EmbeddedPostgres(
-            data_dir, parameters={**DURABLE, **parameters}, binaries=chosen_binaries()
+            data_dir,
+            port=free_port(),
+            parameters={**DURABLE, **parameters},
+            binaries=chosen_binaries(),
         )
         self._is_running = False
 
@@ -90,12 +93,6 @@ class Standby:
 
     def _control(self, *words):
         self._programs.run("pg_ctl", "-D", str(self._data), "--wait", *words)
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def mount_small_disk(directory, *, size_mib):

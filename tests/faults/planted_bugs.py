@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from skep.db.catalog import bundled
 
-UNLOCKED_PUSH = """
+LANE_SEQUENCES = """
 do $$
 declare
   v_lane record;
@@ -17,7 +17,9 @@ begin
     execute format('create sequence public.lane_%s start %s', v_lane.id, v_lane.head + 1);
   end loop;
 end $$;
+"""
 
+UNLOCKED_PUSH = """
 create or replace function skep.push_segments(
   p_partition_id bigint[], p_count integer[], p_vouched_to bigint[],
   p_vouched_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
@@ -59,13 +61,14 @@ returns table (partition_id bigint, first bigint, created_at timestamptz)
 language sql as 'select null::bigint, null::bigint, null::timestamptz where false';
 """
 """Offsets are taken before, and not under, the lock of their partition: a reader may pass one that
-another transaction has taken and not committed yet. For the lanes that exist when it is planted."""
+another transaction has taken and not committed yet. For lanes of `provide_lanes` only."""
 
 
 async def provide_lanes(sql, queue, partitions):
-    """Create the lanes of a queue before anything is pushed."""
+    """Create the lanes of a queue before anything is pushed, and what counts in them instead."""
     query = "select count(*) from skep.provision_partitions($1, $2)"
     await sql.fetch(query, [queue] * len(partitions), list(partitions))
+    await sql.execute(LANE_SEQUENCES)
 
 
 def _without(function, part, instead):

@@ -11,7 +11,7 @@ import pytest
 from tests.faults import instances
 from tests.faults.instances import kill_instance, worker_pids
 from tests.fixtures.broker import elapsed
-from tests.pg.waiting import eventually
+from tests.pg.waiting import PATIENCE_S, eventually
 
 WAITING = """
 select count(*) from pg_stat_activity
@@ -25,6 +25,7 @@ LEADER = """
 select holder from skep.leadership where service = 'housekeeping' and expires_at > clock_timestamp()
 """
 LEASE_S, ASKED_EVERY_S = 9, 3
+SLACK_S = 10
 AWAY = "postgresql://nobody@127.0.0.1:1/nothing"
 
 
@@ -56,7 +57,7 @@ async def test_defect_53_a_stop_answers_parked_polls_and_finishes_what_is_under_
                 assert (await parked.answer()).status == 204
                 assert await eventually(lambda: is_refused(broker))
             stored = await pushing.answer()
-            exit_code = broker.process.wait(20)
+            exit_code = await asyncio.to_thread(broker.process.wait, PATIENCE_S)
             kept = await observer.fetchval("select sum(last - first + 1) from skep.segment")
 
     assert stored.status == 201
@@ -87,9 +88,9 @@ async def test_a_stop_that_cannot_finish_ends_by_its_deadline(database_url, queu
                 await eventually(lambda: observer.fetchval(WAITING))
             with elapsed() as stopping:
                 broker.process.terminate()
-                await asyncio.to_thread(broker.process.wait, 20)
+                await asyncio.to_thread(broker.process.wait, PATIENCE_S)
 
-    assert stopping.seconds < grace_s + 5
+    assert stopping.seconds < grace_s + 8, "the push lost its patience first"
 
 
 async def test_a_stop_gives_back_what_was_claimed_for_a_client_that_is_gone(database_url, queue):
@@ -103,7 +104,7 @@ async def test_a_stop_gives_back_what_was_claimed_for_a_client_that_is_gone(data
                     leaving.send_poll(queue)
                     await eventually(lambda: observer.fetchval(WAITING))
                 broker.process.terminate()
-            assert await asyncio.to_thread(broker.process.wait, 20) == 0
+            assert await asyncio.to_thread(broker.process.wait, PATIENCE_S) == 0
             leases = "select count(*) from skep.cursor where lease_id is not null"
 
             assert await observer.fetchval(leases) == 0
@@ -204,7 +205,7 @@ async def test_when_the_leader_is_killed_another_instance_leads_within_seconds(d
                 assert survivor.stop() == 0
 
     assert second != first
-    assert waited_s < LEASE_S + ASKED_EVERY_S + 1
+    assert waited_s < LEASE_S + ASKED_EVERY_S + SLACK_S
 
 
 # Starts

@@ -7,7 +7,7 @@ import pytest
 from tests.faults.in_process import item, running
 from tests.faults.instances import instance
 from tests.faults.ledger import Attempt, Delivery, Ledger, Stored, complaints
-from tests.faults.load import GROUP, PARTITIONS, load_on
+from tests.faults.load import DRAIN_S, GROUP, PARTITIONS, load_on
 from tests.faults.planted_bugs import (
     UNLOCKED_PUSH,
     forgotten_ack,
@@ -42,8 +42,8 @@ def broker(start_broker):
         yield broker
 
 
-async def offences_under_load(broker, queue, seed):
-    async with load_on(broker, queue, seed, drain_s=8, partitions=LANES) as load:
+async def offences_under_load(broker, queue, seed, *, drain_s=DRAIN_S):
+    async with load_on(broker, queue, seed, drain_s=drain_s, partitions=LANES) as load:
         await load.until_stored(MESSAGES)
         await load.drain()
     return {offence.split(":")[0].split(" Ack(")[0] for offence in complaints(load.ledger, [GROUP])}
@@ -57,7 +57,8 @@ async def offences_in_rounds(broker, queue, seed, is_caught, *, before_round=Non
         queue_of_round = f"{queue}-{number}"
         if before_round is not None:
             await before_round(queue_of_round)
-        offences |= await offences_under_load(broker, queue_of_round, f"{seed} {number}")
+        # What a bug has lost does not come, however long one waits.
+        offences |= await offences_under_load(broker, queue_of_round, f"{seed} {number}", drain_s=8)
         if is_caught(offences):
             break
     return offences

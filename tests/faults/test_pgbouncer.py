@@ -6,7 +6,6 @@ Runs where pgbouncer is installed.
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import pytest
 
 from skep.db.sessions import PoolerInBetween
 from skep.db.slots import HOT_PATH, Slots
+from tests.fixtures.ports import free_port
 from tests.pg.waiting import eventually
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -34,12 +34,6 @@ EVERYTHING = ",".join(
 )
 
 pytestmark = pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @pytest.fixture

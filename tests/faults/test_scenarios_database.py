@@ -31,7 +31,7 @@ from tests.pg.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-READY_S_MAX = 10
+READY_S_MAX = 30
 OUTAGE_S = 3
 DISK_MIB = 12
 

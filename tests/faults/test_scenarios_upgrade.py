@@ -10,7 +10,7 @@ from tests.faults.load import GROUP, load_on
 
 pytestmark = pytest.mark.slow
 
-STALL_S_MAX = 2
+STALL_S_MAX = 5
 HOT = ("push_segments", "push_vouched", "pop_messages", "take_lanes", "ack_messages")
 WIDER = """
 alter table skep.queue add column widened integer;

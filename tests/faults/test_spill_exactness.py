@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from skep.app.broker import PATIENCE_S
 from skep.app.failover import spill_directory
 from skep.settings import Settings
 from skep.spill.log import SpillLog
@@ -164,7 +165,7 @@ async def test_defect_29_pushes_hang_no_longer_than_it_takes_to_notice_that_conn
         proxy.shut_door()
         proxy.at_next(PUSH, "before")
 
-        async with asyncio.timeout(5):  # far below the patience of requests
+        async with asyncio.timeout(PATIENCE_S - 2):  # sooner than a request loses its patience
             results = await asyncio.gather(
                 *(broker.push(item(queue, f"{number}")) for number in range(20)),
                 broker.push(item(f"{queue}-new", "never seen")),

@@ -9,14 +9,13 @@ from skep.jobs.context import Ctx as Context
 from skep.jobs.context import Detached, NoTransactions
 from skep.jobs.inspection import JobFilter
 from skep.model.errors import BadRequest
+from tests.pg.waiting import eventually
 
 PROGRESS = "select share, note from skep.job_progress where job_id = $1"
 
 
 async def until_reported(sql, job_id):
-    while (row := await sql.fetchrow(PROGRESS, job_id)) is None:
-        pass
-    return tuple(row)
+    return tuple(await eventually(lambda: sql.fetchrow(PROGRESS, job_id)))
 
 
 @pytest.mark.parametrize("kind", ["loop", "thread"])

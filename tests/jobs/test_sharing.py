@@ -304,7 +304,7 @@ async def test_the_last_in_the_row_may_be_stopped_at_the_moment_of_its_turn():
         await asyncio.sleep(0)  # it has passed its turn on, and `last` has not begun with it
         last.cancel()
 
-        assert (await asyncio.wait_for(first, 5)).outcome == "settled"
+        assert (await asyncio.wait_for(first, 30)).outcome == "settled"
     assert pool.said[-1] == "committed"
 
 

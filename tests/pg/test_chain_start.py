@@ -41,7 +41,7 @@ async def test_case_01_a_start_that_is_rolled_back_leaves_nothing_and_notifies_n
     await transaction.rollback()
     await chains.start_all({"type": "done"}, notify=True)
 
-    assert await asyncio.wait_for(heard.get(), 5) == "done"
+    assert await asyncio.wait_for(heard.get(), 30) == "done"
     assert await chains.value("select count(*) from skep.chain") == 1
     await listener.connection.reset()
 

@@ -6,7 +6,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from skep.app.database import SchemaNotCurrent, open_database, prepare_schema
+from skep.app.database import (
+    SchemaNotCurrent,
+    join_database,
+    open_database,
+    prepare_schema,
+    running_embedded,
+)
 from skep.db.migrate import schema_state
 from skep.settings import Settings
 
@@ -44,6 +50,22 @@ def test_a_url_is_used_as_it_is():
     with open_database(Settings(database_url="postgresql://db/skep")) as database:
         assert database.dsn == "postgresql://db/skep"
         assert database.companions == ()
+
+
+@pytest.mark.slow
+def test_a_command_uses_the_embedded_server_that_a_broker_runs(postgres_dir, arun):
+    settings = Settings(data_dir=postgres_dir / "shared")
+    assert running_embedded(settings) is None
+
+    with open_database(settings) as owned:
+        with join_database(settings) as joined:
+            assert joined.dsn == owned.dsn == running_embedded(settings)
+            assert joined.companions == ()
+        assert arun(fetch(owned.dsn, "select 7")) == 7
+
+    with join_database(settings) as alone:
+        assert arun(fetch(alone.dsn, "select 8")) == 8
+    assert running_embedded(settings) is None
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ async def test_who_comes_second_deletes_nothing(log, open_log):
     await transaction.start()
     await log.value(QUERY, *Filter(), 10)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         late = asyncio.create_task(other.value(QUERY, *Filter(), 10))
         await until_it_waits(log, late, other)
         await transaction.commit()

@@ -91,7 +91,7 @@ async def test_two_who_delete_from_one_segment_lose_nothing(log, open_log):
     await transaction.start()
     await log.value(QUERY, partition, 1)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         second = asyncio.create_task(other.value(QUERY, partition, 2))
         await until_it_waits(log, second, other)
         await transaction.commit()
@@ -109,7 +109,7 @@ async def test_a_push_that_comes_meanwhile_waits_and_its_message_is_not_lost(log
     await transaction.start()
     await log.value(QUERY, partition, 1)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         push = asyncio.create_task(other.push(partition, "b"))
         await until_it_waits(log, push, other)
         await transaction.commit()

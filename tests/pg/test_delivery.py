@@ -18,8 +18,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.fixtures.sizes import sized
 from tests.pg.log import MICROSECOND, NOON, Ack, Delivered, Poll
 
+EXAMPLES = sized(40, large=100)
 RETRY_LIMIT = 1
 RETRY_DELAY = timedelta(seconds=5)
 PARTITIONS = ("a", "b")
@@ -415,5 +417,5 @@ class Delivery(RuleBasedStateMachine):
 def test_every_group_gets_every_message_in_order_and_what_is_done_stays_done(log, arun):
     run_state_machine_as_test(
         lambda: Delivery(log, arun),
-        settings=settings(max_examples=100, stateful_step_count=30, deadline=None),
+        settings=settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None),
     )

@@ -1,6 +1,8 @@
 import asyncio
 import json
 
+from tests.pg.waiting import eventually
+
 DESCRIBE = "select skep.describe_database($1)"
 
 
@@ -34,9 +36,7 @@ async def test_whoever_waits_for_a_lock_is_shown_with_a_query_that_is_cut(log, o
             waiter.value(f"select count(*) /* {'x' * 500} */ from skep.trace")
         )
         pid = waiter.connection.get_server_pid()
-        async with asyncio.timeout(10):
-            while not await log.value("select pg_blocking_pids($1) <> '{}'", pid):
-                pass
+        await eventually(lambda: log.value("select pg_blocking_pids($1) <> '{}'", pid))
         stats = await describe(log)
     await blocked
 

@@ -1,4 +1,10 @@
-from tests.pg.log import Ack, Poll, key_of, keys_of
+from tests.pg.log import ALWAYS, Ack, Poll, Vouch, key_of, keys_of
+
+
+async def push_later(log, partition, count):
+    """Push messages one by one; as a broker knows that they are new, nobody looks for them."""
+    for number in range(count):
+        await log.push(partition, f"later {number}", vouch=Vouch(1 << 60, ALWAYS))
 
 
 def find(log, partition, name):
@@ -36,8 +42,7 @@ async def test_of_a_repeated_transaction_id_nobody_holds_the_newest_is_meant(log
 async def test_a_message_just_acknowledged_is_found_far_from_the_newest_ones(log):
     partition, group = await log.lane()
     await log.push(partition, "done")
-    for number in range(1_001):
-        await log.push(partition, f"later {number}")
+    await push_later(log, partition, 1_001)
     [taken] = await log.pop(group, Poll(batch=1, lease_s=60))
     lease_id = await log.value("select lease_id from skep.cursor where leased is not null")
     await log.ack(Ack(partition, 1, lease_id))
@@ -49,8 +54,7 @@ async def test_a_message_just_acknowledged_is_found_far_from_the_newest_ones(log
 async def test_the_search_is_bounded(log):
     partition, group = await log.lane()
     await log.push(partition, "too old")
-    for number in range(1_000):
-        await log.push(partition, f"later {number}")
+    await push_later(log, partition, 1_000)
     await log.pop(group, Poll(batch=2_000, auto_ack=True))
 
     assert await find(log, partition, "too old") is None

@@ -33,11 +33,11 @@ class Ear:
         self.task = asyncio.ensure_future(listener.listen_while(lambda: self.is_wanted))
 
     async def began(self):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.begun.get()
 
     async def next(self):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.heard.get()
 
 
@@ -116,7 +116,7 @@ async def test_listening_ends_when_it_is_not_wanted_any_more(open_ear, connect, 
     await ear.began()
     assert not await has_no_session(sql)
     ear.is_wanted = False
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await ear.task
 
     await eventually(lambda: has_no_session(sql))

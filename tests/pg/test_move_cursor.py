@@ -13,8 +13,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.fixtures.sizes import sized
 from tests.pg.log import NOON, Ack, Poll
 
+EXAMPLES = sized(30, large=60)
 SECOND = timedelta(seconds=1)
 
 
@@ -311,7 +313,7 @@ class IndividualAcks(RuleBasedStateMachine):
 def test_only_what_is_not_done_comes_again_in_whatever_order_it_was_answered(log, arun):
     run_state_machine_as_test(
         lambda: IndividualAcks(log, arun),
-        settings=settings(max_examples=60, stateful_step_count=25, deadline=None),
+        settings=settings(max_examples=EXAMPLES, stateful_step_count=25, deadline=None),
     )
 
 

@@ -28,6 +28,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.fixtures.sizes import sized
 from tests.pg.housekeeping import Keeper
 from tests.pg.letters import redrive
 from tests.pg.log import NOON, QUEUE_MODE, Ack, Delivered, Poll
@@ -35,7 +36,7 @@ from tests.pg.plane_model import Group, Plane, Waiting, queue_mode
 from tests.pg.scheduling import schedule, sequence, waiting
 from tests.pg.settling import transact
 
-EXAMPLES = int(os.environ.get("SKEP_PLANE_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("SKEP_PLANE_EXAMPLES", sized(60, large=150)))
 
 PARTITIONS = ("a", "b", "c")
 GROUPS = (QUEUE_MODE, "bees", "drones")

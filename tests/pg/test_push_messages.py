@@ -89,7 +89,7 @@ async def test_brokers_hear_of_the_queues_when_it_commits(log, open_log):
         await push(log, ("hive", "a", "1", None), ("hive", "b", "1", None))
         await push(log, ("hive", "a", "1", None))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await heard.get() == str(queue_id)
     assert heard.empty()
 

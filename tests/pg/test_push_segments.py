@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.sizes import sized
 from tests.pg.log import (
     ALWAYS,
     MICROSECOND,
@@ -18,6 +19,7 @@ from tests.pg.log import (
 )
 from tests.pg.operating import defer
 
+EXAMPLES = sized(60, large=200)
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 
@@ -265,7 +267,7 @@ WINDOWS_S = (10, 3, 0)
 queue_numbers = count(1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(steps=steps)
 def check_against_the_model(arun, log, steps):
     arun(replay(log, steps))

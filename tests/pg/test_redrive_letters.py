@@ -109,7 +109,7 @@ async def test_two_who_redrive_one_letter_push_it_once(log, open_log):
     await transaction.start()
     await redrive(log, {letter: partition})
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         late = asyncio.create_task(redrive(other, {letter: partition}))
         await until_it_waits(log, late, other)
         await transaction.commit()
@@ -127,7 +127,7 @@ async def test_a_letter_deleted_while_its_message_is_pushed_undoes_the_push(log,
     await transaction.start()
     await log.execute("delete from skep.dead_letter")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         late = asyncio.create_task(redrive(other, {letter: partition}))
         await until_it_waits(log, late, other)
         await transaction.commit()
@@ -151,7 +151,7 @@ async def test_who_deletes_a_group_and_then_its_letters_never_deadlocks_with_a_r
     await transaction.start()
     await log.execute("delete from skep.cursor")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         late = asyncio.create_task(redrive(other, {letter: partition}))
         await until_it_waits(log, late, other)
         await log.execute("delete from skep.dead_letter")

@@ -1,6 +1,5 @@
 """Redrive jobs as the broker works them off: in batches, resumable, and failing closed."""
 
-import asyncio
 from uuid import UUID
 
 import pytest
@@ -12,6 +11,7 @@ from skep.db.slots import ONE_OFF, Slots
 from skep.model.errors import Refused
 from tests.pg.letters import bury, letter_ids, transaction_ids
 from tests.pg.log import QUEUE_MODE
+from tests.pg.waiting import eventually
 
 
 class Ears:
@@ -34,10 +34,11 @@ class Desk:
         self.redrives = Redrives(slots, self.letters, mover, batch=batch)
 
     async def until_ended(self, job):
-        async with asyncio.timeout(20):
-            while (found := await self.redrives.describe(UUID(job.id))).state == "running":
-                pass
-        return found
+        async def look():
+            found = await self.redrives.describe(UUID(job.id))
+            return found if found.state != "running" else None
+
+        return await eventually(look)
 
 
 @pytest.fixture

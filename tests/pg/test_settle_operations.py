@@ -306,7 +306,7 @@ async def test_cursors_of_acks_and_of_pushed_lanes_are_locked_in_one_order(
     high, _, lease = await leased_lane(log, "high")
     asker = await open_log()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with held_cursor(other, low, group):
             call = transact(log, [Ack(high, 1, lease)], {low: "a"})
             task = asyncio.ensure_future(call)
@@ -320,7 +320,7 @@ async def test_partitions_are_locked_before_any_cursor(log, other, observer, ope
     high, _ = await log.lane("hive", "high")
     asker = await open_log()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with held_cursor(other, low, group):
             task = asyncio.ensure_future(transact(log, [Ack(low, 1, lease)], {high: "a"}))
             await until_it_waits(observer, task, log)
@@ -332,7 +332,7 @@ async def test_partitions_are_locked_in_ascending_order(log, other, observer, op
     low, high = await log.provision("hive", "a", "b")
     asker = await open_log()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with other.connection.transaction():
             await other.push(low, "first")
             task = asyncio.ensure_future(transact(log, (), {low: "a", high: "b"}))

@@ -19,6 +19,8 @@ WHO = "select pg_backend_pid()"
 LOCK = 4_711
 LOCKED_CALL = f"select pg_advisory_xact_lock_shared({LOCK})"
 INSERT = "insert into done (n) values ($1)"
+SOON_S = 5
+"""Ten times the longest pause between two tries."""
 
 
 @asynccontextmanager
@@ -426,7 +428,7 @@ async def test_an_opening_that_fails_leaves_nothing_under_way(database_url):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["shutdown", "crash"])
-async def test_calls_work_within_a_second_of_the_databases_return(durable_postgres, way, caplog):
+async def test_calls_work_soon_after_the_databases_return(durable_postgres, way, caplog):
     caplog.set_level(logging.ERROR)
     server = durable_postgres(fsync="off")
     server.start()
@@ -445,7 +447,7 @@ async def test_calls_work_within_a_second_of_the_databases_return(durable_postgr
         with pytest.raises(OutcomeUnknown):
             await first
 
-    assert answered_at - returned_at < 1
+    assert answered_at - returned_at < SOON_S
 
 
 async def _until_answered(slots):

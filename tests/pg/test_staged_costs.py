@@ -11,9 +11,9 @@ import pytest
 from skep.broker.staged_reading import Position
 from tests.pg.enqueued import names, read, stage
 
-MANY = 6_000
+MANY = 3_000
 BLOCKS_MAX = 20
-"""A few descents of indexes and the rows found. To pass all dead entries takes 100 blocks."""
+"""A few descents of indexes and the rows found. To pass all dead entries takes 50 blocks."""
 
 
 async def stage_many(log, count=MANY):

@@ -138,7 +138,7 @@ async def test_those_who_hardly_use_theirs_do_not_wait_for_one_another(open_pool
         async with pool.begin(unused()):
             await both.wait()
 
-    await asyncio.wait_for(asyncio.gather(slow(), slow()), 10)
+    await asyncio.wait_for(asyncio.gather(slow(), slow()), 30)
 
 
 async def test_who_waits_for_a_connection_gets_the_one_that_was_not_used(open_pool, patient):
@@ -149,7 +149,7 @@ async def test_who_waits_for_a_connection_gets_the_one_that_was_not_used(open_po
         await asyncio.sleep(0)
         assert not waiting.done()
 
-    assert await asyncio.wait_for(waiting, 5) == first
+    assert await asyncio.wait_for(waiting, 30) == first
 
 
 async def test_a_connection_that_broke_is_not_lent_again(open_pool, patient, connect):
@@ -196,4 +196,4 @@ async def test_who_is_stopped_while_it_begins_takes_no_connection_away(open_pool
         beginning.cancel()
         await asyncio.gather(beginning, return_exceptions=True)
 
-    assert await asyncio.wait_for(seen(pool), 5)
+    assert await asyncio.wait_for(seen(pool), 30)

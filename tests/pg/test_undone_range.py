@@ -2,6 +2,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.sizes import sized
+
+EXAMPLES = sized(60, large=200)
+
 
 def undone_range(log, acked, done, batch, last):
     query = "select * from skep.undone_range($1, $2::text::int8multirange, $3, $4)"
@@ -31,7 +35,7 @@ def test_the_range_holds_as_many_as_asked_for_and_has_nothing_done_behind_it(log
         batch=st.integers(1, 8),
         last=st.integers(1, 15),
     )
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=EXAMPLES, deadline=None)
     def compare(done, batch, last):
         spelled = ",".join(f"[{n},{n + 1})" for n in done).join("{}")
         upto, count = arun(undone_range(log, 0, spelled, batch, last))

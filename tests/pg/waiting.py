@@ -3,7 +3,9 @@
 import asyncio
 from inspect import isawaitable
 
-PATIENCE_S = 15
+PATIENCE_S = 60
+"""Only what hangs must not go on for ever: a process that takes a second to start takes a minute
+where others use the machine too."""
 PAUSE_S = 0.005
 
 

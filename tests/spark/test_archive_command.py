@@ -134,7 +134,7 @@ def test_a_task_that_lost_the_database_says_so_and_is_not_taken_for_a_mistake(sp
 def test_mistakes_are_told_in_one_line(shop, skep, tmp_path):
     with pytest.raises(BadRequest, match="exclude each other"):
         skep("run", "--once", "--every", "5")
-    with pytest.raises(BadRequest, match="--since must be a time"):
+    with pytest.raises(BadRequest, match="is no time"):
         skep("files", "--since", "yesterday")
     with pytest.raises(NotFound, match="there is no archive in this database yet"):
         skep("files")

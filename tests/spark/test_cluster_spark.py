@@ -10,14 +10,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from benchmarks.meter import read_processes, tree_of
 from benchmarks.spark_cluster import standalone_cluster
+from tests.spark.on_cluster import environment, run_tests
 
-ROOT = Path(__file__).parents[2]
 SUITE = (
     "tests/spark/test_batch_read.py",
     "tests/spark/test_stream_read.py",
@@ -34,29 +33,15 @@ def cluster(tmp_path_factory):
         yield cluster
 
 
-def environment(cluster):
-    """Let a process run on the cluster, and its executors find what this one finds."""
-    paths = [str(ROOT / "src"), str(ROOT)]
-    return {
-        **os.environ,
-        "SKEP_TEST_SPARK_MASTER": cluster.address,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONPATH": os.pathsep.join(paths),
-    }
-
-
 def test_what_reads_streams_and_writes_locally_does_so_on_a_cluster(cluster):
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    command += [f"--timeout={TIMEOUT_S}", *SUITE]
-
-    ended = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment(cluster),
+    ended = run_tests(
+        cluster,
+        SUITE,
+        "-x",
+        f"--timeout={TIMEOUT_S}",
         timeout=TIMEOUT_S,
         capture_output=True,
         text=True,
-        check=False,
     )
 
     assert ended.returncode == 0, ended.stdout[-4000:]

@@ -89,7 +89,7 @@ def test_a_person_counts_replays_and_repeats(skep, writer):
 
 
 def test_times_are_checked_before_anything_is_started(skep):
-    with pytest.raises(BadRequest, match="--from must be a time"):
+    with pytest.raises(BadRequest, match="is no time"):
         skep("--from", "yesterday", "--to", "2026-01-01")
 
 

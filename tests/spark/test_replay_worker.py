@@ -7,14 +7,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from skep.jobs import JobClient, Worker
 from skep.jobs.replays import REPLAY_JOB
 from skep.model.errors import BadRequest
-from skep.replay_worker import app, replay_app
-from skep.settings import Settings
+from skep.replay_worker import app
 from skep.spark.conditions import check_condition
 from skep.spark.replay import Replay
 from tests.api.job_calls import Asking
+from tests.spark.replay_orders import (
+    COMMITTING,
+    HOLD_TARGET,
+    HOLD_TASKS,
+    STAGING,
+    ended_replay,
+    start_replay,
+    start_replay_worker,
+    until_found,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -22,10 +30,6 @@ STORED = """
   select p.name, p.head from skep.partition p join skep.queue q on q.id = p.queue_id
   where q.name = $1 and p.head > 0 order by p.name
 """
-HOLD_TARGET = "select from skep.queue where name = $1 for update"
-COMMITTING = "select from pg_stat_activity where query ~ 'commit_sink' and wait_event_type = 'Lock'"
-HOLD_TASKS = "lock table skep.segment, skep.staged_segment in exclusive mode"
-STAGING = "select from pg_stat_activity where query ~* '^copy' and wait_event_type = 'Lock'"
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +48,8 @@ def run_worker(arun, broker, spark):
     """Start a worker as `skep worker` does; return it."""
     stack = AsyncExitStack()
 
-    async def run_worker(lease_s=10.0):
-        program = replay_app(session=lambda: spark, settings=Settings())
-        jobs = await stack.enter_async_context(JobClient(broker.database_url))
-        await stack.enter_async_context(program.lifespan(jobs))
-        worker = Worker(jobs, program.registries, poll_s=1.0, lease_s=lease_s)
-        await worker.start()
-        stack.push_async_callback(worker.stop, grace_s=1)
-        return worker
+    async def run_worker():
+        return await start_replay_worker(stack, broker, spark)
 
     yield run_worker
     arun(stack.aclose())
@@ -71,17 +69,6 @@ def order(queue, client, arun):
     }
 
 
-async def start(ask, order, **members):
-    return (await ask("POST", "/replays", {**order, **members}, status=202))["id"]
-
-
-async def ended(ask, replay_id):
-    async with asyncio.timeout(100):
-        while (await ask.result(replay_id, timeout_s=5))["state"] == "open":
-            pass
-    return await ask("GET", f"/replays/{replay_id}")
-
-
 async def stored(broker, queue):
     async with broker.sql() as sql:
         return [(row["name"], row["head"]) for row in await sql.fetch(STORED, queue)]
@@ -90,10 +77,10 @@ async def stored(broker, queue):
 async def test_what_was_ordered_over_http_is_replayed_and_told(
     ask, broker, client, run_worker, order
 ):
-    replay_id = await start(ask, order)
+    replay_id = await start_replay(ask, order)
     await run_worker()
 
-    done = await ended(ask, replay_id)
+    done = await ended_replay(ask, replay_id)
 
     assert done["error"] is None, done["error"]
     assert done["state"] == "completed"
@@ -106,9 +93,9 @@ async def test_what_was_ordered_over_http_is_replayed_and_told(
 
 async def test_the_same_replay_ordered_again_adds_nothing(ask, broker, run_worker, order):
     await run_worker()
-    first = await ended(ask, await start(ask, order))
+    first = await ended_replay(ask, await start_replay(ask, order))
 
-    again = await ended(ask, await start(ask, order))
+    again = await ended_replay(ask, await start_replay(ask, order))
 
     assert again["id"] != first["id"]
     assert again["result"] == {**first["result"], "isRepeated": True}
@@ -118,7 +105,9 @@ async def test_the_same_replay_ordered_again_adds_nothing(ask, broker, run_worke
 async def test_a_partition_and_a_condition_choose_what_is_replayed(ask, broker, run_worker, order):
     await run_worker()
 
-    done = await ended(ask, await start(ask, order, partition="b", where="int(payload) >= 2"))
+    done = await ended_replay(
+        ask, await start_replay(ask, order, partition="b", where="int(payload) >= 2")
+    )
 
     assert done["result"]["messages"] == 2, done
     assert await stored(broker, order["into"]) == [("b", 2)]
@@ -140,17 +129,11 @@ async def test_what_can_never_be_done_fails_at_once_and_says_why(
 ):
     await run_worker()
 
-    failed = await ended(ask, await start(ask, order, **members))
+    failed = await ended_replay(ask, await start_replay(ask, order, **members))
 
     assert (failed["state"], failed["attempts"]) == ("failed", 1), failed
     assert words in failed["error"]
     assert await stored(broker, order["into"]) == []
-
-
-async def until_found(sql, query):
-    async with asyncio.timeout(100):
-        while not await sql.fetch(query):
-            pass
 
 
 async def test_an_attempt_whose_worker_is_gone_is_repeated_with_the_same_result(
@@ -161,13 +144,13 @@ async def test_an_attempt_whose_worker_is_gone_is_repeated_with_the_same_result(
     async with broker.sql() as sql, broker.sql() as watch:
         async with sql.transaction():
             await sql.execute(HOLD_TARGET, order["into"])
-            replay_id = await start(ask, order)
+            replay_id = await start_replay(ask, order)
             first = await run_worker()
             await until_found(watch, COMMITTING)
             await first.stop(grace_s=0)
         await run_worker()
 
-        done = await ended(ask, replay_id)
+        done = await ended_replay(ask, replay_id)
 
     assert done["error"] is None, done["error"]
     assert done["state"] == "completed"
@@ -190,7 +173,7 @@ async def test_cancelling_the_chain_ends_the_work_on_spark(
     monkeypatch.setattr(Replay, "run", observed)
     async with broker.sql() as sql, broker.sql() as watch, sql.transaction():
         await sql.execute(HOLD_TASKS)
-        replay_id = await start(ask, order)
+        replay_id = await start_replay(ask, order)
         await run_worker()
         await until_found(watch, STAGING)
 

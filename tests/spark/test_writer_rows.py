@@ -139,6 +139,14 @@ def test_headers_are_spelled_as_envelopes_have_them():
     assert rows.column("headers").to_pylist() == ['{"a":"1", "data":null}', None, None]
 
 
+def test_rows_without_any_headers_have_none():
+    headers = pa.array([[], None], pa.map_(pa.string(), pa.string()))
+
+    rows, _ = checker().check(batch(payload=texts("1", "2"), headers=headers))
+
+    assert rows.column("headers").to_pylist() == [None, None]
+
+
 def test_too_many_and_too_large_headers_are_refused():
     many = [(f"h{number}", "") for number in range(65)]
     headers = pa.array([many, [("a", "x" * 9000)]], pa.map_(pa.string(), pa.string()))

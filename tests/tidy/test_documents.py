@@ -1,14 +1,16 @@
-"""Documents: one title each, and the pages written from the code are current."""
+"""Documents: one title each, links that lead somewhere, and what they say of the code holds."""
 
 import re
+from fnmatch import fnmatch
 
 import pytest
 
 from skep.cli.settings_page import render_settings_page
 from skep.settings.fields import FIELDS, description
-from tests.tidy.tree import ROOT, documents, short
+from tests.tidy.tree import ROOT, documents, python_files, short, sql_files
 
 SETTINGS_PAGE = ROOT / "docs" / "reference" / "settings.md"
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 
 
@@ -28,6 +30,22 @@ def test_links_to_files_of_the_project_lead_somewhere(path):
     assert [target for target in relative if not (path.parent / target).exists()] == []
 
 
+def anchors(path):
+    """The anchors of a page, made of its headings as the sites that show Markdown make them."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", documents(), ids=short)
+def test_links_into_pages_lead_to_a_heading(path):
+    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", FENCED.sub("", path.read_text()))
+    pages = [
+        (path.parent / page if page else path, anchor) for page, anchor in links if ":" not in page
+    ]
+
+    assert [anchor for page, anchor in pages if anchor not in anchors(page)] == []
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_setting_is_described_in_whole_sentences(name):
     assert re.fullmatch(r"[A-Z].*\.", description(name))
@@ -35,3 +53,45 @@ def test_a_setting_is_described_in_whole_sentences(name):
 
 def test_the_page_of_the_settings_is_current():
     assert SETTINGS_PAGE.read_text() == render_settings_page(), "run `make docs`"
+
+
+def chapter(title):
+    """A chapter of the architecture."""
+    return re.search(
+        rf"^## {title}\n(.*?)(?=^## )", ARCHITECTURE.read_text(), re.DOTALL | re.MULTILINE
+    )[1]
+
+
+def test_every_module_is_on_the_map():
+    places = ("src/skep/server/routes", "src/skep/client/aio", "src/skep/client/blocking")
+    modules = [
+        path
+        for path in python_files()
+        if path.is_relative_to(ROOT / "src")
+        and not path.stem.startswith("__")
+        and not any(path.is_relative_to(ROOT / place) for place in places)
+    ]
+    names = re.findall(r"`(?:skep\.)?([\w*]+)`", chapter("Code map"))
+
+    assert len(modules) > 200
+    missing = [path for path in modules if not any(fnmatch(path.stem, name) for name in names)]
+    assert [short(path) for path in missing] == []
+
+
+def test_every_table_is_in_the_data_model():
+    created = re.compile(
+        r"create (?:unlogged )?table (?:if not exists )?skep\.(\w+)", re.IGNORECASE
+    )
+    migrations = [path for path in sql_files() if path.parent.name == "migrations"]
+    tables = {name for path in migrations for name in created.findall(path.read_text())}
+
+    assert len(tables) > 50
+    assert tables - set(re.findall(r"`(\w+)`", chapter("Data model"))) == set()
+
+
+def test_the_functions_of_the_lock_reference_exist():
+    rows = re.findall(r"^\| (`.*?) \|", chapter("Lock reference"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+    assert len(named) > 50
+    assert named - {path.stem for path in sql_files()} == set()

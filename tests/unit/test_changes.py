@@ -6,7 +6,7 @@ from skep.broker.changes import Changes
 from skep.broker.peer_notices import Change
 from skep.model.errors import Unavailable
 
-PATIENCE_S = 10
+PATIENCE_S = 30
 
 
 async def settled(changes):

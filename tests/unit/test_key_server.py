@@ -73,7 +73,7 @@ async def test_there_are_no_keys_before_the_first_fetch_and_callers_may_try_agai
 async def test_the_keys_are_fetched_at_the_start(serve):
     server = serve(Place())
     server.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await server.look_again()  # joins the fetch that is under way, or starts it
     await server.stop()
 

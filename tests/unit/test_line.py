@@ -141,7 +141,7 @@ async def test_who_waited_too_long_is_refused(engine, requests, is_congestion, k
     line = await line_of(engine, wait_s=0.01, is_congestion=is_congestion)
     stand(line, requests, "x")
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not requests.refused:
             await asyncio.sleep(0)
 
@@ -154,7 +154,7 @@ async def test_the_line_is_tried_although_no_call_came_back(engine, requests):
     stand(line, requests, "x")
     requests.has_room = True
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not requests.served:
             await asyncio.sleep(0)
 
@@ -231,7 +231,7 @@ async def test_lanes_are_watched_until_they_are_free():
         watch.note(lane)
     assert watch.is_deferred(LaneKey("push", 3))
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while LaneKey("push", 3) not in freed:
             await asyncio.sleep(0)
         assert watch.is_deferred(LaneKey("push", 1))
@@ -275,7 +275,7 @@ async def test_a_poll_that_waits_hears_of_nothing_when_its_time_is_over(engine):
     poll = FakePoll(asyncio.get_running_loop().time() + 0.01)
 
     intake_of(engine, line).pop(poll, waits=True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not poll.answers:
             await asyncio.sleep(0)
 
@@ -288,7 +288,7 @@ async def test_a_poll_that_does_not_wait_is_held_back_and_refused(engine):
 
     intake_of(engine, line).pop(poll, waits=False)
     assert poll.answers == []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not poll.answers:
             await asyncio.sleep(0)
 

@@ -18,7 +18,7 @@ from skep.broker.peer_notices import (
 from skep.broker.peers import Peers
 from skep.settings.peers import PeerAddresses
 
-PATIENCE_S = 10
+PATIENCE_S = 30
 NOW_MS = 1_700_000_000_000
 RULES = Change("rules", 7)
 

@@ -136,7 +136,7 @@ async def test_a_push_is_held_while_the_last_of_its_lane_is_drained_and_then_goe
     plain.spill.board.is_closing = False
 
     assert [positions, behind, other] == [[], [], [0]]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await came_back.wait()
     assert [record.lane for record in plain.records()] == [("q", "a")]
 
@@ -151,7 +151,7 @@ async def test_those_held_come_back_in_their_order(plain):
 
     plain.spill.board.is_closing = False
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await done.wait()
     assert order == [0, 1, 2, 3, 4]
 

@@ -11,7 +11,7 @@ from skep.broker.peer_notices import Change
 from skep.broker.wakeups import PAIRS_PER_DATAGRAM_MAX, Wakeups
 
 TOKEN = b"a token of sixteen"
-PATIENCE_S = 10
+PATIENCE_S = 30
 
 
 def datagram(*pairs, token=TOKEN):

@@ -1,5 +1,5 @@
 // Dead letters: grouped by error, over time, one by one, and back into their queues.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
 import { Badge, Card, Facts, PageHead, Progress, QueueLink, Table, When } from "../parts";
@@ -36,7 +36,7 @@ export function DeadLetters() {
     <>
       <PageHead title="Dead letters">{data && data.total > 0 && may("redrive") && <RedriveButtons total={data.total} chosen={chosen} onStarted={restart} />}</PageHead>
       <div class="stack">
-        <Redrives onFinished={reload} />
+        <Redrives onMoved={reload} />
         <div class="filters">
           <TextFilter label="Queue" name="queue" />
           <TextFilter label="Group" name="group" />
@@ -185,11 +185,15 @@ function RedriveButtons({ total, chosen, onStarted }: { total: number; chosen: R
   );
 }
 
-function Redrives({ onFinished }: { onFinished: () => void }) {
+function Redrives({ onMoved }: { onMoved: () => void }) {
+  const seen = useRef<string | null>(null);
   const { data, reload } = useLoad(
     async (signal) => {
       const { redrives } = await get("/api/v1/dlq/redrive", { query: { limit: 5 }, signal });
-      if (redrives.some((redrive) => redrive.state === "running")) onFinished();
+      // By what was moved, not by what runs: a redrive may begin and end between two looks.
+      const progress = JSON.stringify(redrives.map(({ id, state, moved, duplicates }) => [id, state, moved, duplicates]));
+      if (seen.current !== null && seen.current !== progress) onMoved();
+      seen.current = progress;
       return redrives;
     },
     [],

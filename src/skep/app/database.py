@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
 from skep.app.supervisor import Companion
+from skep.db.cluster import ClusterDirectory, DataDirectoryInUse
 from skep.db.embedded import EmbeddedPostgres
 from skep.db.migrate import migrate, schema_state
 from skep.db.reach import WrongDatabase, is_reachable
@@ -65,6 +66,35 @@ def open_database(settings: Settings) -> Generator[Database]:
         # here; requests then fail until the instance is restarted.
         companions = (server,) if sys.platform == "linux" else ()
         yield Database(settings.installation(server.dsn), companions)
+
+
+@contextmanager
+def join_database(settings: Settings) -> Generator[Database]:
+    """Provide the database for a command that works beside brokers.
+
+    An embedded server that a broker runs already is used as it is, and left running.
+
+    Raises:
+        SkepError: The embedded server cannot run; the message says why and what to do.
+    """
+    with ExitStack() as until_the_end:
+        try:
+            database = until_the_end.enter_context(open_database(settings))
+        except DataDirectoryInUse:
+            running = running_embedded(settings)
+            if running is None:  # it starts or stops just now
+                raise
+            database = Database(running)
+        yield database
+
+
+def running_embedded(settings: Settings) -> str | None:
+    """Return the URL of the embedded server that runs already; None if there is none of ours."""
+    try:
+        running = ClusterDirectory(settings.data_dir).running_dsn()
+    except PermissionError:
+        return None
+    return None if running is None else settings.installation(running)
 
 
 class EmbeddedInstance:

@@ -1,17 +1,18 @@
 """Moments in requests and answers: ISO 8601, UTC, with a Z."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from skep.model.errors import BadRequest
 
 
-def parse_moment(field: str, text: str, *, alternative: str | None = None) -> datetime:
+def parse_moment(field: str, text: str, *, alternatives: Sequence[str] = ()) -> datetime:
     """Read a moment; without a zone it is UTC.
 
     Args:
         field: Who is to blame for a text that is none.
         text: What was sent.
-        alternative: A word that the caller takes instead, for those who do not know it.
+        alternatives: Words that the caller takes instead, for those who do not know them.
 
     Raises:
         BadRequest: The text is no ISO 8601 timestamp.
@@ -20,7 +21,8 @@ def parse_moment(field: str, text: str, *, alternative: str | None = None) -> da
         moment = datetime.fromisoformat(text)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        choice = f"'{alternative}' or " if alternative else ""
+        words = ", ".join(f"'{word}'" for word in alternatives)
+        choice = f"{words} or " if words else ""
         raise BadRequest(f"{field} must be {choice}an ISO 8601 timestamp") from None
 
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
+from skep.broker.look_loop import LookLoop
 from skep.broker.wakeups import Announcer
 from skep.db.slots import Caller
 from skep.model.errors import SkepError
@@ -34,8 +35,6 @@ it. Not longer: the other may not know yet of what this process heard of meanwhi
 
 RECOVERY_S: Final = 1.0
 """How long to leave alone a database in trouble."""
-
-STOP_PATIENCE_S: Final = 2.0
 
 
 class SequencePlan:
@@ -93,44 +92,20 @@ class ScheduledSequencer:
         self._announcer: Final = announcer
         self._loop: Final = asyncio.get_running_loop()
         self._plan: Final = SequencePlan(self._loop.time())
-        self._is_earlier: Final = asyncio.Event()
-        self._is_stopping = False
-        self._task: asyncio.Task[None] | None = None
+        self._looks: Final = LookLoop(self._look, self._plan.next_look)
 
     def start(self) -> None:
         """Begin to look."""
-        self._task = self._loop.create_task(self._run())
+        self._looks.start()
 
     async def stop(self) -> None:
-        """Stop looking. A call under way may end; given up, the database ends or undoes it."""
-        if self._task is None:
-            return
-        self._is_stopping = True
-        self._is_earlier.set()
-        _, unfinished = await asyncio.wait([self._task], timeout=STOP_PATIENCE_S)
-        for task in unfinished:
-            task.cancel()
-        self._task = None
+        """Stop looking."""
+        await self._looks.stop()
 
     def hear_of_due(self, seconds: float) -> None:
         """Hear that a message is due in so many seconds."""
         if self._plan.hear_of_due(self._loop.time() + seconds):
-            self._is_earlier.set()
-
-    async def _run(self) -> None:
-        while not self._is_stopping:
-            await self._until_due()
-            if not self._is_stopping:
-                await self._look()
-
-    async def _until_due(self) -> None:
-        while not self._is_stopping and (at := self._plan.next_look()) > self._loop.time():
-            self._is_earlier.clear()
-            try:
-                async with asyncio.timeout_at(at):
-                    await self._is_earlier.wait()
-            except TimeoutError:
-                return
+            self._looks.hurry()
 
     async def _look(self) -> None:
         self._plan.begin()

@@ -11,6 +11,7 @@ import logging
 from typing import Final
 
 from skep.broker.leadership import Leadership
+from skep.broker.look_loop import LookLoop
 from skep.broker.staged_moving import Moved, StagedMover
 from skep.broker.wakeups import Announcer
 from skep.db.listening import Listener
@@ -43,8 +44,6 @@ RECOVERY_S: Final = 1.0
 
 START_OVER_S: Final = 60.0
 """How often to look at everything that is staged, whatever this process believes to have moved."""
-
-STOP_PATIENCE_S: Final = 2.0
 
 _QUEUE_ID_MAX: Final = (1 << 31) - 1
 
@@ -117,31 +116,26 @@ class StagedSequencer:
         )
         self._loop: Final = asyncio.get_running_loop()
         self._plan: Final = StagedPlan(self._loop.time())
-        self._is_earlier: Final = asyncio.Event()
-        self._is_stopping = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._looks: Final = LookLoop(self._look, self._plan.next_look)
+        self._listening: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to look, and to listen when this process leads."""
-        self._tasks = [self._loop.create_task(self._run()), self._loop.create_task(self._listen())]
+        self._looks.start()
+        self._listening = self._loop.create_task(self._listen())
 
     async def stop(self) -> None:
-        """Stop looking. A call under way may end; given up, the database ends or undoes it."""
-        self._is_stopping = True
-        self._is_earlier.set()
-        if not self._tasks:
-            return
-        looking, listening = self._tasks
-        listening.cancel()
-        await asyncio.wait([looking], timeout=STOP_PATIENCE_S)
-        looking.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        """Stop listening and looking."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+            self._listening = None
+        await self._looks.stop()
 
     def hear(self) -> None:
         """Hear that something may have been staged."""
         if self._plan.hear():
-            self._is_earlier.set()
+            self._looks.hurry()
 
     def _hear_of_push(self, payload: str) -> None:
         # Anybody may notify on the channel; what is no id of a queue is nobody's business.
@@ -153,21 +147,6 @@ class StagedSequencer:
             await self._leadership.wait_until_leader()
             await self._listener.listen_while(lambda: self._leadership.is_leader)
             await asyncio.sleep(PAUSE_S)  # for the end of leadership to be noticed everywhere
-
-    async def _run(self) -> None:
-        while not self._is_stopping:
-            await self._until_due()
-            if not self._is_stopping:
-                await self._look()
-
-    async def _until_due(self) -> None:
-        while not self._is_stopping and (at := self._plan.next_look()) > self._loop.time():
-            self._is_earlier.clear()
-            try:
-                async with asyncio.timeout_at(at):
-                    await self._is_earlier.wait()
-            except TimeoutError:
-                return
 
     async def _look(self) -> None:
         if self._plan.begin(self._loop.time()):

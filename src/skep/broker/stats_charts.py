@@ -31,6 +31,7 @@ from skep.broker.stats_shapes import (
 from skep.db.slots import Caller
 from skep.model.names import check_name
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
+from skep.telemetry.meters import COUNTERS
 
 NOW_CALL: Final = "select skep.now()"
 BUSIEST_CALL: Final = "select * from skep.busiest_queues($1, $2, $3, $4)"
@@ -361,23 +362,5 @@ def _operations_point(covered: ChartRange, row: Any, queue: str, extras: _Extras
     )
 
 
-_COLUMNS: Final = frozenset(
-    {
-        "push_requests",
-        "push_messages",
-        "push_bytes",
-        "push_duplicates",
-        "pop_requests",
-        "pop_messages",
-        "pop_bytes",
-        "pop_empty",
-        "redelivered",
-        "ack_requests",
-        "ack_success",
-        "ack_failed",
-        "dead_letters",
-        "transactions",
-        "partitions_created",
-    }
-)
+_COLUMNS: Final = frozenset(COUNTERS) - {"lag_ms_sum"}
 """What a point takes from its row as it is."""

@@ -17,10 +17,8 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of this process, and return its exit code."""
-    from skep.cli.commands import app
-
     try:
-        app(arguments if arguments is None else list(arguments))
+        _run(arguments if arguments is None else list(arguments))
     except SkepError as error:
         sys.stderr.write(f"{line_of(error)}\n")
         return exit_code_of(error)
@@ -35,3 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(__name__).exception("unexpected failure; please report it")
         return SERVER_ERROR
     return 0
+
+
+def _run(arguments: list[str] | None) -> None:
+    """Run a command; a part of skep that is not installed becomes an error that says so."""
+    from skep.cli.commands import app
+
+    try:
+        app(arguments)
+    except ModuleNotFoundError as error:
+        from skep.cli.extras import missing_extra
+
+        told = missing_extra(error)
+        if told is None:
+            raise
+        raise told from error

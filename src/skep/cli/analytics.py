@@ -2,20 +2,14 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from skep.cli.archive import Warehouse
-from skep.cli.options import (
-    ConfigFile,
-    DatabaseSchema,
-    DatabaseUrl,
-    DataDir,
-    PostgresBin,
-    effective_settings,
-)
-from skep.cli.transfer_options import Master, StorageText, moment, session
+from skep.cli.moments import read_moment
+from skep.cli.options import DatabaseFlags, with_database_flags
+from skep.cli.spark_options import Master, StorageText, Warehouse, session
 from skep.spark.keys import key_options
 
 if TYPE_CHECKING:
@@ -27,19 +21,28 @@ analytics_app: Final = typer.Typer(
 
 
 @analytics_app.command()
+@with_database_flags
 def run(
+    flags: DatabaseFlags,
     *,
     since: Annotated[
-        str | None,
+        datetime | None,
         typer.Option(
             "--from",
-            help="From the hour of this time on, as ISO; UTC if bare. By default where the last "
+            parser=read_moment,
+            metavar="TIME",
+            help="From the hour of this time on: ISO 8601, or `2h`. By default where the last "
             "run ended, with its last hour once more; the first run goes back a week.",
         ),
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option("--to", help="Up to the hour of this time; by default the last that is over."),
+        datetime | None,
+        typer.Option(
+            "--to",
+            parser=read_moment,
+            metavar="TIME",
+            help="Up to the hour of this time; by default the last that is over.",
+        ),
     ] = None,
     queue: Annotated[
         list[str] | None,
@@ -55,35 +58,22 @@ def run(
         ),
     ] = None,
     master: Master = None,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
     warehouse: Warehouse = None,
     storage: StorageText = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Compute hours that are over, archive included, and keep the results."""
-    from skep.app.database import open_database
+    """Compute hours that are over, from log and archive."""
+    from skep.app.database import join_database
     from skep.spark.analytics import Analytics, AnalyticsPlan
     from skep.spark.lake import Lake, explained
     from skep.spark.lake_storage import storage_properties
 
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    flags |= {"archive_warehouse": warehouse, "archive_storage": storage}
-    settings = effective_settings(config_file, **flags).settings
-    first, end = moment("--from", since), moment("--to", until)
+    settings = flags.settings(archive_warehouse=warehouse, archive_storage=storage)
     properties = storage_properties(settings.archive_storage)
-    with open_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:
+    with join_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:
         plan = AnalyticsPlan(
             url=database.dsn,
-            since=first,
-            until=end,
+            since=since,
+            until=until,
             queues=tuple(queue or ()),
             key=key,
             keep_days=settings.history_retention_days,
@@ -98,27 +88,16 @@ def run(
 
 
 @analytics_app.command()
+@with_database_flags
 def status(
-    *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
-    config_file: ConfigFile = None,
+    flags: DatabaseFlags,
 ) -> None:
     """Show how far analytics have come."""
-    from skep.app.database import open_database
+    from skep.app.database import join_database
     from skep.spark.analytics import analytics_progress
     from skep.spark.lake import Lake, explained
 
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    settings = effective_settings(config_file, **flags).settings
-    with open_database(settings) as database, explained(), Lake(database.dsn, {}) as lake:
+    with join_database(flags.settings()) as database, explained(), Lake(database.dsn, {}) as lake:
         progress = analytics_progress(lake)
     if progress.watermark is None:
         typer.echo("nothing is computed yet: `skep analytics run`")

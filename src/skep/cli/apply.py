@@ -74,9 +74,11 @@ def _text_of(file: str) -> str:
     if file == "-":
         return sys.stdin.read()
     try:
-        return Path(file).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"{file} cannot be read: {error}") from error
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadRequest(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{file} is not UTF-8: {error}") from error
 
 
 def _plan(

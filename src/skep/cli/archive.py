@@ -1,29 +1,24 @@
 """`skep archive`: copy old messages to the lake, keep it in good shape, and show what is there."""
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from skep.cli.options import (
-    ConfigFile,
-    DatabaseSchema,
-    DatabaseUrl,
-    DataDir,
-    PostgresBin,
-    effective_settings,
-)
+from skep.cli.examples import examples
+from skep.cli.moments import Since, Until
+from skep.cli.options import DatabaseFlags, with_database_flags
+from skep.cli.spark_options import Master, StorageText, Warehouse, session
 from skep.cli.stopping import stop_signals
-from skep.model.errors import BadRequest
-from skep.settings.fields import description
+from skep.model.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
     from skep.app.database import Database
     from skep.settings import Settings
+    from skep.spark.archive_compaction import Compacted
     from skep.spark.archive_jobs import OnProgress, RunTasks
     from skep.spark.lake import Lake
 
@@ -31,27 +26,16 @@ archive_app: Final = typer.Typer(
     name="archive", help="Copy old messages to a lake of Iceberg tables.", no_args_is_help=True
 )
 
-Warehouse: TypeAlias = Annotated[
-    str | None, typer.Option(help=description("archive_warehouse") + " Needed the first time.")
-]
-StorageText: TypeAlias = Annotated[
-    str | None, typer.Option("--storage", help=description("archive_storage"))
-]
 Queues: TypeAlias = Annotated[
     list[str] | None, typer.Option("--queue", help="Only this queue; may be given several times.")
 ]
-Master: TypeAlias = Annotated[
-    str | None, typer.Option(help="Where Spark runs: `local[*,4]`, `spark://host:7077` and so on.")
-]
 
 
-@archive_app.command()
+@archive_app.command(epilog=examples("skep archive run --warehouse s3://bucket/skep --every 300"))
+@with_database_flags
 def run(
+    flags: DatabaseFlags,
     *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
     warehouse: Warehouse = None,
     storage: StorageText = None,
     queue: Queues = None,
@@ -62,9 +46,17 @@ def run(
     every: Annotated[
         float | None, typer.Option(help="Archive again and again, so many seconds apart.", min=1)
     ] = None,
-    config_file: ConfigFile = None,
+    compact_every: Annotated[
+        float,
+        typer.Option(
+            help="With --every, also compact: after the first round, and so many seconds apart. "
+            "0: never.",
+            min=0,
+        ),
+    ] = 86_400.0,
 ) -> None:
-    """Copy what is older than `archiveAfterSeconds` of its queue to the lake."""
+    """Copy what is older than `archiveAfterSeconds` to the lake."""
+    from skep.spark.archive_compaction import CompactionPlan, Compactor
     from skep.spark.archive_runs import ArchivePlan, Archiver
     from skep.spark.archive_service import ArchiveService
     from skep.spark.lake import explained
@@ -72,15 +64,8 @@ def run(
 
     if once and every is not None:
         raise BadRequest("--once and --every exclude each other")
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    flags |= {"archive_warehouse": warehouse, "archive_storage": storage}
-    settings = effective_settings(config_file, **flags).settings
-    with _lake_of(settings) as (lake, database), _bar() as bar:
+    settings = flags.settings(archive_warehouse=warehouse, archive_storage=storage)
+    with _lake_and_database(settings) as (lake, database), _bar() as bar:
         plan = ArchivePlan(
             url=database.dsn, warehouse=settings.archive_warehouse, queues=tuple(queue or ())
         )
@@ -96,87 +81,69 @@ def run(
                 f"{done.files} files ({done.bytes:,} bytes); {done.deleted:,} left the live log"
             )
 
+        def tidy_up() -> None:
+            # Until something was old enough to be archived there is no archive.
+            with explained(), suppress(NotFound):
+                _say_compacted(Compactor(lake, CompactionPlan(), _on_spark(master)).compact())
+
         if every is None:
             archive()
         else:
             configure_logging(level=settings.log_level, style=settings.log_format)
             service = ArchiveService(
-                archive, every_s=every, before_waiting=partial(_require_a_comeback, database)
+                archive,
+                every_s=every,
+                before_waiting=partial(_require_a_comeback, database),
+                compact=tidy_up if compact_every else None,
+                compact_every_s=compact_every,
             )
             with stop_signals() as stop:
                 service.run(stop)
 
 
 @archive_app.command()
+@with_database_flags
 def compact(
+    flags: DatabaseFlags,
     *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
     storage: StorageText = None,
     master: Master = None,
     keep: Annotated[
         float,
         typer.Option(help="Seconds for which queries that were planned find old files.", min=0),
     ] = 86_400.0,
-    config_file: ConfigFile = None,
 ) -> None:
     """Put small files together, and remove what nobody needs any more."""
     from skep.spark.archive_compaction import CompactionPlan, Compactor
 
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    flags |= {"archive_storage": storage}
-    with _opened_lake(config_file, flags) as lake, _bar() as bar:
+    with _lake(flags.settings(archive_storage=storage)) as lake, _bar() as bar:
         plan = CompactionPlan(keep_s=keep)
         done = Compactor(lake, plan, _on_spark(master), on_progress=bar.advance).compact()
-    typer.echo(
-        f"{done.files_before} files became {done.files_after}; forgot {done.snapshots} snapshots, "
-        f"removed {done.removed} files"
-    )
+    _say_compacted(done)
 
 
 @archive_app.command()
+@with_database_flags
 def files(
+    flags: DatabaseFlags,
     *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
     storage: StorageText = None,
     queue: Annotated[str | None, typer.Option(help="Only files of this queue.")] = None,
-    since: Annotated[str | None, typer.Option(help="Only from this time on, as ISO.")] = None,
-    until: Annotated[str | None, typer.Option(help="Only up to this time, as ISO.")] = None,
-    config_file: ConfigFile = None,
+    since: Since = None,
+    until: Until = None,
 ) -> None:
-    """Print the addresses of the files, for DuckDB, Polars and others to read."""
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    flags |= {"archive_storage": storage}
-    bounds = {"since": _moment("--since", since), "until": _moment("--until", until)}
-    with _opened_lake(config_file, flags) as lake:
-        for file in lake.files(queue, **bounds):
+    """Print the addresses of the files, for other programs to read."""
+    with _lake(flags.settings(archive_storage=storage)) as lake:
+        for file in lake.files(queue, since=since, until=until):
             typer.echo(file.address)
 
 
 @archive_app.command()
+@with_database_flags
 def status(
+    flags: DatabaseFlags,
     *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
     queue: Queues = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """Show how far each queue is archived."""
     from rich.console import Console
@@ -184,36 +151,36 @@ def status(
 
     from skep.spark.archive_runs import archive_status
 
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
     table = Table("queue", "messages", "last archived", "state", box=None)
-    with _opened_lake(config_file, flags) as lake:
+    with _lake(flags.settings()) as lake:
         for row in archive_status(lake, tuple(queue or ())):
             archived_at = "never" if row.archived_at is None else row.archived_at.isoformat()
             table.add_row(row.queue, f"{row.messages:,}", archived_at, row.state)
     Console().print(table)
 
 
+def _say_compacted(done: "Compacted") -> None:
+    typer.echo(
+        f"{done.files_before} files became {done.files_after}; forgot {done.snapshots} snapshots, "
+        f"removed {done.removed} files"
+    )
+
+
 @contextmanager
-def _opened_lake(config_file: Path | None, flags: Mapping[str, object]) -> Generator["Lake"]:
-    """Open the lake of the database that flags and files name."""
-    with _lake_of(effective_settings(config_file, **flags).settings) as (lake, _):
+def _lake(settings: "Settings") -> Generator["Lake"]:
+    """Open the lake of the database that the settings name."""
+    with _lake_and_database(settings) as (lake, _):
         yield lake
 
 
 @contextmanager
-def _lake_of(settings: "Settings") -> Generator[tuple["Lake", "Database"]]:
-    """Open the database of the settings, and the lake that belongs to it."""
-    from skep.app.database import open_database
+def _lake_and_database(settings: "Settings") -> Generator[tuple["Lake", "Database"]]:
+    from skep.app.database import join_database
     from skep.spark.lake import Lake, explained
     from skep.spark.lake_storage import storage_properties
 
     properties = storage_properties(settings.archive_storage)
-    with open_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:
+    with join_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:
         yield lake, database
 
 
@@ -234,15 +201,11 @@ def _require_a_comeback(database: "Database") -> None:
 def _on_spark(master: str | None) -> "RunTasks":
     """Return what runs tasks on Spark; nothing is started until there is something to do."""
     from skep.spark.archive_jobs import run_on_spark
-    from skep.spark.session import DEFAULT_MASTER, spark_session
 
     def run_tasks(
         tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: "OnProgress"
     ) -> list[Any]:
-        session = spark_session(
-            "skep archive", master=master or DEFAULT_MASTER, config={"spark.log.level": "ERROR"}
-        )
-        return run_on_spark(session)(tasks, work, on_progress)
+        return run_on_spark(session("skep archive", master))(tasks, work, on_progress)
 
     return run_tasks
 
@@ -286,15 +249,3 @@ def _bar() -> Generator[_Bar]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield _Bar(progress)
-
-
-def _moment(option: str, text: str | None) -> Any:
-    from datetime import UTC, datetime
-
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadRequest(f"{option} must be a time such as 2026-01-31T12:00:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -44,7 +44,7 @@ def bench(
     context: ContextName = None,
     output: Output = "table",
 ) -> None:
-    """Push and consume as fast as a broker takes it, and say how fast that was.
+    """Push and consume as fast as a broker takes it.
 
     One process drives it, on one core. When that is busy, run several with one --queue.
     """

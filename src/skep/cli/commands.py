@@ -11,6 +11,7 @@ from skep.cli.config import config
 from skep.cli.context import context_app
 from skep.cli.dead_letters import dlq_app
 from skep.cli.doctor import doctor
+from skep.cli.examples import examples
 from skep.cli.groups import groups_app
 from skep.cli.jobs import jobs_app
 from skep.cli.maintenance import maintenance_app
@@ -44,20 +45,52 @@ app = typer.Typer(
     # A traceback of ours is for a bug report: whole, plain, and without the values of variables.
     pretty_exceptions_enable=False,
 )
-app.command()(serve)
-app.command()(worker)
+app.command(
+    epilog=examples(
+        "skep serve",
+        "skep serve --database-url postgresql://user:password@host/database --host 0.0.0.0",
+    )
+)(serve)
+app.command(epilog=examples("skep worker shop.jobs:app --concurrency 50 --health-port 9100"))(
+    worker
+)
 app.command()(migrate)
 app.command()(config)
 app.command()(doctor)
 app.command()(openapi)
-app.command()(push)
-app.command()(pop)
-app.command()(ack)
-app.command()(tail)
+app.command(
+    epilog=examples(
+        """skep push orders '{"total": 42}' --partition customer-7""",
+        "skep push orders.ndjson --partition-key customer",
+    )
+)(push)
+app.command(
+    epilog=examples(
+        "skep pop orders --group billing --batch 10 -o ndjson > popped.ndjson",
+        "skep pop orders --wait 5 --auto-ack",
+    )
+)(pop)
+app.command(
+    epilog=examples("skep ack < popped.ndjson", "skep ack --status failed < popped.ndjson")
+)(ack)
+app.command(epilog=examples("skep tail orders", "skep tail orders --from 2h --limit 10"))(tail)
 app.command()(transaction)
-app.command()(replay)
-app.command("import")(import_rows)
-app.command("export")(export_messages)
+app.command(
+    epilog=examples(
+        "skep replay --queue orders --from 2026-01-31T08:00Z --to 2026-01-31T09:00Z --into again"
+    )
+)(replay)
+app.command(
+    "import",
+    epilog=examples(
+        "skep import --from orders.parquet --queue orders",
+        "skep import --from events.csv --queue events --map partition=customer",
+    ),
+)(import_rows)
+app.command(
+    "export",
+    epilog=examples("skep export --queue orders --to backup/orders.parquet --since 2026-01-01"),
+)(export_messages)
 app.command()(report)
 app.add_typer(analytics_app)
 app.add_typer(archive_app)
@@ -69,12 +102,16 @@ app.add_typer(partitions_app)
 app.add_typer(groups_app)
 app.add_typer(messages_app)
 app.add_typer(dlq_app)
-app.command()(apply)
+app.command(epilog=examples("skep apply -f queues.yaml", "skep apply -f queues.yaml --check"))(
+    apply
+)
 app.add_typer(maintenance_app)
 app.add_typer(operations_app)
 app.command()(metrics)
 app.command()(top)
-app.command()(bench)
+app.command(
+    epilog=examples("skep bench http://127.0.0.1:6632 --producers 8 --consumers 8 --duration 30")
+)(bench)
 app.add_typer(traces_app)
 app.add_typer(streams_app)
 

@@ -6,7 +6,6 @@ those over the current context, that over the address at which `skep serve` list
 A token that was kept with a context goes to the URL of that context only.
 """
 
-import inspect
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec,
 import typer
 
 from skep.cli.contexts import Context, ContextBook, check_url, split_urls
+from skep.cli.shown_flags import show_flags
 from skep.model.errors import BadRequest
 from skep.settings.connection import (
     TOKEN_VARIABLE,
@@ -42,12 +42,15 @@ def _complete_context(incomplete: str) -> list[str]:
 
 
 Url: TypeAlias = Annotated[
-    str | None, typer.Option(help="Of the broker; several instances with commas between them.")
+    str | None,
+    typer.Option(help="URL of the broker; several instances with commas between them."),
 ]
-Token: TypeAlias = Annotated[str | None, typer.Option(help="What says who is calling.")]
+Token: TypeAlias = Annotated[str | None, typer.Option(help="The token that says who is calling.")]
 ContextName: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="One of `skep context list`.", autocompletion=_complete_context),
+    typer.Option(
+        help="A broker by its name in `skep context list`.", autocompletion=_complete_context
+    ),
 ]
 
 
@@ -153,19 +156,5 @@ def with_client(command: Callable[Concatenate["Client", P], T]) -> Callable[...,
         with opened_client(ConnectionChoice(url=url, token=token, context=context)) as client:
             return command(client, *args, **kwargs)
 
-    _show_flags(run, command)
+    show_flags(run, command, {"url": Url, "token": Token, "context": ContextName})
     return run
-
-
-def _show_flags(run: Callable[..., Any], command: Callable[..., Any]) -> None:
-    """Make typer see the flags of the connection beside the command's own parameters."""
-    own = list(inspect.signature(command).parameters.values())[1:]
-    flags = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in (("url", Url), ("token", Token), ("context", ContextName))
-    ]
-    parameters = [*own, *flags]
-    shown: Any = run
-    del shown.__wrapped__
-    shown.__signature__ = inspect.Signature(parameters)
-    shown.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -134,7 +134,7 @@ def show_letter(
     *,
     output: Output = "table",
 ) -> None:
-    """Show a dead letter with its payload, or what became of one that was put back."""
+    """Show a dead letter, or what became of one that was put back."""
     print_record(client.request("GET", f"/api/v1/dlq/{letter}"), output)
 
 
@@ -164,7 +164,7 @@ def redrive(
     yes: Yes = False,
     output: Output = "table",
 ) -> None:
-    """Push the messages of dead letters again: those named, those that match, or all.
+    """Push dead letters again: those named, those that match, or all.
 
     It goes on in the broker if this command is interrupted.
     """

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from skep.cli.connection import ContextName, Token, Url
+from skep.cli.extras import ExtraMissing, require_server_extra
 from skep.cli.findings import Finding, broken, finding_rows, findings_table, ok
 from skep.cli.options import ConfigFile, DatabaseSchema, DatabaseUrl, DataDir
 from skep.cli.output import Output, print_rows
-from skep.cli.server_extra import ServerExtraMissing, require_server_extra
 from skep.model.errors import SkepError
 from skep.settings import EffectiveSettings, Settings, load_settings
 from skep.settings.connection import ConnectionChoice
@@ -84,7 +84,7 @@ def _examine_home(settings: Settings) -> Iterator[Finding]:
 
     try:
         require_server_extra()
-    except ServerExtraMissing:
+    except ExtraMissing:
         yield ok("server", "not installed here; machine and database are not looked at")
         return
     yield from judge_machine(settings)

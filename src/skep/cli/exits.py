@@ -20,9 +20,11 @@ _AUTH_CODES: Final = frozenset({"access_denied", "unauthenticated", "invalid_tok
 _WHERE: Final = (
     "is the broker running, and is the URL right? `skep context show` says which is used"
 )
+_WHICH_DATABASE: Final = "is the server running, and is the URL right? `skep config` shows it"
 _WHO: Final = "give a token with --token, SKEP_TOKEN or `skep context add`"
 _HINTS: Final = {
-    "unavailable": "is the server running, and is the URL right? `skep config` shows it",
+    "unavailable": _WHICH_DATABASE,
+    "not_executed": _WHICH_DATABASE,
     "unreachable": _WHERE,
     "not_sent": _WHERE,
     "access_denied": _WHO,
@@ -30,6 +32,12 @@ _HINTS: Final = {
     "invalid_token": _WHO,
 }
 """What to do about errors that, where they are raised, cannot know that a person reads them."""
+
+_HINTS_BY_MESSAGE: Final = {
+    "Queue not found": "`skep queues list` shows those there are",
+    "Consumer group not found": "`skep groups list` shows those there are",
+}
+"""The same for errors whose words are those of Queen's wire, which name no commands."""
 
 
 class Nothing(SkepError):
@@ -49,7 +57,7 @@ def exit_code_of(error: SkepError) -> int:
 
 def line_of(error: SkepError) -> str:
     """Return what a person is told: what went wrong and, where it is known, what to do."""
-    hint = _HINTS.get(error.code)
+    hint = _HINTS.get(error.code) or _HINTS_BY_MESSAGE.get(error.message)
     return (
         f"skep: {error.message}" if hint is None else f"skep: {error.message.rstrip('.')}; {hint}"
     )

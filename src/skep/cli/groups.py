@@ -7,6 +7,7 @@ import typer
 
 from skep.cli.completion import QueueName, ask_quietly, complete_queue
 from skep.cli.connection import with_client
+from skep.cli.examples import examples
 from skep.cli.moments import read_moment
 from skep.cli.output import Output, print_record
 from skep.cli.pages import (
@@ -87,7 +88,7 @@ def list_groups(
     everything: Everything = False,
     output: Output = "table",
 ) -> None:
-    """List groups, one row per group and queue, with how far each is behind."""
+    """List groups by queue, with how far each is behind."""
 
     def fetch(rows: int, start: int) -> Any:
         return client.groups.find(queue=queue, limit=rows, offset=start)
@@ -132,7 +133,7 @@ def show_lag(
     everything: Everything = False,
     output: Output = "table",
 ) -> None:
-    """Show how far a group is behind on a queue, in total and by partition."""
+    """Show how far a group is behind on a queue, by partition."""
     if output != "table":
         print_record(
             client.groups.lag(group, queue, limit=min(limit, PAGE_ROWS), offset=offset), output
@@ -164,12 +165,18 @@ def list_lagging(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Rows at most.")] = 100,
     output: Output = "table",
 ) -> None:
-    """List the partitions whose first unread message is oldest, the worst first."""
+    """List the partitions whose unread messages are oldest."""
     pages = one_page(client.groups.lagging(min_lag_s=min_lag, limit=limit))
     print_pages(pages, _LAGGING_COLUMNS, output, what=f"partition is {min_lag} s behind")
 
 
-@groups_app.command("seek")
+@groups_app.command(
+    "seek",
+    epilog=examples(
+        "skep groups seek billing orders --to-time 2h",
+        "skep groups seek billing orders --offset 1200 --partition customer-7",
+    ),
+)
 @with_client
 def seek_group(
     client: "Client",

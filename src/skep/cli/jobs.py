@@ -5,10 +5,9 @@ Speaks to the database that has them, as workers do: no broker needs to run.
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from uuid import UUID
 
 import typer
@@ -23,8 +22,9 @@ from skep.cli.job_bulk import (
     OnlyState,
     sweep_matching,
 )
+from skep.cli.job_database import jobs_dsn, with_jobs_flags, work_on_jobs
 from skep.cli.moments import Since, Until
-from skep.cli.options import ConfigFile, DatabaseSchema, JobsUrl, effective_settings, jobs_dsn
+from skep.cli.options import DatabaseFlags
 from skep.cli.output import Format, Output, print_rows
 from skep.cli.prompts import Yes, confirm
 from skep.model.errors import BadRequest
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 jobs_app: Final = typer.Typer(
     name="jobs", help="Show job chains, and change what becomes of them.", no_args_is_help=True
 )
-
-T = TypeVar("T")
 
 Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=1000, help="Rows at most.")]
 After: TypeAlias = Annotated[
@@ -51,7 +49,9 @@ JobIds: TypeAlias = Annotated[list[UUID] | None, typer.Argument(help="Ids of job
 
 
 @jobs_app.command("start")
+@with_jobs_flags
 def start(
+    flags: DatabaseFlags,
     job: Annotated[str, typer.Argument(help="The job's name, as workers declare it.")],
     value: Annotated[
         str, typer.Argument(metavar="[INPUT]", help="Its input as JSON; `-` reads it from stdin.")
@@ -65,9 +65,6 @@ def start(
     wait: Annotated[
         float | None, typer.Option(min=0, help="Seconds to wait for what the chain yields.")
     ] = None,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """Start a chain; print its id, or with --wait what it yields."""
     import msgspec
@@ -95,11 +92,13 @@ def start(
         else:
             typer.echo(bytes(await chain.result(timeout=wait)).decode())
 
-    _with_client(database_url, database_schema, config_file, work)
+    work_on_jobs(flags, work)
 
 
 @jobs_app.command("chains")
+@with_jobs_flags
 def list_chains(
+    flags: DatabaseFlags,
     *,
     only_type: OnlyType = None,
     state: Annotated[
@@ -111,9 +110,6 @@ def list_chains(
     after: After = None,
     oldest: Oldest = False,
     output: Output = "table",
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """List chains, the newest first."""
     from skep.jobs import ChainFilter
@@ -127,11 +123,13 @@ def list_chains(
         columns = ("id", "type", "state", "created_at", "job_count", "last_job_type", "error")
         _print(page.items, columns, output)
 
-    _with_client(database_url, database_schema, config_file, work)
+    work_on_jobs(flags, work)
 
 
 @jobs_app.command("list")
+@with_jobs_flags
 def list_jobs(
+    flags: DatabaseFlags,
     *,
     only_type: OnlyType = None,
     state: Annotated[
@@ -153,9 +151,6 @@ def list_jobs(
     after: After = None,
     oldest: Oldest = False,
     output: Output = "table",
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """List jobs, the newest first."""
     from skep.jobs import JobFilter
@@ -167,53 +162,50 @@ def list_jobs(
         columns = ("id", "type", "state", "attempts", "due_at", "progress", "error")
         _print(page.items, columns, output)
 
-    _with_client(database_url, database_schema, config_file, work)
+    work_on_jobs(flags, work)
 
 
 @jobs_app.command("attempts")
+@with_jobs_flags
 def list_attempts(
+    flags: DatabaseFlags,
     job_id: Annotated[UUID, typer.Argument(help="The id of a job.")],
     *,
     output: Output = "table",
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """List the attempts of a job, with the errors of those that failed."""
+    """List the attempts of a job, with their errors."""
 
     async def work(client: "JobClient") -> None:
         attempts = await client.inspection.attempts(job_id)
         _print(attempts, ("attempt", "outcome", "started_at", "ended_at", "error"), output)
 
-    _with_client(database_url, database_schema, config_file, work)
+    work_on_jobs(flags, work)
 
 
 @jobs_app.command("types")
+@with_jobs_flags
 def list_types(
+    flags: DatabaseFlags,
     *,
     output: Output = "table",
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Count the open jobs of each type; very large numbers are estimates."""
+    """Count the open jobs of each type. Very large numbers are estimates."""
 
     async def work(client: "JobClient") -> None:
         counts = await client.inspection.counts()
         columns = ("type", "ready", "scheduled", "blocked", "running", "oldest_ready_s", "is_exact")
         _print(counts, columns, output)
 
-    _with_client(database_url, database_schema, config_file, work)
+    work_on_jobs(flags, work)
 
 
 @jobs_app.command("workers")
+@with_jobs_flags
 def list_workers(
+    flags: DatabaseFlags,
     *,
     limit: Limit = 50,
     output: Output = "table",
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """List the workers, and how many jobs each runs."""
 
@@ -221,17 +213,16 @@ def list_workers(
         page = await client.inspection.workers(limit=limit)
         _print(page.items, ("id", "name", "running", "enrolled_at", "is_late"), output)
 
-    _with_client(database_url, database_schema, config_file, work)
+    work_on_jobs(flags, work)
 
 
 @jobs_app.command("schedules")
+@with_jobs_flags
 def list_schedules(
+    flags: DatabaseFlags,
     *,
     limit: Limit = 50,
     output: Output = "table",
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """List schedules, when they ran last and when they run next."""
     from skep.jobs import Scheduler
@@ -241,11 +232,13 @@ def list_schedules(
         columns = ("name", "type", "cron", "timezone", "is_enabled", "last_at", "next_at")
         _print(rows, columns, output)
 
-    _with_client(database_url, database_schema, config_file, work)
+    work_on_jobs(flags, work)
 
 
 @jobs_app.command("cancel")
+@with_jobs_flags
 def cancel(
+    flags: DatabaseFlags,
     chain_ids: ChainIds = None,
     *,
     cascade: Annotated[
@@ -259,11 +252,8 @@ def cancel(
     until: Until = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Cancel chains, or with --all those that are open and match; what has ended stays."""
+    """Cancel chains, or with --all those that are open and match."""
     choice = Choice(chain_ids or [], is_all, only_type, "open", key, since, until)
     choice.check(dry_run=dry_run)
 
@@ -284,11 +274,13 @@ def cancel(
 
     if not is_all:
         confirm(f"Cancel {len(choice.ids)} chains?", is_answered=yes)
-    _with_client(database_url, database_schema, config_file, work_all if is_all else work)
+    work_on_jobs(flags, work_all if is_all else work)
 
 
 @jobs_app.command("retry")
+@with_jobs_flags
 def retry(
+    flags: DatabaseFlags,
     chain_ids: ChainIds = None,
     *,
     is_all: All = False,
@@ -299,11 +291,8 @@ def retry(
     until: Until = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Let failed and cancelled chains go on from the job at which they ended."""
+    """Let failed and cancelled chains go on where they ended."""
     choice = Choice(chain_ids or [], is_all, only_type, state, key, since, until)
     choice.check(dry_run=dry_run)
 
@@ -318,27 +307,24 @@ def retry(
         )
 
     named = choice.ids
-    _with_client(
-        database_url,
-        database_schema,
-        config_file,
+    work_on_jobs(
+        flags,
         work_all if is_all else lambda client: client.retry(*named),
     )
 
 
 @jobs_app.command("trigger")
+@with_jobs_flags
 def trigger(
+    flags: DatabaseFlags,
     job_ids: JobIds = None,
     *,
     is_all: All = False,
     only_type: MatchingType = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Let scheduled jobs run now: those named, all of them or none; or with --all what matches."""
+    """Let scheduled jobs run now, or with --all those that match."""
     choice = Choice(job_ids or [], is_all, only_type)
     choice.check(dry_run=dry_run)
 
@@ -355,40 +341,36 @@ def trigger(
         )
 
     named = choice.ids
-    _with_client(
-        database_url,
-        database_schema,
-        config_file,
+    work_on_jobs(
+        flags,
         work_all if is_all else lambda client: client.trigger(*named),
     )
 
 
 @jobs_app.command("pause")
+@with_jobs_flags
 def pause(
+    flags: DatabaseFlags,
     job: Annotated[str, typer.Argument(help="The name of a job.")],
-    *,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """Let no more jobs of this name start; those that run go on."""
-    _with_client(database_url, database_schema, config_file, lambda client: client.pause(job))
+    work_on_jobs(flags, lambda client: client.pause(job))
 
 
 @jobs_app.command("resume")
+@with_jobs_flags
 def resume(
+    flags: DatabaseFlags,
     job: Annotated[str, typer.Argument(help="The name of a job.")],
-    *,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """Let jobs of this name start again."""
-    _with_client(database_url, database_schema, config_file, lambda client: client.resume(job))
+    work_on_jobs(flags, lambda client: client.resume(job))
 
 
 @jobs_app.command("delete")
+@with_jobs_flags
 def delete(
+    flags: DatabaseFlags,
     chain_ids: ChainIds = None,
     *,
     cascade: Annotated[
@@ -402,9 +384,6 @@ def delete(
     until: Until = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """Delete chains with their jobs, or with --all those that match."""
     choice = Choice(chain_ids or [], is_all, only_type, state, key, since, until)
@@ -428,17 +407,16 @@ def delete(
 
     if not is_all:
         confirm(f"Delete {len(choice.ids)} chains?", is_answered=yes)
-    _with_client(database_url, database_schema, config_file, work_all if is_all else work)
+    work_on_jobs(flags, work_all if is_all else work)
 
 
 @jobs_app.command("prune")
+@with_jobs_flags
 def prune(
+    flags: DatabaseFlags,
     days: Annotated[float, typer.Option(min=0, help="Only chains that ended so long ago.")] = 30.0,
     *,
     yes: Yes = False,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """Delete chains that ended long ago."""
     confirm(f"Delete all chains that ended more than {days:g} days ago?", is_answered=yes)
@@ -447,47 +425,20 @@ def prune(
     async def work(client: "JobClient") -> None:
         typer.echo(f"{await client.prune(before)} chains are gone")
 
-    _with_client(database_url, database_schema, config_file, work)
+    work_on_jobs(flags, work)
 
 
 @jobs_app.command("vacuum")
+@with_jobs_flags
 def vacuum(
-    *,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
-    config_file: ConfigFile = None,
+    flags: DatabaseFlags,
 ) -> None:
-    """Let PostgreSQL reclaim at once what finished jobs left behind in the tables of jobs."""
+    """Let PostgreSQL reclaim at once what finished jobs left."""
     from skep.db.vacuum import vacuum_tables
     from skep.jobs.store import TABLES
 
-    settings = effective_settings(
-        config_file, database_url=database_url, database_schema=database_schema
-    ).settings
-    for table, size in asyncio.run(vacuum_tables(jobs_dsn(settings), TABLES)).items():
+    for table, size in asyncio.run(vacuum_tables(jobs_dsn(flags.settings()), TABLES)).items():
         typer.echo(f"{table:24} {size:>14,} bytes")
-
-
-def _with_client(
-    database_url: str | None,
-    database_schema: str | None,
-    config_file: Path | None,
-    work: Callable[["JobClient"], Awaitable[T]],
-) -> None:
-    from skep.jobs import JobClient
-
-    dsn = jobs_dsn(
-        effective_settings(
-            config_file, database_url=database_url, database_schema=database_schema
-        ).settings
-    )
-
-    async def run() -> None:
-        # Signals that go out now are heard by workers; there is nobody here who listens.
-        async with JobClient(dsn) as client:
-            await work(client)
-
-    asyncio.run(run())
 
 
 def _print(rows: Sequence[Any], columns: Sequence[str], output: Format) -> None:

@@ -35,7 +35,7 @@ _EFFECTS: Final = {
 @maintenance_app.command("status")
 @with_client
 def show_status(client: "Client", *, output: Output = "table") -> None:
-    """Show the modes, and what waits on the disk of the broker that answers."""
+    """Show the modes, and what waits on the disk of the broker."""
     found = client.request("GET", _PATHS["push"])
     if output == "table":
         stats: dict[str, Any] = found.pop("bufferStats")
@@ -54,7 +54,7 @@ def switch_on(client: "Client", *, mode: Mode = "push", yes: Yes = False) -> Non
 @maintenance_app.command("off")
 @with_client
 def switch_off(client: "Client", *, mode: Mode = "push") -> None:
-    """Switch a mode off, for all instances; what waited on disk is then stored, in order."""
+    """Switch a mode off, for all instances. What waited on disk is then stored, in order."""
     _switch(client, mode, is_on=False)
 
 

@@ -70,7 +70,7 @@ def list_messages(
     everything: Everything = False,
     output: Output = "table",
 ) -> None:
-    """List messages, the newest first: of the last hour, unless --since says otherwise."""
+    """List messages, the newest first. Those of the last hour, unless --since says otherwise."""
 
     def fetch(rows: int, rest: str | None) -> Any:
         page = client.messages.find(
@@ -118,7 +118,7 @@ def show_message(
     partition_id: OfPartitionId = None,
     output: Output = "table",
 ) -> None:
-    """Show a message with its payload, and what each group made of it."""
+    """Show a message, and what each group made of it."""
     place = _locate(client, message, queue, partition, partition_id)
     found = client.messages.show(place, message)
     groups: list[Any] = found.pop("consumerGroups") if output == "table" else []
@@ -174,7 +174,7 @@ def give_up_message(
     partition_id: OfPartitionId = None,
     yes: Yes = False,
 ) -> None:
-    """Move a message to the dead letters; `skep dlq redrive` brings it back."""
+    """Move a message to the dead letters. `skep dlq redrive` brings it back."""
     place = _locate(client, message, queue, partition, partition_id)
     confirm(f"Give the message {message} up for {group or 'all groups'}?", is_answered=yes)
     _echo_done(client.messages.dead_letter(place, message, group=group, error=error))
@@ -204,7 +204,7 @@ def _locate(
     if address is not None and address[1] > 0 and queue is None:
         return partition_uuid(address[0])
     if queue is None:
-        raise BadRequest("a transaction id alone says not where it is: add --queue")
+        raise BadRequest("a transaction id alone does not say where the message is: add --queue")
     found = client.messages.find(queue=queue, partition=partition, transaction_id=message, limit=10)
     places = {each.partition_id: each.partition for each in found.messages}
     if not places:

@@ -6,6 +6,7 @@ import typer
 
 from skep.cli.connection import with_client
 from skep.cli.output import Output, print_record
+from skep.model.errors import BadRequest
 
 if TYPE_CHECKING:
     from skep.client import Client
@@ -23,7 +24,9 @@ def metrics(
     ] = None,
     output: Output = "table",
 ) -> None:
-    """Show the figures of the instance that answers; `skep top` watches them."""
+    """Show the figures of an instance; `skep top` watches them."""
+    if search is not None and not prometheus:
+        raise BadRequest("--search goes with --prometheus")
     if prometheus:
         _print_exposition(client.fetch("/metrics/prometheus").decode(), search)
         return

@@ -5,26 +5,17 @@ from typing import Annotated, Final
 
 import typer
 
-from skep.cli.options import (
-    ConfigFile,
-    DatabaseSchema,
-    DatabaseUrl,
-    DataDir,
-    PostgresBin,
-    effective_settings,
-)
+from skep.cli.options import DatabaseFlags, with_database_flags
 from skep.model.schema_name import split_schema
 
 EXIT_CODES: Final = {"current": 0, "behind": 3, "ahead": 4}
 """Of `--check`; apart from 1 and 2, so that a script can tell a state from a failure."""
 
 
+@with_database_flags
 def migrate(
+    flags: DatabaseFlags,
     *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL for an empty database; change nothing.")
     ] = False,
@@ -36,25 +27,18 @@ def migrate(
             "4 if a newer skep has migrated it.",
         ),
     ] = False,
-    config_file: ConfigFile = None,
 ) -> None:
     """Bring the database to the schema of this skep. Repeating it is harmless."""
     from skep.db.migrate import migration_script
 
-    settings = effective_settings(
-        config_file,
-        database_url=database_url,
-        database_schema=database_schema,
-        data_dir=data_dir,
-        postgres_bin=postgres_bin,
-    ).settings
+    settings = flags.settings()
     if sql:
         _, schema = split_schema(settings.installation(settings.database_url or ""))
         typer.echo(migration_script(schema=schema), nl=False)
         return
-    from skep.app.database import open_database
+    from skep.app.database import join_database
 
-    with open_database(settings) as database:
+    with join_database(settings) as database:
         if check:
             raise typer.Exit(_check(database.dsn))
         _migrate(database.dsn)

@@ -1,4 +1,8 @@
-"""Times as people type them: a moment in ISO 8601, or how long ago (`90s`, `15m`, `2h`, `7d`)."""
+"""Times as people type them: a moment in ISO 8601, or how long ago (`90s`, `15m`, `2h`, `7d`).
+
+Where a time names what is done, so that the same command is the same thing tomorrow, only a moment
+will do (`read_fixed_moment`).
+"""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -28,6 +32,17 @@ def read_moment(text: str) -> datetime:
             f"{text} is no time: write 2026-07-01T12:00:00Z, or 90s, 15m, 2h, 7d for how long ago"
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def read_fixed_moment(text: str) -> datetime:
+    """Return the moment that a text stands for, at whatever time it is read.
+
+    Raises:
+        BadRequest: It stands for none, or for another one each time.
+    """
+    if _AGO.fullmatch(text.strip()):
+        raise BadRequest(f"{text} is another time whenever it is read: write 2026-07-01T12:00:00Z")
+    return read_moment(text)
 
 
 Since: TypeAlias = Annotated[

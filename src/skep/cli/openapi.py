@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from skep.cli.server_extra import require_server_extra
+from skep.cli.extras import require_server_extra
 
 
 def openapi(

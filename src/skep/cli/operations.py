@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 operations_app: Final = typer.Typer(
     name="operations",
-    help="What brokers accepted while they had no room, and what became of it.",
+    help="What brokers accepted to do later, and what became of it.",
     no_args_is_help=True,
 )
 
@@ -121,7 +121,7 @@ def clean_up(
     ] = "failed",
     yes: Yes = False,
 ) -> None:
-    """Cancel all operations that were given up, so that they hold nothing back any more."""
+    """Cancel all operations that were given up."""
     found = list(_each(client, queue, status))
     if not found:
         typer.echo("there is nothing to clean up")

@@ -3,24 +3,19 @@
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from skep.cli.options import (
-    ConfigFile,
-    DatabaseSchema,
-    DatabaseUrl,
-    DataDir,
-    PostgresBin,
-    effective_settings,
-)
+from skep.cli.examples import examples
+from skep.cli.options import DatabaseFlags, with_database_flags
+from skep.cli.spark_options import Master
 from skep.cli.stopping import stop_signals
 from skep.model.errors import NotFound, Refused
 from skep.model.limits import PIPELINE_SILENT_S
 
 if TYPE_CHECKING:
+    from skep.settings import Settings
     from skep.spark.pipeline_registry import Progress, Registry
 
 pipeline_app: Final = typer.Typer(
@@ -32,21 +27,18 @@ Name: TypeAlias = Annotated[str, typer.Argument(help="The name in the pipeline's
 LOOK_S: Final = 0.2
 
 
-@pipeline_app.command()
+@pipeline_app.command(
+    epilog=examples("skep pipeline run revenue.yaml", "skep pipeline run large.py --available-now")
+)
+@with_database_flags
 def run(
+    flags: DatabaseFlags,
     file: Annotated[
         str,
         typer.Argument(help="`pipeline.yaml`, `file.py`, `file.py:name` or `package.module:name`."),
     ],
     *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
-    master: Annotated[
-        str | None,
-        typer.Option(help="Where Spark runs: `local[*,4]`, `spark://host:7077` and so on."),
-    ] = None,
+    master: Master = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(help="Where progress is kept; by default `pipelines/NAME` in the data dir."),
@@ -57,12 +49,11 @@ def run(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="End when everything there is has been read.")
     ] = False,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Run a pipeline until it ends, is stopped, or gets SIGTERM or Ctrl-C."""
+    """Run a pipeline until it ends or is stopped."""
     import msgspec
 
-    from skep.app.database import open_database
+    from skep.app.database import join_database
     from skep.spark.pipeline_files import load_pipeline
     from skep.spark.pipeline_run import PipelineRun, RunPlan, checkpoint_of
     from skep.spark.session import DEFAULT_MASTER
@@ -70,14 +61,8 @@ def run(
     pipeline, transform = load_pipeline(file)
     if available_now:
         pipeline = msgspec.structs.replace(pipeline, trigger="availableNow")
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    settings = effective_settings(config_file, **flags).settings
-    with open_database(settings) as database, _bar(pipeline.name) as show, stop_signals() as stop:
+    settings = flags.settings()
+    with join_database(settings) as database, _bar(pipeline.name) as show, stop_signals() as stop:
         plan = RunPlan(
             url=database.dsn,
             checkpoint=checkpoint or checkpoint_of(pipeline, settings.data_dir),
@@ -89,26 +74,16 @@ def run(
 
 
 @pipeline_app.command(name="list")
+@with_database_flags
 def list_pipelines(
-    *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
-    config_file: ConfigFile = None,
+    flags: DatabaseFlags,
 ) -> None:
     """List the pipelines that this database knows."""
     from rich.console import Console
     from rich.table import Table
 
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
     table = Table("pipeline", "state", "messages", "per second", "behind", "error", box=None)
-    with _opened_registry(config_file, flags) as registry:
+    with _registry(flags.settings()) as registry:
         for row in registry.listed():
             behind = "" if row["lag_messages"] is None else f"{row['lag_messages']:,}"
             table.add_row(
@@ -123,23 +98,13 @@ def list_pipelines(
 
 
 @pipeline_app.command()
+@with_database_flags
 def status(
+    flags: DatabaseFlags,
     name: Name,
-    *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """Show all that is known of a pipeline."""
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    with _opened_registry(config_file, flags) as registry:
+    with _registry(flags.settings()) as registry:
         row = registry.find(name)
     if row is None:
         raise NotFound(f"there is no pipeline {name}; `skep pipeline list` shows them")
@@ -153,26 +118,17 @@ def status(
 
 
 @pipeline_app.command()
+@with_database_flags
 def stop(
+    flags: DatabaseFlags,
     name: Name,
     *,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
     wait: Annotated[
         float, typer.Option(help="Seconds to wait until it has stopped; 0 only asks.", min=0)
     ] = 30.0,
-    config_file: ConfigFile = None,
 ) -> None:
     """Stop a pipeline, wherever it runs."""
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    with _opened_registry(config_file, flags) as registry:
+    with _registry(flags.settings()) as registry:
         asked = registry.stop(name)
         if asked["state"] not in ("starting", "running"):
             typer.echo(f"{name} does not run: it is {asked['state']}")
@@ -207,14 +163,11 @@ def _state(row: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _opened_registry(
-    config_file: Path | None, flags: Mapping[str, object]
-) -> Generator["Registry"]:
-    from skep.app.database import open_database
+def _registry(settings: "Settings") -> Generator["Registry"]:
+    from skep.app.database import join_database
     from skep.spark.pipeline_registry import Registry
 
-    settings = effective_settings(config_file, **flags).settings
-    with open_database(settings) as database:
+    with join_database(settings) as database:
         registry = Registry(database.dsn)
         try:
             yield registry

@@ -74,14 +74,14 @@ def push(
     ] = 300.0,
     output: Output = "table",
 ) -> None:
-    """Store messages: each payload, or each line of stdin or of a file.
+    """Store messages: payloads, lines of stdin, or lines of a file.
 
     A file may be pushed again, and a broker may be restarted meanwhile: nothing is stored twice.
     """
     from skep.cli.push_items import ItemPattern
 
-    if not payloads and file is None and _is_file_of_lines(queue):
-        queue, file = Path(queue).stem, queue
+    if not payloads and file is None and Path(queue).suffix in FILE_ENDINGS:
+        queue, file = _queue_of_file(queue), queue
         typer.echo(f"pushing {file} to the queue {queue}", err=True)
     _check_together(payloads, file, partition, partition_key, transaction_id, id_field, id_prefix)
     pattern = ItemPattern(
@@ -124,9 +124,11 @@ def _check_together(
         raise BadRequest("nothing to push: give payloads, --file, or lines on stdin")
 
 
-def _is_file_of_lines(text: str) -> bool:
-    path = Path(text)
-    return path.suffix in FILE_ENDINGS and path.is_file()
+def _queue_of_file(file: str) -> str:
+    path = Path(file)
+    if not path.is_file():
+        raise BadRequest(f"there is no file {file}; if that is a queue, say --file - for stdin")
+    return path.stem
 
 
 def _headers(given: list[str]) -> dict[str, Any] | None:

@@ -111,7 +111,7 @@ def configure_queue(
     ] = False,
     output: Output = "table",
 ) -> None:
-    """Change options of a queue, or show them if there is nothing to change."""
+    """Change options of a queue; without any, show them."""
     options = read_options(given, unset)
     configured = client.queues.configuration(queue)
     if options or replace or namespace is not None or task is not None:

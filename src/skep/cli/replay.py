@@ -1,38 +1,47 @@
 """`skep replay`: put what a queue stored in a span of time into a queue once more."""
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from skep.cli.options import (
-    ConfigFile,
-    DatabaseSchema,
-    DatabaseUrl,
-    DataDir,
-    PostgresBin,
-    effective_settings,
-)
+from skep.cli.moments import read_fixed_moment
+from skep.cli.options import DatabaseFlags, with_database_flags
+from skep.cli.spark_options import Master, StorageText, session
 from skep.cli.transfer_options import (
     Decrypt,
-    Master,
     Name,
     OnError,
-    StorageText,
     Where,
-    moment,
-    session,
     summary,
     transfer_bar,
 )
-from skep.model.errors import Defect
 from skep.spark.keys import key_options
 
 
+@with_database_flags
 def replay(
+    flags: DatabaseFlags,
     *,
     queue: Annotated[str, typer.Option(help="The queue whose messages are replayed.")],
-    since: Annotated[str, typer.Option("--from", help="From this time on, as ISO; UTC if bare.")],
-    until: Annotated[str, typer.Option("--to", help="Before this time, which must be past.")],
+    since: Annotated[
+        datetime,
+        typer.Option(
+            "--from",
+            parser=read_fixed_moment,
+            metavar="TIME",
+            help="From this time on: ISO 8601, UTC if bare.",
+        ),
+    ],
+    until: Annotated[
+        datetime,
+        typer.Option(
+            "--to",
+            parser=read_fixed_moment,
+            metavar="TIME",
+            help="Before this time, which must be past.",
+        ),
+    ],
     into: Annotated[str, typer.Option(help="The queue they go into; made if it is new.")],
     where: Where = None,
     partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
@@ -50,34 +59,23 @@ def replay(
     decrypt: Decrypt = False,
     on_error: OnError = "fail",
     master: Master = None,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
     storage: StorageText = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Put what a queue stored in a span of time, archive included, into a queue once more."""
-    from skep.app.database import open_database
+    """Put what a queue stored in a span of time into a queue again.
+
+    The archive is read, too. All of it is stored, once, or nothing.
+    """
+    from skep.app.database import join_database
     from skep.spark.replay import Replay, ReplayPlan
 
-    first, end = moment("--from", since), moment("--to", until)
-    if first is None or end is None:
-        raise Defect("typer lets nobody pass without --from and --to")
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    settings = effective_settings(config_file, **flags, archive_storage=storage).settings
-    with open_database(settings) as database:
+    settings = flags.settings(archive_storage=storage)
+    with join_database(settings) as database:
         plan = ReplayPlan(
             url=database.dsn,
             queue=queue,
             into=into,
-            since=first,
-            until=end,
+            since=since,
+            until=until,
             where=where,
             partition=partition,
             name=name,

@@ -1,63 +1,54 @@
 """`skep report`: write what analytics found out as one HTML page."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from skep.cli.options import (
-    ConfigFile,
-    DatabaseSchema,
-    DatabaseUrl,
-    DataDir,
-    PostgresBin,
-    effective_settings,
-)
-from skep.cli.transfer_options import moment
+from skep.cli.moments import read_moment
+from skep.cli.options import DatabaseFlags, with_database_flags
 from skep.model.errors import BadRequest, NotFound
 
 
+@with_database_flags
 def report(
+    flags: DatabaseFlags,
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path(
         "skep-report.html"
     ),
     since: Annotated[
-        str | None,
-        typer.Option("--from", help="From the hour of this time on; by default a week before."),
+        datetime | None,
+        typer.Option(
+            "--from",
+            parser=read_moment,
+            metavar="TIME",
+            help="From the hour of this time on: ISO 8601, or `2h`; by default a week before.",
+        ),
     ] = None,
     until: Annotated[
-        str | None,
+        datetime | None,
         typer.Option(
-            "--to", help="Up to the hour of this time; by default up to what was computed."
+            "--to",
+            parser=read_moment,
+            metavar="TIME",
+            help="Up to the hour of this time; by default up to what was computed.",
         ),
     ] = None,
     queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Write a page with plots about what `skep analytics run` has computed."""
-    from skep.app.database import open_database
+    """Write a page with plots of what `skep analytics run` found."""
+    from skep.app.database import join_database
     from skep.spark.analytics_hours import FIRST_SPAN, Hours, begin_of_hour
     from skep.spark.postgres import database as connected
     from skep.spark.report import render_report
     from skep.spark.report_figures import PROGRESS, STATEMENT_TIMEOUT_S, gather_figures, rows_of
 
-    first, end = moment("--from", since), moment("--to", until)
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    settings = effective_settings(config_file, **flags).settings
-    with open_database(settings) as database:
+    with join_database(flags.settings()) as database:
         (progress,) = connected(database.dsn, STATEMENT_TIMEOUT_S).rows(PROGRESS)
-        upto = begin_of_hour(end or progress["watermark"] or progress["now"])
-        hours = Hours(begin_of_hour(first or upto - FIRST_SPAN), upto)
+        upto = begin_of_hour(until or progress["watermark"] or progress["now"])
+        hours = Hours(begin_of_hour(since or upto - FIRST_SPAN), upto)
         if hours.since >= hours.upto:
             raise BadRequest("there is no whole hour between --from and --to")
         figures = gather_figures(hours, rows_of(database.dsn, hours, queue))

@@ -17,6 +17,7 @@ from typing import Annotated, Final
 
 import typer
 
+from skep.cli.extras import require_server_extra
 from skep.cli.options import (
     ConfigFile,
     DatabaseSchema,
@@ -25,7 +26,6 @@ from skep.cli.options import (
     PostgresBin,
     effective_settings,
 )
-from skep.cli.server_extra import require_server_extra
 from skep.settings import Settings, redacted_url
 from skep.settings.fields import description
 from skep.settings.layers import EffectiveSettings
@@ -123,7 +123,7 @@ def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | Non
 
 
 def greeting(settings: Settings, listener: socket.socket) -> str:
-    """Say where the broker listens, on what it runs, and three things to try."""
+    """Say where the broker listens, on what it runs, and what to try first."""
     url = base_url(listener, is_tls=settings.tls_certificate is not None)
     count = settings.worker_count
     if settings.database_url is None:
@@ -134,9 +134,10 @@ def greeting(settings: Settings, listener: socket.socket) -> str:
     return f"""\
 Skep listens on {url} ({count} worker{"s" if count > 1 else ""}, {database})
 
-Push a message, pop it, read the rest:
+Push a message, pop it, look at the dashboard, read the API:
   curl {url}/api/v1/push -H 'content-type: application/json' -d '{push}'
   curl '{url}/api/v1/pop/queue/demo?autoAck=true'
+  {url}/
   {url}/docs
 """
 

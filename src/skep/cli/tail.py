@@ -9,6 +9,7 @@ import typer
 from skep.cli.completion import QueueName
 from skep.cli.connection import ContextName, Token, Url, find_server
 from skep.cli.exits import Nothing
+from skep.cli.moments import read_moment
 from skep.cli.output import Format, Output, print_record
 from skep.settings.connection import ConnectionChoice
 
@@ -20,12 +21,21 @@ if TYPE_CHECKING:
 _TIME: Final = slice(len("2026-01-31T"), len("2026-01-31T12:00:00.000"))
 
 
+def _read_start(text: str) -> str:
+    return text if text in ("now", "start") else read_moment(text).isoformat()
+
+
 def tail(
     queue: QueueName,
     *,
     start: Annotated[
         str,
-        typer.Option("--from", help="`now`, `start`, or a time such as 2026-01-31T12:00:00Z."),
+        typer.Option(
+            "--from",
+            parser=_read_start,
+            metavar="TIME",
+            help="`now`, `start`, or a time: ISO 8601, or `2h`.",
+        ),
     ] = "now",
     partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,

@@ -36,7 +36,7 @@ def top(
     ] = False,
     rows: Annotated[int, typer.Option(min=1, max=200, help="Rows of each table.")] = 12,
 ) -> None:
-    """Watch throughput, lag, latency, waiting consumers and instances; `q` ends it.
+    """Watch throughput, lag, latency and instances; `q` ends it.
 
     Rates, latency and parked polls are of the instance that answers, the rest is of all.
     """

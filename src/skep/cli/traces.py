@@ -57,7 +57,7 @@ def show_name(
     everything: Everything = False,
     output: Output = "table",
 ) -> None:
-    """Show the events filed under a name, oldest first, through all queues."""
+    """Show the events filed under a name, the oldest first."""
 
     def fetch(rows: int, start: int) -> Any:
         return client.traces.by_name(name, limit=rows, offset=start)

@@ -27,13 +27,11 @@ class _Transaction(Struct):
 @with_client
 def transaction(
     client: "Client",
-    file: Annotated[
-        str, typer.Argument(help="JSON or YAML with `operations`, and perhaps `requiredLeases`.")
-    ],
+    file: Annotated[str, typer.Argument(help="JSON or YAML with `operations`; `-` is stdin.")],
     *,
     output: Output = "table",
 ) -> None:
-    """Carry out the operations of a file, all of them or none; `-` reads it from stdin.
+    """Carry out the operations of a file, all of them or none.
 
     The file is the body of `POST /api/v1/transaction`. Pushes without a transaction id get one that
     is made of the file's content, so that running it again pushes nothing twice.

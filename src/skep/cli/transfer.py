@@ -5,23 +5,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from skep.cli.options import (
-    ConfigFile,
-    DatabaseSchema,
-    DatabaseUrl,
-    DataDir,
-    PostgresBin,
-    effective_settings,
-)
+from skep.cli.moments import Since, Until
+from skep.cli.options import DatabaseFlags, with_database_flags
+from skep.cli.spark_options import Master, StorageText, session
 from skep.cli.transfer_options import (
     Decrypt,
-    Master,
     Name,
     OnError,
-    StorageText,
     Where,
-    moment,
-    session,
     summary,
     transfer_bar,
 )
@@ -31,7 +22,9 @@ from skep.spark.keys import key_options
 _SUFFIXES = {".parquet": "parquet", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
 
 
+@with_database_flags
 def import_rows(
+    flags: DatabaseFlags,
     source: Annotated[
         str, typer.Option("--from", help="A file, a directory, or with `--format queue` a queue.")
     ],
@@ -59,25 +52,17 @@ def import_rows(
     decrypt: Decrypt = False,
     on_error: OnError = "fail",
     master: Master = None,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Import rows of files, or messages of another queue, into a queue: all of them, once."""
-    from skep.app.database import open_database
+    """Store rows of files, or messages of a queue, in a queue.
+
+    All of them are stored, once, or none.
+    """
+    from skep.app.database import join_database
     from skep.spark.transfer import Import, ImportPlan
 
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    settings = effective_settings(config_file, **flags).settings
+    settings = flags.settings()
     chosen: Any = format_ or _format_of(source)
-    with open_database(settings) as database, transfer_bar(f"{source} to {queue}") as bar:
+    with join_database(settings) as database, transfer_bar(f"{source} to {queue}") as bar:
         plan = ImportPlan(
             url=database.dsn,
             queue=queue,
@@ -95,7 +80,9 @@ def import_rows(
     typer.echo(summary(done, "imported"))
 
 
+@with_database_flags
 def export_messages(
+    flags: DatabaseFlags,
     path: Annotated[str, typer.Option("--to", help="The directory to write; must be new.")],
     *,
     queue: Annotated[str, typer.Option(help="The queue to export, archive included.")],
@@ -103,8 +90,8 @@ def export_messages(
         Literal["parquet", "ndjson", "csv"] | None,
         typer.Option("--format", help="What to write; by default what the name ends with."),
     ] = None,
-    since: Annotated[str | None, typer.Option(help="Only from this time on, as ISO.")] = None,
-    until: Annotated[str | None, typer.Option(help="Only before this time, as ISO.")] = None,
+    since: Since = None,
+    until: Until = None,
     where: Where = None,
     column: Annotated[
         list[str] | None,
@@ -116,33 +103,22 @@ def export_messages(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
     decrypt: Decrypt = False,
     master: Master = None,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
     storage: StorageText = None,
-    config_file: ConfigFile = None,
 ) -> None:
-    """Export the messages of a queue to files."""
-    from skep.app.database import open_database
+    """Write the messages of a queue to files."""
+    from skep.app.database import join_database
     from skep.spark.transfer import Export, ExportPlan
 
-    flags = {
-        "database_url": database_url,
-        "database_schema": database_schema,
-        "data_dir": data_dir,
-        "postgres_bin": postgres_bin,
-    }
-    settings = effective_settings(config_file, **flags, archive_storage=storage).settings
+    settings = flags.settings(archive_storage=storage)
     chosen: Any = format_ or _format_of(path)
-    with open_database(settings) as database:
+    with join_database(settings) as database:
         plan = ExportPlan(
             url=database.dsn,
             queue=queue,
             path=path,
             format=chosen,
-            since=moment("--since", since),
-            until=moment("--until", until),
+            since=since,
+            until=until,
             where=where,
             columns=tuple(column or ()),
             overwrites=overwrite,

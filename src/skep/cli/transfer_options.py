@@ -1,26 +1,14 @@
-"""What `skep replay`, `skep import` and `skep export` share: flags, the session, the progress."""
+"""What `skep replay`, `skep import` and `skep export` share: flags, and the progress."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
-from skep.model.errors import BadRequest
-from skep.settings.fields import description
-
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from skep.spark.transfer_jobs import Outcome, Reached
 
-Master: TypeAlias = Annotated[
-    str | None, typer.Option(help="Where Spark runs: `local[*,4]`, `spark://host:7077` and so on.")
-]
-StorageText: TypeAlias = Annotated[
-    str | None, typer.Option("--storage", help=description("archive_storage"))
-]
 Where: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -39,28 +27,6 @@ OnError: TypeAlias = Annotated[
 Decrypt: TypeAlias = Annotated[
     bool, typer.Option("--decrypt", help="Encrypted messages may become readable where they go.")
 ]
-
-
-def moment(option: str, text: str | None) -> datetime | None:
-    """Read a time; without a zone it is UTC.
-
-    Raises:
-        BadRequest: It is none.
-    """
-    if text is None:
-        return None
-    try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadRequest(f"{option} must be a time such as 2026-01-31T12:00:00Z") from None
-    return read.astimezone(UTC) if read.tzinfo else read.replace(tzinfo=UTC)
-
-
-def session(name: str, master: str | None) -> "SparkSession":
-    """Start Spark for one command; what it has to say is said by us."""
-    from skep.spark.session import DEFAULT_MASTER, spark_session
-
-    return spark_session(name, master=master or DEFAULT_MASTER, config={"spark.log.level": "ERROR"})
 
 
 def summary(done: "Outcome", verb: str) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skep.cli.options import ConfigFile, DatabaseSchema, JobsUrl, effective_settings, jobs_dsn
+from skep.cli.job_database import jobs_dsn, with_jobs_flags
+from skep.cli.options import DatabaseFlags
 from skep.model.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ class WorkerOptions:
     health_port: int | None
 
 
+@with_jobs_flags
 def worker(
+    flags: DatabaseFlags,
     app: Annotated[
         str, typer.Argument(help="`module:name` of a WorkerApp or JobTypes.", metavar="MODULE:APP")
     ],
     *,
-    database_url: JobsUrl = None,
-    database_schema: DatabaseSchema = None,
     name: Annotated[
         str | None, typer.Option(help="What it is called in lists; the host by default.")
     ] = None,
@@ -70,14 +71,11 @@ def worker(
     ] = None,
     health_host: Annotated[str, typer.Option(help="The address of that.")] = "127.0.0.1",
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    config_file: ConfigFile = None,
 ) -> None:
     """Run the jobs of a program until SIGTERM or Ctrl-C."""
     from skep.telemetry.logs import configure_logging
 
-    settings = effective_settings(
-        config_file, database_url=database_url, database_schema=database_schema, log_level=log_level
-    ).settings
+    settings = flags.settings(log_level=log_level)
     configure_logging(level=settings.log_level, style=settings.log_format)
     options = WorkerOptions(
         dsn=jobs_dsn(settings),

@@ -30,6 +30,8 @@ def read_subscription(
     if group == QUEUE_MODE:
         return Subscription()
     if start and start != NOW:
-        return Subscription("timestamp", parse_moment("subscriptionFrom", start, alternative=NOW))
+        return Subscription(
+            "timestamp", parse_moment("subscriptionFrom", start, alternatives=(NOW,))
+        )
     is_new = start == NOW or (mode or default_mode) in {"new", "new-only"}
     return Subscription("new") if is_new else Subscription()

@@ -13,14 +13,13 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, Final
 
 from skep.model.errors import Refused
+from skep.spark.launchers import default_cache, written_program
 
 SUITABLE: Final = (17, 21, 25)
 """The long-term versions of Java that Spark 4.2 and later are tested with."""
@@ -114,27 +113,9 @@ def java_version(home: Path) -> int | None:
 
 
 def make_shim(java: Path, cache: Path) -> Path:
-    """Return a directory that serves as `JAVA_HOME` for a Java without Spark's module.
-
-    It is named after its text, so that it is made once and never changed under a running Spark.
-    """
+    """Return a directory that serves as `JAVA_HOME` for a Java without Spark's module."""
     text = _SHIM.format(package=PACKAGE, java=shlex.quote(str(java)))
-    home = cache / f"java-{sha256(text.encode()).hexdigest()[:16]}"
-    program = home / "bin" / "java"
-    if program.is_file():
-        return home
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=program.parent, delete=False) as file:
-        file.write(text)
-    Path(file.name).chmod(0o755)
-    Path(file.name).replace(program)
-    return home
-
-
-def default_cache(environment: Mapping[str, str]) -> Path:
-    """Return the directory for files of ours that can be made again."""
-    cache_home = environment.get("XDG_CACHE_HOME")
-    return (Path(cache_home) if cache_home else Path.home() / ".cache") / "skep"
+    return written_program(text, cache, "java").parent.parent
 
 
 def _installed(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

@@ -44,6 +44,8 @@ _KAFKA_SOURCES: Final = {
     HEADERS: "headers",
 }
 """The column of the lake that a column of the data source is made from, where names differ."""
+_IDS: Final = {"message_id", "transaction_id"}
+"""The columns by which a message is named to a person, should its payload be malformed."""
 
 
 class ArchiveChanged(Refused):
@@ -195,7 +197,9 @@ class LakeReader:
         """The columns of the lake that it needs."""
         columns = {self._source(each.name) for each in self._schema}
         if "payload" in columns:
-            columns |= {"key_id", "message_id", "transaction_id"}
+            columns.add("key_id")
+        if self._parsers:
+            columns |= _IDS
         return columns
 
     def _source(self, name: str) -> str:
@@ -263,7 +267,7 @@ def _parser(decode: Callable[[bytes], Any], *, null_on_error: bool) -> Callable[
                 return None
             raise malformed_payload(row["message_id"], row["transaction_id"], error) from None
 
-    named = ["payload", "message_id", "transaction_id"]
+    named = ["payload", *_IDS]
     return lambda rows: [parse(row) for row in rows.select(named).to_pylist()]
 
 

@@ -95,8 +95,10 @@ def parse_pipeline(text: str, place: str = "the definition") -> Pipeline:
 def _from_yaml(path: Path) -> Pipeline:
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidPipeline(f"cannot read {path}: {error}") from None
+    except OSError as error:
+        raise InvalidPipeline(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidPipeline(f"{path} is not UTF-8: {error}") from None
     return parse_pipeline(text, str(path))
 
 

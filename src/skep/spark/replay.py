@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from skep.model.errors import BadRequest
+from skep.spark.columns import HEADERS
 from skep.spark.postgres import database
 from skep.spark.transfer_jobs import (
     STATEMENT_TIMEOUT_S,
@@ -36,10 +37,10 @@ NAME_CHARS_MAX: Final = 100
 COUNTED_COLUMNS: Final = "partition string, created_at timestamp"
 """All that is read to count a replay without a condition."""
 WRITTEN_COLUMNS: Final = (
-    "partition string, offset bigint, message_id string, transaction_id string, payload string, "
-    "headers map<string,string>"
+    "partition string, offset bigint, payload string, headers map<string,string>"
 )
-"""All that is read to do one: the data source cannot be told later what a query leaves out."""
+"""All that is read to do one, beside an id: the data source cannot be told later what a query
+leaves out."""
 
 NOW: Final = "select skep.now() as now"
 _DIGEST_CHARS: Final = 32
@@ -156,15 +157,15 @@ class Replay:
         """Return the rows to write: each partition whole in one task, in its order."""
         from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
 
+        named = "transaction_id" if self._plan.keeps_ids else "message_id"
         # First of all: columns exist only where a session does. A condition may name any of them.
-        rows = self._chosen(None if self._plan.where else WRITTEN_COLUMNS)
-        made = f.concat(f.lit(f"{self._plan.write_id}:"), f.col("message_id"))
-        name = f.col("transaction_id") if self._plan.keeps_ids else made
-        rows = rows.select(
-            "partition", "offset", name.alias("transaction_id"), "payload", "headers"
-        )
+        rows = self._chosen(None if self._plan.where else f"{named} string, {WRITTEN_COLUMNS}")
+        rows = rows.select("partition", "offset", named, "payload", HEADERS)
         rows = rows.repartition("partition").sortWithinPartitions("partition", "offset")
-        return rows.drop("offset")
+        # Long, and the same for all: made behind the shuffle, which need not carry it.
+        made = f.concat(f.lit(f"{self._plan.write_id}:"), f.col(named))
+        name = f.col(named) if self._plan.keeps_ids else made
+        return rows.select("partition", name.alias("transaction_id"), "payload", HEADERS)
 
     def _chosen(self, columns: str | None) -> "DataFrame":
         plan = self._plan

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skep.model.errors import Refused
 from skep.settings.fields import process_environment, set_process_variables, usable_cores
 from skep.spark.java import find_java
+from skep.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,8 @@ _LOCAL: Final = {
     "spark.driver.bindAddress": LOOPBACK,
     # Not on clusters: there a job may bring Skep along after the process was started.
     "spark.python.daemon.module": "skep.spark.worker_daemon",
+    # What is shuffled stays on this machine: a smaller size is not worth the time it takes.
+    "spark.io.compression.codec": "lz4",
 }
 
 
@@ -108,7 +111,7 @@ def prepare_environment(master: str) -> None:
     # Without it the workers take whatever `python3` is first on the path.
     defaults = {"PYSPARK_PYTHON": sys.executable}
     if master.startswith("local"):
-        defaults["SPARK_LOCAL_IP"] = LOOPBACK
+        defaults |= {"SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": worker_python(environment)}
     chosen = {name: text for name, text in defaults.items() if name not in environment}
     set_process_variables({"JAVA_HOME": str(find_java(environment).home), **chosen})
 

@@ -298,6 +298,8 @@ def _headers(values: Any, count: int, faults: _Faults) -> Any:
     if values is None or not pa.types.is_map(values.type):
         return pa.nulls(count, pa.string())
     sizes = np.diff(values.offsets.to_numpy())
+    if not sizes.any():
+        return pa.nulls(count, pa.string())
     texts = json_objects(values.keys, values.items, values.offsets, HEADER_SEPARATOR.decode())
     texts = pc.if_else(pa.array(sizes > 0), texts, pa.scalar(None, pa.string()))
     is_large = pc.greater(pc.binary_length(texts), HEADERS_BYTES_MAX)

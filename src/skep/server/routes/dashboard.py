@@ -7,7 +7,6 @@ the browser everything but files and calls of this broker.
 `GET /api/v1/dashboard/live` sends the figures of the overview as server-sent events.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any, Final
@@ -22,13 +21,11 @@ from skep.broker.live import Live
 from skep.broker.pulse import Pulse
 from skep.broker.pulse_sample import PulseSample
 from skep.dashboard.site import CONTENT_POLICY, PAGES, Site, SiteFile
-from skep.model.errors import InvalidToken, NotFound, Overloaded, SkepError
+from skep.model.errors import NotFound
 from skep.server.access import ACCESS, PUBLIC, Level, needs
-from skep.server.admission import visitor_of
-from skep.server.problems import problem_of
+from skep.server.routes.event_streams import EVENT_STREAM, event_stream
 from skep.server.routes.refusals import refusal
 
-_EVENT_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _PAGE_HEADERS: Final = {
     "content-security-policy": CONTENT_POLICY,
     "cross-origin-opener-policy": "same-origin",
@@ -113,7 +110,7 @@ def _pulse_route(pulse: Pulse, live: Live) -> HTTPRouteHandler:
         summary="Watch the figures of the whole broker as server-sent events",
         description="Each event `sample` is a `PulseSample`. One sample serves all who watch; the "
         "more it costs, the rarer it is taken. Between them come events `beat` with nothing.",
-        media_type="text/event-stream",
+        media_type=EVENT_STREAM,
         responses={
             200: ResponseSpec(
                 PulseSample,
@@ -126,31 +123,12 @@ def _pulse_route(pulse: Pulse, live: Live) -> HTTPRouteHandler:
     )
     async def watch_pulse(request: Request[Any, Any, Any]) -> Stream:
         live.check_room()
-        events = _events(pulse, live, visitor_of(request).left_s)
-        return Stream(events, media_type="text/event-stream", headers=_EVENT_HEADERS)
+        return event_stream(request, live, _spelled(pulse))
 
     return watch_pulse
 
 
-async def _events(pulse: Pulse, live: Live, left_s: float) -> AsyncGenerator[bytes, None]:
-    try:
-        live.enter()
-    except Overloaded as error:
-        yield _error_event(error)
-        return
-    now = asyncio.get_running_loop().time
-    expires_at = now() + left_s
-    try:
-        async with aclosing(pulse.follow()) as samples:
-            async for sample in samples:
-                if now() >= expires_at:
-                    raise InvalidToken("Token has expired")
-                yield _BEAT if sample is None else b"event: sample\ndata: %b\n\n" % sample
-    except SkepError as error:
-        yield _error_event(error)
-    finally:
-        live.leave()
-
-
-def _error_event(error: SkepError) -> bytes:
-    return b"event: error\ndata: %b\n\n" % problem_of(error).body
+async def _spelled(pulse: Pulse) -> AsyncGenerator[bytes, None]:
+    async with aclosing(pulse.follow()) as samples:
+        async for sample in samples:
+            yield _BEAT if sample is None else b"event: sample\ndata: %b\n\n" % sample

@@ -21,18 +21,15 @@ from litestar.response import Stream
 from skep.broker.live import Live
 from skep.broker.moments import parse_moment
 from skep.broker.tail import Position, Tail, Tails
-from skep.model.errors import InvalidToken, Overloaded, SkepError
 from skep.model.names import check_name
 from skep.server.access import QUEUE, Level, needs
-from skep.server.admission import visitor_of
-from skep.server.problems import problem_of
+from skep.server.routes.event_streams import EVENT_STREAM, event_stream
 from skep.server.routes.names import QueueName
 from skep.server.routes.refusals import refusal
 
 HEARTBEAT_S: Final = 15.0
 
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
-_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 From = Annotated[
     str,
@@ -55,7 +52,7 @@ def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
         operation_id="tailQueue",
         opt=needs(Level.READ_ONLY, QUEUE),
         summary="Watch the messages of a queue as server-sent events",
-        media_type="text/event-stream",
+        media_type=EVENT_STREAM,
         response_description="Events without end, one per message.",
         responses={
             400: refusal("The beginning is malformed."),
@@ -76,30 +73,9 @@ def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
             last=Position.parse(last_event_id) if last_event_id else None,
             is_from_now=start == "now",
         )
-        events = _events(tail, live, visitor_of(request).left_s)
-        return Stream(events, media_type="text/event-stream", headers=_HEADERS)
+        return event_stream(request, live, _spelled(tail))
 
     return tail_queue
-
-
-async def _events(tail: Tail, live: Live, left_s: float) -> AsyncGenerator[bytes, None]:
-    try:
-        live.enter()
-    except Overloaded as error:
-        yield _error_event(error)
-        return
-    now = asyncio.get_running_loop().time
-    expires_at = now() + left_s
-    try:
-        async with aclosing(_spelled(tail)) as events:
-            async for event in events:
-                if now() >= expires_at:
-                    raise InvalidToken("Token has expired")
-                yield event
-    except SkepError as error:
-        yield _error_event(error)
-    finally:
-        live.leave()
 
 
 async def _spelled(tail: Tail) -> AsyncGenerator[bytes, None]:
@@ -123,8 +99,5 @@ def _message_event(position: Position, message: bytes) -> bytes:
 
 
 def _moment(start: str) -> datetime | None:
-    return None if start in {"now", "start"} else parse_moment("from", start, alternative="now")
-
-
-def _error_event(error: SkepError) -> bytes:
-    return b"event: error\ndata: %b\n\n" % problem_of(error).body
+    words = ("now", "start")
+    return None if start in words else parse_moment("from", start, alternatives=words)

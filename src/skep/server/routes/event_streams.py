@@ -1,0 +1,55 @@
+"""Server-sent events of any route: who gets a stream, when it ends, and how its end is told.
+
+A stream counts as a live connection. It ends with the token of whoever watches, and an error is its
+last event: the status has been sent long before.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final
+
+from litestar import Request
+from litestar.response import Stream
+
+from skep.broker.live import Live
+from skep.model.errors import InvalidToken, Overloaded, SkepError
+from skep.server.admission import visitor_of
+from skep.server.problems import problem_of
+
+EVENT_STREAM: Final = "text/event-stream"
+_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+def event_stream(
+    request: Request[Any, Any, Any], live: Live, events: AsyncGenerator[bytes, None]
+) -> Stream:
+    """Answer with events, each spelled already, for as long as the caller may watch."""
+    lasting = _while_allowed(events, live, visitor_of(request).left_s)
+    return Stream(lasting, media_type=EVENT_STREAM, headers=_HEADERS)
+
+
+async def _while_allowed(
+    events: AsyncGenerator[bytes, None], live: Live, left_s: float
+) -> AsyncGenerator[bytes, None]:
+    try:
+        live.enter()
+    except Overloaded as error:
+        yield _error_event(error)
+        return
+    now = asyncio.get_running_loop().time
+    expires_at = now() + left_s
+    try:
+        async with aclosing(events):
+            async for event in events:
+                if now() >= expires_at:
+                    raise InvalidToken("Token has expired")
+                yield event
+    except SkepError as error:
+        yield _error_event(error)
+    finally:
+        live.leave()
+
+
+def _error_event(error: SkepError) -> bytes:
+    return b"event: error\ndata: %b\n\n" % problem_of(error).body
