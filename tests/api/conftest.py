@@ -2,7 +2,8 @@
 
 Both in every run for the modules named here, which are the heart of the contract, except for slow
 tests. All of them go through the client with `SKEP_TEST_TRANSPORT=client`; tests that send bytes of
-their own making are skipped then.
+their own making are skipped then, and so are those named here with the reason why they cannot go
+through it.
 """
 
 import os
@@ -28,7 +29,23 @@ THROUGH_CLIENT = {
 }
 
 
+NOT_THROUGH_CLIENT = {
+    "test_requests_of_one_connection_keep_their_order_though_only_one_is_deferred": (
+        "the client has one request in flight on a connection"
+    ),
+    "test_the_deepest_payload_that_is_accepted_is_also_delivered_and_buried": (
+        "how deep JSON may be read depends on the reader's own stack"
+    ),
+}
+
 FOR_ALL = os.environ.get("SKEP_TEST_TRANSPORT")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        reason = NOT_THROUGH_CLIENT.get(getattr(item, "originalname", ""))
+        if FOR_ALL == "client" and reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_generate_tests(metafunc):

@@ -24,7 +24,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
     status: int
     head: bytes
-    """Status line and header lines, in lower case."""
+    """Status line and header lines, as they came."""
     body: bytes
 
     @property
@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
         return 200 <= self.status < 300
 
     def header(self, name: str) -> str | None:
-        """Return the value of a header; names are in lower case, and so are the values."""
+        """Return the value of a header, whose name is given in lower case."""
         value = _value(self.head, b"\r\n%b:" % name.encode())
         return None if value is None else value.decode("latin-1")
 
@@ -86,7 +86,7 @@ class Head(NamedTuple):
     """The beginning of an answer, understood."""
 
     text: bytes
-    """In lower case."""
+    """As it came."""
     status: int
     body_bytes: int | None
     """How long the body is; None if it is as long as it turns out to be."""
@@ -103,17 +103,16 @@ def read_head(head: bytes) -> Head:
     Raises:
         BadAnswer: They are none.
     """
-    head = head.lower()
     status = head[9:12]
-    if not head.startswith(b"http/1."):
+    if not head.startswith(b"HTTP/1."):
         raise BadAnswer("the answer is not HTTP/1")
     if not status.isdigit():
         raise BadAnswer("the answer has no status")
-    is_chunked = _value(head, b"\r\ntransfer-encoding:") == b"chunked"
+    is_chunked = _says(head, b"transfer-encoding", b"chunked")
     body_bytes = None if is_chunked else _body_bytes(head, status)
     is_reusable = (
-        head.startswith(b"http/1.1")
-        and _value(head, b"\r\nconnection:") != b"close"
+        head.startswith(b"HTTP/1.1")
+        and not _says(head, b"connection", b"close")
         and (is_chunked or body_bytes is not None)
     )
     return Head(head, int(status), body_bytes, is_chunked, is_reusable)
@@ -242,9 +241,14 @@ def _chunk_size(line: bytes) -> int:
         raise BadAnswer("a chunk has no size") from None
 
 
+def _says(head: bytes, name: bytes, word: bytes) -> bool:
+    value = _value(head, b"\r\n%b:" % name)
+    return value is not None and value.lower() == word
+
+
 def _value(head: bytes, mark: bytes) -> bytes | None:
     """Return what follows the beginning of a header line: the line break, the name, a colon."""
-    start = head.find(mark)
+    start = head.lower().find(mark)
     if start < 0:
         return None
     start += len(mark)
