@@ -36,6 +36,8 @@ class ArchiveCampaign(Campaign):
 
     PROGRESS = "select coalesce(max(upto::text::bigint), 0) from skep.archive"
     COMMIT = "finish_archive"
+    # What a compaction leaves when it is killed goes with the next one, which there may not be.
+    FOREVER = ("--every", "1", "--compact-every", "0")
 
     def __init__(self, url, directory, *, master="local[2,4]", **tools):
         lake = str(Path(directory) / "lake")
@@ -45,7 +47,7 @@ class ArchiveCampaign(Campaign):
     def command(self, url, lake, master):
         """Return how to archive: the command, its flags for ever, and those for one time."""
         command = ["skep", "archive", "run", "--database-url", url, "--warehouse", lake]
-        return [*command, "--master", master, "--queue", QUEUE], ["--every", "1"], ["--once"]
+        return [*command, "--master", master, "--queue", QUEUE], self.FOREVER, ["--once"]
 
     def await_a_moment(self):
         """Wait until a run is under way, and for any moment of it."""

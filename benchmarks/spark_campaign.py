@@ -27,7 +27,7 @@ import psycopg
 
 from benchmarks.spark_victims import LedgerBroken
 
-START_S = 3600
+START_S = 600
 """Spark gives a Python worker ten seconds to start; on a busy machine a job needs several tries."""
 _WAITING = (
     "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like %s"
@@ -145,7 +145,10 @@ class Campaign(ABC):
 
     def _strike_worker(self):
         self.await_a_moment()
+        giving_up_at = time.monotonic() + START_S
         while self.job.is_running() and not self.job.kill_worker(self.chance):
+            if time.monotonic() > giving_up_at:
+                raise LedgerBroken(f"no task runs Python:\n{self.job.log()}")
             time.sleep(0.05)
 
     def _strike_executor(self):

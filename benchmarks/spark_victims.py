@@ -27,6 +27,9 @@ STEP_MS = 200
 CLOSING_MS = 4_000_000_000_000
 FINISH_S = 3600
 FINISH_TRIES = 5
+TASK_WORKER = b"pyspark.worker"
+"""What the command of such a process says, and of the one they are forked from. Planners, which
+Spark starts beside them, say otherwise."""
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For JVMs that are killed soon after they started."""
 
@@ -157,7 +160,7 @@ class Job:
 
     def kill_worker(self, chance):
         """Kill one of the processes that run the Python of tasks; return whether there was one."""
-        workers = [pid for pid in _session(self._process.pid) if b"pyspark.daemon" in _command(pid)]
+        workers = [pid for pid in _session(self._process.pid) if TASK_WORKER in _command(pid)]
         if workers:
             os.kill(chance.choice(workers), signal.SIGKILL)
         return bool(workers)

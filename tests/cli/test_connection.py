@@ -9,9 +9,10 @@ import typer
 
 from skep.cli.completion import complete_queue
 from skep.cli.connection import with_client
-from skep.cli.exits import Nothing, exit_code_of
+from skep.cli.exits import Nothing, exit_code_of, line_of
 from skep.cli.prompts import confirm
 from skep.client import AccessDenied, NotSent, OutcomeUnknown
+from skep.db.errors import NotExecuted
 from skep.model.errors import BadRequest, Defect, Forbidden, NotFound, Overloaded
 
 
@@ -31,6 +32,19 @@ from skep.model.errors import BadRequest, Defect, Forbidden, NotFound, Overloade
 )
 def test_every_error_has_its_exit_code(error, code):
     assert exit_code_of(error) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (NotFound("Queue not found"), "`skep queues list`"),
+        (NotFound("Consumer group not found"), "`skep groups list`"),
+        (NotExecuted("cannot connect to the database"), "`skep config`"),
+    ],
+)
+def test_an_error_that_names_no_command_is_told_with_one(error, advice):
+    assert line_of(error).startswith(f"skep: {error.message}; ")
+    assert advice in line_of(error)
 
 
 @pytest.fixture

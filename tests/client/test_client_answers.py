@@ -247,3 +247,21 @@ async def test_messages_are_let_go_before_their_acknowledgment_is_awaited():
             gc.enable()
 
     assert alive_at_ack == [1]  # the one that the loop has at hand
+
+
+async def test_verdicts_that_were_taken_are_no_reason_to_complain_however_it_is_said(caplog):
+    acked = (200, [{"success": True, "transactionId": "t"}])
+    async with scripted((200, POPPED), acked) as broker, AsyncClient(broker.url) as client:
+        seen = [message.data async for message in client.consume("q", limit=1)]
+
+    assert seen == [1]
+    assert caplog.text == ""
+
+
+async def test_verdicts_that_come_too_late_are_told_to_the_log(caplog):
+    acked = (200, [{"success": False, "transactionId": "t", "error": "somebody else has it"}])
+    async with scripted((200, POPPED), acked) as broker, AsyncClient(broker.url) as client:
+        seen = [message.data async for message in client.consume("q", limit=1)]
+
+    assert seen == [1]
+    assert "1 of 1 messages will come again: somebody else has it" in caplog.text

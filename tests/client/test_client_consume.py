@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 import pytest
@@ -103,6 +104,32 @@ async def test_whole_batches_are_done_with_the_next(queen, queue):
             await batch[-1].ack()
 
     assert sizes == [10, 10, 5]
+    assert await lag(queen, queue) == 0
+
+
+async def test_a_batch_that_nobody_looked_at_is_given_back(queen, queue):
+    await queen.push_many(queue, range(3), partition="one")
+    consumption = queen.consume(queue, group="g", idle_s=0)
+
+    async with aclosing(consumption.batches()) as batches:
+        async for _ in batches:
+            break
+    again = await queen.pop(queue, group="g", batch=10)
+
+    assert [message.data for message in again] == [0, 1, 2]
+
+
+async def test_the_verdict_on_one_message_tells_of_those_before_it_too(queen, queue):
+    await queen.push_many(queue, range(4), partition="one")
+    seen = []
+
+    async for message in queen.consume(queue, group="g", limit=4):
+        seen.append(message.data)
+        if message.data == 2:
+            await message.ack()
+            assert await lag(queen, queue) == 1
+
+    assert seen == [0, 1, 2, 3]
     assert await lag(queen, queue) == 0
 
 

@@ -29,7 +29,7 @@ def message_of(client):
         partition_id="id",
         lease_id="l",
     )
-    Settlement(client._session, [message])
+    Settlement(client._session, [message]).adopt([message])
     return message
 
 

@@ -1,8 +1,10 @@
 """The pure cores of the client: pauses, brokers, buffers, verdicts, leases."""
 
+import json
 import os
 from math import inf
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from skep.client.endpoints import ORDERS_MAX, Endpoints
 from skep.client.errors import error_of
 from skep.client.http import Answer
-from skep.client.items import Item, TransactionIds, by_field, spread
+from skep.client.items import PLACES, Item, TransactionIds, alike_body, by_field, spread
 from skep.client.outbox import BufferLimits, Outbox
 from skep.client.renewals import Renewals
 from skep.client.retry import RetryPolicy
@@ -24,6 +26,7 @@ from skep.client.settling import (
     failed,
     verdict_of,
 )
+from skep.client.values import PushResults
 from skep.model.errors import BadRequest
 
 chances = st.floats(0, 1)
@@ -393,6 +396,40 @@ def test_transaction_ids_are_never_made_twice():
     assert len(set(made)) == len(made) == 2_511
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@given(
+    names=st.tuples(st.text(), st.none() | st.text()),
+    headers=st.none() | st.just({"traceparent": 'a "b"'}),
+    payloads=st.lists(JSON, min_size=1),
+)
+def test_payloads_of_one_partition_are_sent_as_items_are(names, headers, payloads):
+    queue, partition = names
+    model = Item(queue, partition=partition, headers=headers)
+
+    items = json.loads(alike_body(model, payloads, TransactionIds()))["items"]
+
+    assert [item.pop("payload") for item in items] == payloads
+    ids = [item.pop("transactionId") for item in items]
+    assert len(set(ids)) == len(ids)
+    alike = {"queue": queue, "partition": partition, "headers": headers}
+    assert items == [{name: value for name, value in alike.items() if value is not None}] * len(ids)
+
+
+def test_more_payloads_than_ids_begin_alike_have_ids_of_their_own():
+    raw = msgspec.Raw(b'{"lines":\n[1,\n2]}')
+
+    items = json.loads(alike_body(Item("q"), [raw] * (2 * PLACES + 1), TransactionIds()))["items"]
+
+    assert len({item["transactionId"] for item in items}) == 2 * PLACES + 1
+    assert {json.dumps(item["payload"]) for item in items} == {'{"lines": [1, 2]}'}
+
+
 def test_a_forked_process_makes_other_ids(monkeypatch):
     ids = TransactionIds()
     ours = ids.take(1)[0]
@@ -468,6 +505,20 @@ def test_a_refusal_is_the_error_its_code_says(status, code, name):
 
     assert type(error).__name__ == name
     assert error.message == "the text"
+
+
+def results_of(*statuses):
+    fields = {"transaction_id": '","status":"queued","message_id"', "message_id": "m"}
+    return [{**fields, "status": status} for status in statuses]
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_results_are_counted_however_their_members_are_ordered(count):
+    results = results_of("queued", "queued", "failed")
+
+    counts = PushResults([msgspec.json.encode(results)], item_count=count).counts
+
+    assert (counts.queued, counts.failed, counts.total) == (2, 1, 3)
 
 
 def test_a_refusal_that_is_no_json_is_quoted():

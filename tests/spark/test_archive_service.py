@@ -67,6 +67,52 @@ def test_a_lock_that_outlives_its_connection_is_waited_for_but_not_that_of_someb
         Rounds(None, ArchiveBusy()).run()
 
 
+class Day:
+    """A clock that goes on an hour with every round, and rounds that note when they were."""
+
+    def __init__(self, *failures):
+        self.hours = -1
+        self.compacted = []
+        self._failures = list(failures)
+
+    def archive(self):
+        self.hours += 1
+
+    def compact(self):
+        if self._failures:
+            raise self._failures.pop(0)
+        self.compacted.append(self.hours)
+
+    def wait(self, pause_s):
+        return self.hours == 10
+
+    def run(self, **how):
+        ArchiveService(
+            self.archive,
+            every_s=300,
+            before_waiting=lambda: None,
+            clock=lambda: 3600.0 * max(0, self.hours),
+            **how,
+        ).run(self)
+        return self.compacted
+
+
+def test_the_lake_is_compacted_after_the_first_round_and_then_as_often_as_told():
+    day = Day()
+
+    assert day.run(compact=day.compact, compact_every_s=4 * 3600) == [0, 4, 8]
+
+
+def test_a_compaction_that_lost_its_database_is_made_up_for_in_the_next_round():
+    day = Day(Unavailable("it restarts"))
+
+    assert day.run(compact=day.compact, compact_every_s=4 * 3600) == [1, 5, 9]
+
+
+def test_whoever_wants_no_compaction_gets_none():
+    assert Day().run() == []
+
+
 def test_nobody_waits_for_what_will_never_be_there():
     def refuse():
         raise WrongDatabase("no such login")

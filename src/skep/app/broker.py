@@ -1,4 +1,8 @@
-"""Wire the broker of one process together."""
+"""Wire the broker of one process together.
+
+`__init__` makes what needs nothing of the database, and declares the rest. `wire` makes that, once
+the database has told the seed of its keys; until then `skep.app.waiting` serves instead.
+"""
 
 import asyncio
 import tempfile

@@ -246,7 +246,10 @@ class Push:
         producer: str | None,
         awaited: Collection[tuple[str, str]],
     ) -> _Sorted:
-        """Check the items and sort them by lane."""
+        """Check the items and sort them by lane.
+
+        One long loop on purpose: it runs for every item of every push, and calls cost there.
+        """
         lanes, seed = self._directory.lanes, self._hash_seed
         producer_json = NULL if producer is None else _encode(producer)
         untraced = b',"traceId":null,"producerSub":%b,"data":' % producer_json

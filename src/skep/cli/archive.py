@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -11,13 +11,16 @@ import typer
 from skep.cli.examples import examples
 from skep.cli.moments import Since, Until
 from skep.cli.options import DatabaseFlags, with_database_flags
+from skep.cli.output import Output
+from skep.cli.pages import one_page, print_pages
 from skep.cli.spark_options import Master, StorageText, Warehouse, session
 from skep.cli.stopping import stop_signals
-from skep.model.errors import BadRequest
+from skep.model.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
     from skep.app.database import Database
     from skep.settings import Settings
+    from skep.spark.archive_compaction import Compacted
     from skep.spark.archive_jobs import OnProgress, RunTasks
     from skep.spark.lake import Lake
 
@@ -45,8 +48,17 @@ def run(
     every: Annotated[
         float | None, typer.Option(help="Archive again and again, so many seconds apart.", min=1)
     ] = None,
+    compact_every: Annotated[
+        float,
+        typer.Option(
+            help="With --every, also compact: after the first round, and so many seconds apart. "
+            "0: never.",
+            min=0,
+        ),
+    ] = 86_400.0,
 ) -> None:
     """Copy what is older than `archiveAfterSeconds` to the lake."""
+    from skep.spark.archive_compaction import CompactionPlan, Compactor
     from skep.spark.archive_runs import ArchivePlan, Archiver
     from skep.spark.archive_service import ArchiveService
     from skep.spark.lake import explained
@@ -71,12 +83,21 @@ def run(
                 f"{done.files} files ({done.bytes:,} bytes); {done.deleted:,} left the live log"
             )
 
+        def tidy_up() -> None:
+            # Until something was old enough to be archived there is no archive.
+            with explained(), suppress(NotFound):
+                _say_compacted(Compactor(lake, CompactionPlan(), _on_spark(master)).compact())
+
         if every is None:
             archive()
         else:
             configure_logging(level=settings.log_level, style=settings.log_format)
             service = ArchiveService(
-                archive, every_s=every, before_waiting=partial(_require_a_comeback, database)
+                archive,
+                every_s=every,
+                before_waiting=partial(_require_a_comeback, database),
+                compact=tidy_up if compact_every else None,
+                compact_every_s=compact_every,
             )
             with stop_signals() as stop:
                 service.run(stop)
@@ -100,10 +121,7 @@ def compact(
     with _lake(flags.settings(archive_storage=storage)) as lake, _bar() as bar:
         plan = CompactionPlan(keep_s=keep)
         done = Compactor(lake, plan, _on_spark(master), on_progress=bar.advance).compact()
-    typer.echo(
-        f"{done.files_before} files became {done.files_after}; forgot {done.snapshots} snapshots, "
-        f"removed {done.removed} files"
-    )
+    _say_compacted(done)
 
 
 @archive_app.command()
@@ -128,19 +146,30 @@ def status(
     flags: DatabaseFlags,
     *,
     queue: Queues = None,
+    output: Output = "table",
 ) -> None:
     """Show how far each queue is archived."""
-    from rich.console import Console
-    from rich.table import Table
-
     from skep.spark.archive_runs import archive_status
 
-    table = Table("queue", "messages", "last archived", "state", box=None)
     with _lake(flags.settings()) as lake:
-        for row in archive_status(lake, tuple(queue or ())):
-            archived_at = "never" if row.archived_at is None else row.archived_at.isoformat()
-            table.add_row(row.queue, f"{row.messages:,}", archived_at, row.state)
-    Console().print(table)
+        rows = [
+            {
+                "queue": row.queue,
+                "messages": row.messages,
+                "archivedAt": row.archived_at,
+                "state": row.state,
+            }
+            for row in archive_status(lake, tuple(queue or ()))
+        ]
+    columns = ("queue", "messages", "archivedAt", "state")
+    print_pages(one_page(rows), columns, output, what="queue is archived")
+
+
+def _say_compacted(done: "Compacted") -> None:
+    typer.echo(
+        f"{done.files_before} files became {done.files_after}; forgot {done.snapshots} snapshots, "
+        f"removed {done.removed} files"
+    )
 
 
 @contextmanager

@@ -33,6 +33,12 @@ _HINTS: Final = {
 }
 """What to do about errors that, where they are raised, cannot know that a person reads them."""
 
+_HINTS_BY_MESSAGE: Final = {
+    "Queue not found": "`skep queues list` shows those there are",
+    "Consumer group not found": "`skep groups list` shows those there are",
+}
+"""The same for errors whose words are those of Queen's wire, which name no commands."""
+
 
 class Nothing(SkepError):
     """There is nothing."""
@@ -51,7 +57,7 @@ def exit_code_of(error: SkepError) -> int:
 
 def line_of(error: SkepError) -> str:
     """Return what a person is told: what went wrong and, where it is known, what to do."""
-    hint = _HINTS.get(error.code)
+    hint = _HINTS.get(error.code) or _HINTS_BY_MESSAGE.get(error.message)
     return (
         f"skep: {error.message}" if hint is None else f"skep: {error.message.rstrip('.')}; {hint}"
     )

@@ -5,7 +5,8 @@ broker and the proxies before one send: a length, chunks, or everything until th
 Bodies are never compressed, because none is asked for. Why there is no HTTP library: ADR 0024.
 """
 
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -81,6 +82,53 @@ def render_header(name: str, value: str) -> bytes:
     return f"{name}: {value}\r\n".encode("latin-1")
 
 
+class Head(NamedTuple):
+    """The beginning of an answer, understood."""
+
+    text: bytes
+    """In lower case."""
+    status: int
+    body_bytes: int | None
+    """How long the body is; None if it is as long as it turns out to be."""
+    is_chunked: bool
+    is_reusable: bool
+    """Whether the connection may carry another request after this answer."""
+
+
+# Answers of equal length and second begin alike, and most of them come as many.
+@lru_cache(maxsize=32)
+def read_head(head: bytes) -> Head:
+    """Understand status line and header lines.
+
+    Raises:
+        BadAnswer: They are none.
+    """
+    head = head.lower()
+    status = head[9:12]
+    if not head.startswith(b"http/1."):
+        raise BadAnswer("the answer is not HTTP/1")
+    if not status.isdigit():
+        raise BadAnswer("the answer has no status")
+    is_chunked = _value(head, b"\r\ntransfer-encoding:") == b"chunked"
+    body_bytes = None if is_chunked else _body_bytes(head, status)
+    is_reusable = (
+        head.startswith(b"http/1.1")
+        and _value(head, b"\r\nconnection:") != b"close"
+        and (is_chunked or body_bytes is not None)
+    )
+    return Head(head, int(status), body_bytes, is_chunked, is_reusable)
+
+
+def _body_bytes(head: bytes, status: bytes) -> int | None:
+    text = _value(head, b"\r\ncontent-length:")
+    if text is None:
+        # Only these have no body without saying so; others last until the connection ends.
+        return 0 if status in {b"204", b"304"} else None
+    if not text.isdigit():
+        raise BadAnswer(f"content-length is {text.decode('latin-1')}")
+    return int(text)
+
+
 class AnswerReader:
     """Puts together one answer at a time from the bytes of a keep-alive connection."""
 
@@ -90,7 +138,7 @@ class AnswerReader:
         self._parts: list[bytes] = []
         self._received = 0
         self._wanted: int | None = None
-        self._head: bytes | None = None
+        self._head: Head | None = None
         self._chunks: _ChunkReader | None = None
         self.is_reusable = True
         """Whether the connection may carry another request after this answer."""
@@ -139,41 +187,22 @@ class AnswerReader:
             self._parts = [data]
             return b""
         self._parts = []
-        self._begin_body(data[:length].lower())
-        return data[length + 4 :]
-
-    def _begin_body(self, head: bytes) -> None:
-        if not head.startswith(b"http/1."):
-            raise BadAnswer("the answer is not HTTP/1")
-        self._head = head
-        self.is_reusable = head.startswith(b"http/1.1") and (
-            _value(head, b"\r\nconnection:") != b"close"
-        )
-        if _value(head, b"\r\ntransfer-encoding:") == b"chunked":
+        self._head = head = read_head(data[:length])
+        self._wanted = head.body_bytes
+        self.is_reusable = head.is_reusable
+        if head.is_chunked:
             self._chunks = _ChunkReader()
-            return
-        text = _value(head, b"\r\ncontent-length:")
-        if text is None:
-            # Only these have no body without saying so; others last until the connection ends.
-            self._wanted = 0 if head[9:12] in {b"204", b"304"} else None
-            self.is_reusable = self.is_reusable and self._wanted == 0
-        elif text.isdigit():
-            self._wanted = int(text)
-        else:
-            raise BadAnswer(f"content-length is {text.decode('latin-1')}")
+        return data[length + 4 :]
 
     def _finish(self, body: bytes) -> Answer:
         head = self._head
         assert head is not None
-        status = head[9:12]
-        if not status.isdigit():
-            raise BadAnswer("the answer has no status")
         self._parts = []
         self._received = 0
         self._wanted = None
         self._head = None
         self._chunks = None
-        return Answer(int(status), head, body)
+        return Answer(head.status, head.text, body)
 
 
 class _ChunkReader:

@@ -85,6 +85,10 @@ class PushCounts(msgspec.Struct, kw_only=True):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+_STORED: Final = b'","status":"queued","message_id"'
+"""How most results read. The longer a text is, the sooner it is found."""
+
+
 class PushResults(Sequence[PushResult]):
     """The results of a push, in the order of its items. They are decoded when they are looked at.
 
@@ -110,15 +114,17 @@ class PushResults(Sequence[PushResult]):
     @property
     def counts(self) -> PushCounts:
         """How many items became what; counted without decoding."""
+        if self._item_count and self._occurrences(_STORED) == self._item_count:
+            return PushCounts(queued=self._item_count)
         queued = self._count("queued")
-        if queued == self._item_count:
-            return PushCounts(queued=queued)
         others = [name for name in PushCounts.__struct_fields__ if name != "queued"]
         return PushCounts(queued=queued, **{name: self._count(name) for name in others})
 
     def _count(self, status: str) -> int:
-        # Text of users cannot look like this: its quotation marks are escaped.
-        mark = b'"status":"%b"' % status.encode()
+        return self._occurrences(b'"status":"%b"' % status.encode())
+
+    def _occurrences(self, mark: bytes) -> int:
+        # Text of users cannot look like a mark: its quotation marks are escaped.
         return sum([body.count(mark) for body in self._bodies])
 
     @property

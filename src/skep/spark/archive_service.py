@@ -4,16 +4,21 @@ A round that lost its database has done no harm: what it had planned is taken ov
 (`skep.spark.archive_runs`). So the service only says what happened, waits a little, longer each
 time up to a bound, and begins anew. It ends when somebody asks it to, and for every failure that
 waiting does not mend: those need a person.
+
+Every round leaves files and a snapshot, and every commit goes through all snapshots there are. So
+the service also compacts, after its first round and then as often as it is told to.
 """
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
 from skep.model.errors import SkepError, Unavailable
 from skep.spark.archive_runs import ArchiveBusy
 
+COMPACT_EVERY_S: Final = 86_400.0
 PAUSE_FIRST_S: Final = 1.0
 PAUSE_MAX_S: Final = 30.0
 _log: Final = logging.getLogger(__name__)
@@ -28,8 +33,11 @@ class ArchiveService:
         *,
         every_s: float,
         before_waiting: Callable[[], None],
+        compact: Callable[[], None] | None = None,
+        compact_every_s: float = COMPACT_EVERY_S,
         pause_first_s: float = PAUSE_FIRST_S,
         pause_max_s: float = PAUSE_MAX_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
 
@@ -37,12 +45,19 @@ class ArchiveService:
             archive: One round; it raises Unavailable when the database is away.
             every_s: From the end of a round to the next one.
             before_waiting: Is called when the database is away, and raises if waiting is in vain.
+            compact: Puts small files together; it raises what `archive` does. None: nobody does.
+            compact_every_s: How long it is left alone then.
             pause_first_s: Before the first repetition of a round that failed; it doubles.
             pause_max_s: What the pause does not exceed.
+            clock: Tells seconds.
         """
         self._archive: Final = archive
         self._every_s: Final = every_s
         self._before_waiting: Final = before_waiting
+        self._compact: Final = compact
+        self._compact_every_s: Final = compact_every_s
+        self._clock: Final = clock
+        self._compact_at = clock()
         self._pause_first_s: Final = pause_first_s
         self._pause_max_s: Final = pause_max_s
         self._failures = 0
@@ -60,6 +75,7 @@ class ArchiveService:
         """Archive once; return how long to wait before the next round."""
         try:
             self._archive()
+            self._compact_if_due()
         except Unavailable as error:
             return self._outage(error)
         except ArchiveBusy as error:
@@ -71,6 +87,11 @@ class ArchiveService:
             _log.warning("the database is back: archived what had become old meanwhile")
         self._failures = 0
         return self._every_s
+
+    def _compact_if_due(self) -> None:
+        if self._compact is not None and self._clock() >= self._compact_at:
+            self._compact()
+            self._compact_at = self._clock() + self._compact_every_s
 
     def _outage(self, error: SkepError) -> float:
         self._before_waiting()

@@ -2,12 +2,19 @@
 """The client: pushes, consumers, transactions and everything one may ask of a broker."""
 
 import ssl
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -42,6 +49,7 @@ from skep.client.items import (
     Item,
     PartitionRule,
     TransactionIds,
+    alike_body,
     encode,
     items_of,
 )
@@ -72,6 +80,14 @@ _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_renewed: Final = msgspec.json.Decoder(Renewed).decode
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
+
+T = TypeVar("T")
+
+
+def _parts_of(sequence: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut what is to be pushed into what one request may carry."""
+    for begin in range(0, len(sequence), PUSH_ITEMS_MAX):
+        yield sequence[begin : begin + PUSH_ITEMS_MAX]
 
 
 class Client:
@@ -224,8 +240,12 @@ class Client:
             partition: One for all, or a function that chooses it by the payload (`by_field`).
         """
         listed = list(payloads)
-        items = items_of(queue, listed, partition, self._ids.take(len(listed)))
-        return self._push(items)
+        if callable(partition):
+            return self._push(items_of(queue, listed, partition, self._ids.take(len(listed))))
+        model = Item(queue, partition=partition)
+        self._telemetry.inject([model])
+        requests = ((queue, alike_body(model, part, self._ids)) for part in _parts_of(listed))
+        return self._send_pushes(requests, len(listed))
 
     def push_items(self, items: Sequence[Item]) -> PushResults:
         """Store items, of any queues, and return what became of each. Items get their ids here."""
@@ -234,24 +254,24 @@ class Client:
 
     def _push(self, items: Sequence[Item]) -> PushResults:
         self._telemetry.inject(items)
+        requests = ((part[0].queue, encode(PushBody(part))) for part in _parts_of(items))
+        return self._send_pushes(requests, len(items))
+
+    def _send_pushes(self, requests: Iterable[tuple[str, bytes]], item_count: int) -> PushResults:
+        """Send bodies of pushes, each to the broker of a queue; they have so many items."""
         bodies: list[bytes] = []
-        for begin in range(0, len(items), PUSH_ITEMS_MAX):
-            part = items[begin : begin + PUSH_ITEMS_MAX]
+        for queue, body in requests:
             answer = self._session.request(
-                "POST",
-                "/api/v1/push",
-                encode(PushBody(part)),
-                affinity=part[0].queue,
-                headers=self._push_headers,
+                "POST", "/api/v1/push", body, affinity=queue, headers=self._push_headers
             )
             queued = queued_operation(answer)
             if queued is None:
                 bodies.append(answer.body)
-            elif self._queued_operation_behavior == "return" and len(part) == len(items):
+            elif self._queued_operation_behavior == "return" and item_count <= PUSH_ITEMS_MAX:
                 return PushResults([], operation=queued)
             else:
                 bodies.append(wait_for_operation(self._session, queued))
-        return PushResults(bodies, item_count=len(items))
+        return PushResults(bodies, item_count=item_count)
 
     def push_from(
         self,
@@ -478,7 +498,7 @@ class Client:
             wait_s=wait_s,
         )
         if messages:
-            Settlement(self._session, messages)
+            Settlement(self._session, messages).adopt(messages)
         return messages
 
     def ack(self, messages: Sequence[Message], verdict: Verdict = COMPLETED) -> list[AckResult]:

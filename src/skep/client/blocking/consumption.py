@@ -74,6 +74,7 @@ class Consumption:
         self.options: Final = options
         self._stop: Final = stop or Stop()
         self._live: Final = LiveDelivery(session, keeper, options)
+        self._wants_socket: Final = options.wants_socket
         self._affinity: Final = options.affinity
         self._path = ""
         self._asked = (0, 0)
@@ -110,24 +111,29 @@ class Consumption:
         stop = self._stop
         with closing(self.take_batches()) as batches:
             for batch in batches:
-                settlement, messages = batch.settlement, enumerate(batch)
+                settlement, messages = batch.settlement, enumerate(batch.unseen)
                 del batch
-                is_plain = not settlement.is_lost
-                # All users pay for every step of this loop: it does what `complete` does, without
-                # a call for it.
                 progress, lease = settlement.progress, settlement.lease
+                in_line = not settlement.is_lost
+                # All users pay for every step of this loop: it does what `adopt` and `complete`
+                # do, without a call for it.
                 for place, message in messages:
-                    if not is_plain and not settlement.is_next(message):
+                    message.settlement = settlement
+                    message.place = place
+                    if not in_line and not settlement.is_next(message):
                         continue
                     self._current = message
                     yield message
-                    if is_plain := progress.is_plain and progress.completed_to == place:
+                    if in_line and progress.is_plain:
                         progress.completed_to = place + 1
-                        is_plain = monotonic() < settlement.look_at_s and not lease.is_lost
-                    if not is_plain:
-                        settlement.look_around(message)
+                        is_quiet = monotonic() < settlement.look_at_s and not lease.is_lost
+                        if is_quiet and not stop.is_set:
+                            continue
+                    settlement.look_around(message)
                     if stop.is_set:
                         return
+                    in_line = progress.is_plain and progress.completed_to == place + 1
+                    in_line = in_line and not settlement.is_lost
 
     def batches(self) -> Generator[Batch]:
         """Iterate over whole batches; what was not settled by then is done with the next."""
@@ -169,7 +175,7 @@ class Consumption:
 
     def _ask(self, size: int, wait_s: float) -> Batch | None:
         """Wait for messages from the socket, if there is one, or else by a poll."""
-        if self.options.wants_socket:
+        if self._wants_socket:
             try:
                 taken = self._live.take(size, wait_s, self._stop)
             except TimeoutError:

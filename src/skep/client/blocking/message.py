@@ -166,8 +166,8 @@ class Settlement:
         self._keeper: Final = keeper
         self._ack_every_s: Final = ack_every_s
         self._stop: Final = stop
-        self._unsent_places: list[int] = []
         self._unsent_texts: list[bytes] = []
+        self._unsent_count = 0
         # Messages know their settlement. If it always knew them too, such circles would be left
         # for the garbage collector with every pop; a batch holds them here until it is finished.
         self._held: Sequence[Message] = ()
@@ -177,13 +177,16 @@ class Settlement:
         """When to look around: verdicts have waited for long, or the lease may have ended."""
         self._plan_look()
         self.progress: Final = BatchProgress([message.partition_id for message in messages])
-        for place, message in enumerate(messages):
-            message.settlement = self
-            message.place = place
 
     def hold(self, messages: Sequence[Message]) -> None:
         """Remember the messages, so that they can be completed in line."""
         self._held = messages
+
+    def adopt(self, messages: Sequence[Message]) -> None:
+        """Let all the messages know where verdicts on them go; before anybody sees them."""
+        for place, message in enumerate(messages):
+            message.settlement = self
+            message.place = place
 
     @property
     def is_lost(self) -> bool:
@@ -219,8 +222,8 @@ class Settlement:
         self._gather()
         is_first = self.progress.settle(message.place, verdict)
         if is_first and message.lease_id:  # without a lease the delivery itself completed it
-            self._unsent_places.append(message.place)
             self._unsent_texts.append(ack_text_of(message, verdict))
+            self._unsent_count += 1
         return is_first
 
     def settle_now(self, message: Message, verdict: Verdict) -> None:
@@ -232,8 +235,8 @@ class Settlement:
         if not self.settle(message, verdict) or not message.lease_id:
             return
         unsent = self._take_unsent()
-        results = decode_acked(self._send(unsent.items))
-        result = results[unsent.places.index(message.place)]
+        # Results come in the order of the verdicts, and this one is the latest.
+        result = decode_acked(self._send(unsent.items))[-1]
         if not result.success:
             raise LeaseLost(result.error)
 
@@ -243,7 +246,7 @@ class Settlement:
         Nobody but the log is told of those that come too late: their messages come again.
         """
         unsent = self._take_unsent()
-        count = len(unsent.places)
+        count = unsent.item_count
         while count and not self.is_lost:
             try:
                 body = self._send(unsent.items)
@@ -259,6 +262,7 @@ class Settlement:
         """Give back what was not handled, send what is gathered, and let the lease go."""
         try:
             if not self.progress.is_complete:
+                self.adopt(self._held)
                 for place in self.progress.places_to_give_back():
                     self.settle(self._held[place], RETRY)
             self._gather()
@@ -283,13 +287,13 @@ class Settlement:
         messages = self._held[completed.start : completed.stop]
         names = [message.transaction_id for message in messages]
         lanes = self.progress.lanes_of(completed)
-        self._unsent_places.extend(completed)
         self._unsent_texts.append(completed_text(names, lanes, messages[0].lease_id))
+        self._unsent_count += len(completed)
 
     def _take_unsent(self) -> "_Unsent":
         self._gather()
-        unsent = _Unsent(self._unsent_places, b",".join(self._unsent_texts))
-        self._unsent_places, self._unsent_texts = [], []
+        unsent = _Unsent(self._unsent_count, b",".join(self._unsent_texts))
+        self._unsent_texts, self._unsent_count = [], 0
         return unsent
 
     def _send(self, items: bytes) -> bytes:
@@ -305,18 +309,23 @@ class Settlement:
 
 
 class _Unsent(NamedTuple):
-    """Verdicts to be sent: the messages they are on, and the text."""
+    """Verdicts to be sent: so many, as text."""
 
-    places: list[int]
+    item_count: int
     items: bytes
 
 
 def _report_late(body: bytes, count: int) -> None:
     # Whoever has nothing to complain about need not be listened to word by word.
-    if body.count(b'"success":true') == count:
+    if body.count(_ACKED) == count:
         return
     late = [result for result in decode_acked(body) if not result.success]
-    _log.warning("%d of %d messages will come again: %s", len(late), count, late[0].error)
+    if late:
+        _log.warning("%d of %d messages will come again: %s", len(late), count, late[0].error)
+
+
+_ACKED: Final = b'","success":true,"error":null,"queueName"'
+"""How most results read; text of users cannot, because its quotation marks are escaped."""
 
 
 class Batch(Sequence[Message]):
@@ -324,8 +333,21 @@ class Batch(Sequence[Message]):
 
     def __init__(self, messages: Sequence[Message], settlement: Settlement) -> None:
         self._messages: Final = messages
+        self._is_seen = False
         self.settlement: Final = settlement
         settlement.hold(messages)
+
+    @property
+    def unseen(self) -> Sequence[Message]:
+        """The messages as they are before they know their settlement (`Settlement.adopt`)."""
+        return self._messages
+
+    def _shown(self) -> Sequence[Message]:
+        # Who takes whole batches may never look at a message, and need not pay for it.
+        if not self._is_seen:
+            self._is_seen = True
+            self.settlement.adopt(self._messages)
+        return self._messages
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -335,10 +357,10 @@ class Batch(Sequence[Message]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        return self._messages[index]
+        return self._shown()[index]
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages)
+        return iter(self._shown())
 
     @property
     def is_lost(self) -> bool:
@@ -350,4 +372,4 @@ class Batch(Sequence[Message]):
         if verdict is COMPLETED and self.settlement.progress.complete_rest():
             return
         for place in self.settlement.progress.open_places():
-            self.settlement.settle(self._messages[place], verdict)
+            self.settlement.settle(self._shown()[place], verdict)

@@ -79,21 +79,21 @@ class Session:
         Raises:
             SkepError: The request was refused, or nobody could be reached in all tries.
         """
-        policy = retry or self.options.retry
         tried: set[Endpoint] = set()
         failures = 0
         while True:
             self.check_open(stop)
             endpoint = self.endpoints.choose(affinity, self._clock(), tried)
-            tried.add(endpoint)
             rendered = self._render(endpoint, method, path, body, headers)
             outcome = self._try(endpoint, rendered, timeout_s or self.options.timeout_s, stop)
-            if isinstance(outcome, Answer) and outcome.is_success:
+            if isinstance(outcome, Answer) and 200 <= outcome.status < 300:
                 self.endpoints.report_success(endpoint)
                 return outcome
             self.check_open(stop)
             self._judge(endpoint, outcome, doubt)
+            tried.add(endpoint)
             failures += 1
+            policy = retry or self.options.retry
             self._raise_if_final(policy, outcome, failures)
             if not self.endpoints.has_other(self._clock(), tried):
                 tried.clear()
@@ -132,10 +132,11 @@ class Session:
     def _render(
         self, endpoint: Endpoint, method: str, path: str, body: bytes | None, headers: bytes
     ) -> bytes:
+        address = endpoint.address
         return render_request(
             method,
-            endpoint.address.prefix + path,
-            host=endpoint.address.host_header,
+            address.prefix + path,
+            host=address.host_header,
             headers=self._headers + self._authorization() + headers,
             body=body,
         )
