@@ -11,7 +11,8 @@ import pytest
 from skep.broker.live import Live
 from skep.broker.tail import CHECK_S, PAUSE_S, PLAN_CALL, READ_CALL, Tails
 from skep.model.errors import Refused, Unavailable
-from skep.server.routes.tail import HEARTBEAT_S, _events
+from skep.server.routes.event_streams import while_allowed
+from skep.server.routes.tail import HEARTBEAT_S, spelled_events
 from tests.fixtures.virtual_time import VirtualTimeLoop
 
 QUEUE_ID = 1
@@ -66,7 +67,7 @@ class Stage:
         now = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(seconds):
-                async for event in _events(tail, self.live, left_s):
+                async for event in while_allowed(spelled_events(tail), self.live, left_s):
                     self.said.append((now(), event))
         except TimeoutError:
             return

@@ -25,13 +25,14 @@ def event_stream(
     request: Request[Any, Any, Any], live: Live, events: AsyncGenerator[bytes, None]
 ) -> Stream:
     """Answer with events, each spelled already, for as long as the caller may watch."""
-    lasting = _while_allowed(events, live, visitor_of(request).left_s)
+    lasting = while_allowed(events, live, visitor_of(request).left_s)
     return Stream(lasting, media_type=EVENT_STREAM, headers=_HEADERS)
 
 
-async def _while_allowed(
+async def while_allowed(
     events: AsyncGenerator[bytes, None], live: Live, left_s: float
 ) -> AsyncGenerator[bytes, None]:
+    """Yield events until the caller's token expires, in so many seconds, or they end."""
     try:
         live.enter()
     except Overloaded as error:

@@ -73,12 +73,12 @@ def tail_route(tails: Tails, live: Live) -> HTTPRouteHandler:
             last=Position.parse(last_event_id) if last_event_id else None,
             is_from_now=start == "now",
         )
-        return event_stream(request, live, _spelled(tail))
+        return event_stream(request, live, spelled_events(tail))
 
     return tail_queue
 
 
-async def _spelled(tail: Tail) -> AsyncGenerator[bytes, None]:
+async def spelled_events(tail: Tail) -> AsyncGenerator[bytes, None]:
     """Spell what the tail says, and a comment when it had nothing to say for a while."""
     now = asyncio.get_running_loop().time
     silent_since = -HEARTBEAT_S  # so that the first position is sent at once
