@@ -124,7 +124,9 @@ class Load:
                     task.result()  # somebody fell over: say why instead of waiting
             self._news.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), 1)
+                # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes with news.
+                async with asyncio.timeout(1):
+                    await self._news.wait()
 
     # Producing
 

@@ -177,7 +177,9 @@ class SpillDrain:
             if self._spill.board.has_backlog and self._may_drain():
                 await self._drain_if_nobody_does()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_asked.wait(), LOOK_S)
+                # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes with an ask.
+                async with asyncio.timeout(LOOK_S):
+                    await self._is_asked.wait()
 
     async def _drain_if_nobody_does(self) -> None:
         if not self._spill.try_lock_for_drain():
