@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy import event, text
 
 from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
@@ -12,6 +13,7 @@ from skep.model.ids import message_id
 from skep.spark.archive_files import AttemptIsOver, copy_portion
 from skep.spark.archive_jobs import run_here
 from skep.spark.archive_runs import (
+    LOCK,
     ArchiveBusy,
     ArchivePlan,
     Archiver,
@@ -333,6 +335,21 @@ def test_only_one_process_archives_at_a_time(shop):
         shop.archive()
 
     assert shop.archive().messages == 1
+
+
+def test_who_has_done_its_work_is_in_nobodys_way_any_more(shop):
+    shop.archive()
+
+    with shop.lake() as lake, lake.connect() as next_one:
+        found = []
+        # Asked while the connection is closed: the server notices that some time later.
+        event.listen(
+            next_one.engine, "invalidate", lambda *_: found.append(next_one.scalar(text(LOCK)))
+        )
+        with only_archivist(lake):
+            pass
+
+    assert found == [True]
 
 
 def test_the_archive_has_one_warehouse(shop, tmp_path):

@@ -12,7 +12,7 @@ deleted is decided in SQL: `skep.begin_archive`, `skep.delete_archived`.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from skep.model.errors import NotFound, Refused
 from skep.spark.archive_files import Copied, CopyTask, copy_portion
@@ -37,6 +38,7 @@ SEGMENTS_PER_SWEEP: Final = 1_000
 EVERYTHING: Final = 2**31 - 1
 
 LOCK: Final = "select pg_try_advisory_lock(hashtext('skep.archive'))"
+UNLOCK: Final = "select pg_advisory_unlock(hashtext('skep.archive'))"
 WORK: Final = "select * from skep.archive_work(:queues)"
 SYSTEM: Final = "select skep.system_identity()"
 BEGIN: Final = "select * from skep.begin_archive(:queue_id, :messages, :segments)"
@@ -317,5 +319,9 @@ def only_archivist(lake: Lake) -> Generator[Connection]:
         try:
             yield connection
         finally:
-            # The lock goes with the connection; the pool would keep both.
+            # Given back first: the server notices the end of a connection a little later, and who
+            # comes next would find it taken. Then the connection goes, which the pool would keep.
+            if not connection.invalidated:
+                with suppress(SQLAlchemyError):
+                    connection.execute(text(UNLOCK))
             connection.invalidate()
