@@ -80,6 +80,7 @@ def test_a_runner_that_is_gone_is_told_apart(skep, running, writer):
     writer.execute("update skep.pipeline set seen_at = now() - interval '1 hour'")
 
     assert "silent for 36" in skep("list")
+    assert '"lagMessages":null' in skep("list", "-o", "ndjson")
     with pytest.raises(Refused, match="whoever ran it is gone"):
         skep("stop", "counts")
 

@@ -4,11 +4,12 @@ import json
 import threading
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from skep.model.errors import NotFound
 from skep.spark.pipeline import InvalidPipeline
 from skep.spark.pipeline_registry import PipelineBusy, PipelineChanged, Registry
-from skep.spark.pipeline_run import CheckpointGone, PipelineFailed, _are_over
+from skep.spark.pipeline_run import CheckpointGone, PipelineFailed, _are_over, stop_queries
 from skep.spark.postgres import forget_connections
 from tests.spark.pipelines import CLOSING_MS, COUNTS, Pipelines, messages_of
 
@@ -226,3 +227,16 @@ def test_a_query_that_fails_while_it_is_looked_at_does_not_pass_for_done():
 
     with pytest.raises(ValueError, match="broken"):
         _are_over([Query()])
+
+
+def test_queries_that_ended_with_their_jvm_count_as_stopped():
+    asked = []
+
+    class Query:
+        def stop(self):
+            asked.append(self)
+            raise Py4JNetworkError("answer from Java side is empty")
+
+    stop_queries([Query(), Query()])
+
+    assert len(asked) == 2

@@ -11,6 +11,8 @@ import typer
 from skep.cli.examples import examples
 from skep.cli.moments import Since, Until
 from skep.cli.options import DatabaseFlags, with_database_flags
+from skep.cli.output import Output
+from skep.cli.pages import one_page, print_pages
 from skep.cli.spark_options import Master, StorageText, Warehouse, session
 from skep.cli.stopping import stop_signals
 from skep.model.errors import BadRequest, NotFound
@@ -144,19 +146,23 @@ def status(
     flags: DatabaseFlags,
     *,
     queue: Queues = None,
+    output: Output = "table",
 ) -> None:
     """Show how far each queue is archived."""
-    from rich.console import Console
-    from rich.table import Table
-
     from skep.spark.archive_runs import archive_status
 
-    table = Table("queue", "messages", "last archived", "state", box=None)
     with _lake(flags.settings()) as lake:
-        for row in archive_status(lake, tuple(queue or ())):
-            archived_at = "never" if row.archived_at is None else row.archived_at.isoformat()
-            table.add_row(row.queue, f"{row.messages:,}", archived_at, row.state)
-    Console().print(table)
+        rows = [
+            {
+                "queue": row.queue,
+                "messages": row.messages,
+                "archivedAt": row.archived_at,
+                "state": row.state,
+            }
+            for row in archive_status(lake, tuple(queue or ()))
+        ]
+    columns = ("queue", "messages", "archivedAt", "state")
+    print_pages(one_page(rows), columns, output, what="queue is archived")
 
 
 def _say_compacted(done: "Compacted") -> None:

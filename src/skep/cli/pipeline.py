@@ -9,6 +9,8 @@ import typer
 
 from skep.cli.examples import examples
 from skep.cli.options import DatabaseFlags, with_database_flags
+from skep.cli.output import Output
+from skep.cli.pages import one_page, print_pages
 from skep.cli.spark_options import Master
 from skep.cli.stopping import stop_signals
 from skep.model.errors import NotFound, Refused
@@ -25,6 +27,14 @@ pipeline_app: Final = typer.Typer(
 Name: TypeAlias = Annotated[str, typer.Argument(help="The name in the pipeline's definition.")]
 
 LOOK_S: Final = 0.2
+_COLUMNS: Final = (
+    "name",
+    "state",
+    "messages",
+    "messagesPerSecond",
+    "lagMessages",
+    "lastError",
+)
 
 
 @pipeline_app.command(
@@ -75,26 +85,11 @@ def run(
 
 @pipeline_app.command(name="list")
 @with_database_flags
-def list_pipelines(
-    flags: DatabaseFlags,
-) -> None:
+def list_pipelines(flags: DatabaseFlags, *, output: Output = "table") -> None:
     """List the pipelines that this database knows."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("pipeline", "state", "messages", "per second", "behind", "error", box=None)
     with _registry(flags.settings()) as registry:
-        for row in registry.listed():
-            behind = "" if row["lag_messages"] is None else f"{row['lag_messages']:,}"
-            table.add_row(
-                row["name"],
-                _state(row),
-                f"{row['messages']:,}",
-                f"{row['rate']:,.0f}",
-                behind,
-                row["last_error"] or "",
-            )
-    Console().print(table)
+        rows = [_summary(row) for row in registry.listed()]
+    print_pages(one_page(rows), _COLUMNS, output, what="pipeline has run on this database")
 
 
 @pipeline_app.command()
@@ -144,6 +139,18 @@ def stop(
             raise Refused(f"pipeline {name} was asked to stop and has not done so in {wait:g} s")
         else:
             typer.echo(f"{name} was asked to stop")
+
+
+def _summary(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a list shows of a pipeline, by the names of the wire."""
+    return {
+        "name": row["name"],
+        "state": _state(row),
+        "messages": row["messages"],
+        "messagesPerSecond": row["rate"],
+        "lagMessages": row["lag_messages"],
+        "lastError": row["last_error"],
+    }
 
 
 def _has_stopped(registry: "Registry", name: str, wait_s: float) -> bool:

@@ -17,6 +17,7 @@ from skep.spark.pipeline import (
     spelled_options,
 )
 from skep.spark.sink_columns import HEADERS, PARTITION, PAYLOAD, WRITE_COLUMNS
+from skep.spark.sink_frames import without_null_headers
 from skep.spark.windows import windowed, with_event_time
 
 if TYPE_CHECKING:
@@ -155,9 +156,10 @@ def as_messages(results: "DataFrame", partition: str | None) -> "DataFrame":
     """
     names = results.columns
     if PAYLOAD in names and set(names) <= set(WRITE_COLUMNS):
+        messages = without_null_headers(results)
         if partition is None:
-            return results
-        return results.withColumn(PARTITION, f.expr(partition).cast("string"))
+            return messages
+        return messages.withColumn(PARTITION, f.expr(partition).cast("string"))
     lane = f.expr(partition) if partition is not None else None
     if lane is None and PARTITION in names:
         lane = f.col(PARTITION)

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,12 +140,13 @@ class PipelineRun:
                 queries[sink] = writer.start()
             self._follow(registry, queries, watch, stop)
         except Exception as failure:
-            error = _explained(failure)
-            registry.report("failed", watch.progress, error.message)
-            raise error from failure
+            # A signal to a whole group of processes ends Spark while it is asked to stop.
+            if not stop.is_set():
+                error = _explained(failure)
+                registry.report("failed", watch.progress, error.message)
+                raise error from failure
         finally:
-            for query in queries.values():
-                query.stop()
+            stop_queries(queries.values())
         registry.report("stopped", watch.progress)
         return watch.progress
 
@@ -184,6 +185,17 @@ class PipelineRun:
             master=self._plan.master,
             config={"spark.log.level": "ERROR", **spelled_options(self._pipeline.spark)},
         )
+
+
+def stop_queries(queries: Iterable["StreamingQuery"]) -> None:
+    """Stop queries; one that cannot be asked any more has ended with its JVM."""
+    # PySpark is an extra, and slow to import.
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    for query in queries:
+        with suppress(Py4JError, PySparkException, ConnectionError):
+            query.stop()
 
 
 class _Watch:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from skep.model.errors import BadRequest, NotFound, Refused, SkepError
 from skep.spark.archive_jobs import last_cause
-from skep.spark.columns import HEADERS
 from skep.spark.keys import key_ring
 from skep.spark.log import array_of
 from skep.spark.postgres import database
+from skep.spark.sink_frames import without_null_headers
 from skep.spark.sink_rules import READ_RULES
 
 if TYPE_CHECKING:
@@ -139,23 +139,6 @@ def outcome_of(url: str, write_id: str) -> Outcome | None:
     """Return what a job has brought; None when it has not ended."""
     rows = _ask(url, OUTCOME, write_id)
     return Outcome(is_repeated=True, **rows[0]) if rows else None
-
-
-def without_null_headers(frame: "DataFrame") -> "DataFrame":
-    """Return a frame whose rows without headers have an empty map instead of a null.
-
-    Spark asks before every row how large its batch has become. Arrow, to answer, goes through the
-    rows of a column of maps since the last one that was not null: a batch of nulls takes the square
-    of its rows, which was most of what a replay took.
-    """
-    from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
-    from pyspark.sql.types import MapType  # noqa: PLC0415
-
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    headers = types.get(HEADERS)
-    if not isinstance(headers, MapType):
-        return frame
-    return frame.withColumn(HEADERS, f.coalesce(HEADERS, f.create_map().cast(headers)))
 
 
 def write_once(
