@@ -1,6 +1,7 @@
 """Asking the routes of jobs, and a worker on the database of the broker that is asked."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 from skep.jobs import JobClient, Worker
 
@@ -34,3 +35,14 @@ async def start_worker(stack, broker, types, **options):
     await worker.start()
     stack.push_async_callback(worker.stop, grace_s=0.2)
     return worker
+
+
+def replay_of_last_hour(queue):
+    """Return an order to replay what a queue stored in the last hour into another one."""
+    now = datetime.now(UTC)
+    return {
+        "queue": queue,
+        "from": (now - timedelta(hours=1)).isoformat(),
+        "to": now.isoformat(),
+        "into": f"{queue}-again",
+    }

@@ -13,7 +13,7 @@ import pytest
 
 from skep.jobs import Ctx, Fail, JobTypes
 from skep.jobs.replays import REPLAY_JOB, WORKER_COMMAND, ReplayOrder, ReplayResult
-from tests.api.job_calls import Asking, start_worker
+from tests.api.job_calls import Asking, replay_of_last_hour, start_worker
 from tests.pg.waiting import eventually
 
 NEVER_TAKEN = "update skep.open_job set due_at = due_at - interval '1 minute' where job_id = $1"
@@ -43,13 +43,7 @@ def ask(client):
 def order(queue, client, arun):
     """An order that can be met, of the last hour of a queue."""
     arun(client.push_payloads(queue, 1))
-    now = datetime.now(UTC)
-    return {
-        "queue": queue,
-        "from": (now - timedelta(hours=1)).isoformat(),
-        "to": now.isoformat(),
-        "into": f"{queue}-again",
-    }
+    return replay_of_last_hour(queue)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,7 +11,7 @@ from skep.model.errors import BadRequest
 from skep.replay_worker import app
 from skep.spark.conditions import check_condition
 from skep.spark.replay import Replay
-from tests.api.job_calls import Asking
+from tests.api.job_calls import Asking, replay_of_last_hour
 from tests.spark.replay_orders import (
     COMMITTING,
     HOLD_TARGET,
@@ -60,13 +59,7 @@ def order(queue, client, arun):
     """Three messages in each of two partitions, and the order to replay them."""
     for partition in ("a", "b"):
         arun(client.push_payloads(queue, 1, 2, 3, partition=partition))
-    now = datetime.now(UTC)
-    return {
-        "queue": queue,
-        "from": (now - timedelta(hours=1)).isoformat(),
-        "to": now.isoformat(),
-        "into": f"{queue}-again",
-    }
+    return replay_of_last_hour(queue)
 
 
 async def stored(broker, queue):

@@ -5,11 +5,10 @@ import signal
 import subprocess
 import sys
 from contextlib import AsyncExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.api.job_calls import Asking
+from tests.api.job_calls import Asking, replay_of_last_hour
 from tests.spark.replay_orders import (
     COMMITTING,
     HOLD_TARGET,
@@ -62,13 +61,7 @@ def order(queue, client, arun):
     for partition in PARTITIONS:
         arun(client.push_payloads(queue, *PAYLOADS, partition=partition))
     arun(client.configure(f"{queue}-again"))
-    now = datetime.now(UTC)
-    return {
-        "queue": queue,
-        "from": (now - timedelta(hours=1)).isoformat(),
-        "to": now.isoformat(),
-        "into": f"{queue}-again",
-    }
+    return replay_of_last_hour(queue)
 
 
 @pytest.fixture
