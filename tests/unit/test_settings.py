@@ -322,6 +322,11 @@ def test_settings_cannot_be_changed():
         Settings().port = 1
 
 
+def test_one_worker_serves_unless_more_are_asked_for():
+    assert Settings().workers == 1
+    assert load(DB_POOL_SIZE="12").settings.connections == 12
+
+
 @pytest.mark.parametrize(("asked", "count"), [(0, automatic_worker_count()), (3, 3)])
 def test_zero_workers_means_as_many_as_fit_this_machine(asked, count):
     assert Settings(workers=asked).worker_count == count

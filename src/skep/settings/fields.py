@@ -130,7 +130,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             description="Worker processes that share the port; "
             f"0 is half the cores, at most {AUTOMATIC_WORKERS_MAX}.",
         ),
-    ] = 0
+    ] = 1
     connections: Annotated[
         int,
         Meta(

@@ -121,6 +121,6 @@ def _connections(variables: Mapping[str, str]) -> str:
     pool, workers = variables[POOL_VARIABLE], variables.get("NUM_WORKERS", "")
     if not pool.isdecimal():
         return pool
-    worker_count = int(workers) if workers.isdecimal() else 0
+    worker_count = int(workers) if workers.isdecimal() else 1
     share = int(pool) // (worker_count or automatic_worker_count())
     return str(max(1, min(share, CONNECTIONS_MAX)))
