@@ -321,16 +321,20 @@ def _finish(request: AckRequest) -> None:
 
 
 def _merge_completed(rows: list[AckRow]) -> list[AckRow]:
-    """Let the highest completed message of a lane and lease speak for the others."""
+    """Let the highest completed message of a lane and lease speak for the others.
+
+    All rows or none: beside a failure each row must keep its own offset, in whatever order they
+    came, or the ack of a message below the failure would turn into one above it.
+    """
+    if any(row.status != "completed" or row.offset is None or row.stands_alone for row in rows):
+        return rows
     merged: dict[tuple[int, str, str], AckRow] = {}
     for row in rows:
-        if row.status != "completed" or row.offset is None or row.stands_alone:
-            return rows
-        address = (row.partition_id, row.group, row.lease_text)
-        first = merged.setdefault(address, row)
+        first = merged.setdefault((row.partition_id, row.group, row.lease_text), row)
         if first is not row:
             first.positions += row.positions
             assert first.offset is not None
+            assert row.offset is not None
             first.offset = max(first.offset, row.offset)
     return list(merged.values())
 
