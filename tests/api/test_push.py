@@ -169,6 +169,16 @@ async def test_without_a_window_nothing_is_a_duplicate(client, queue):
     assert payloads(await client.pop(queue, batch=10)) == [1, 2]
 
 
+async def test_without_a_window_nothing_is_a_duplicate_in_one_request(client, queue):
+    await client.configure(queue, dedupWindowSeconds=0)
+
+    results = await client.push(item(queue, "t", 1), item(queue, "u", 2), item(queue, "t", 3))
+
+    assert statuses(results) == ["queued"] * 3
+    assert len({result["message_id"] for result in results}) == 3
+    assert payloads(await client.pop(queue, batch=10)) == [1, 2, 3]
+
+
 async def test_of_equal_pushes_on_many_connections_one_is_stored(open_client, queue):
     clients = [await open_client() for _ in range(20)]
 

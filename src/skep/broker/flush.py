@@ -28,7 +28,6 @@ class Flush:
         "lots",
         "offset_by_key",
         "twins",
-        "unsealed_by_key",
     )
 
     def __init__(self, lane: Lane) -> None:
@@ -42,12 +41,16 @@ class Flush:
         # Entries whose key an earlier entry of the flush has, and where those earlier ones went.
         self.twins: list[Entry] = []
         self.offset_by_key: dict[bytes, int] = {}
-        self.unsealed_by_key: dict[bytes, bytes] = {}
 
-    def join(self, entries: list[Entry]) -> None:
-        """Take these entries; of those with the same key the first decides for all."""
+    def gather(self) -> None:
+        """Take what the lots hold unanswered, as it was sent, by the rules as they are now.
+
+        In a queue that looks for duplicates the first entry with a key decides for all with it.
+        """
+        self.twins = []
+        entries = _unanswered(self.lots)
         keys = [entry[2] for entry in entries]
-        if len(set(keys)) < len(keys):
+        if self.lane.rules.dedup_window_s and len(set(keys)) < len(keys):
             first_by_key: dict[bytes, Entry] = {}
             for entry in entries:
                 if first_by_key.setdefault(entry[2], entry) is not entry:
@@ -65,21 +68,12 @@ class Flush:
             self.settle()
 
     def seal(self, seal: Callable[[bytes], bytes]) -> None:
-        """Encrypt the envelopes; `unseal` brings back what they were.
+        """Encrypt the envelopes; `gather` brings back what they were.
 
         Raises:
             SkepError: It cannot be done.
         """
-        sealed = [(*entry[:3], seal(entry[3]), *entry[4:]) for entry in self.entries]
-        self.unsealed_by_key = {entry[2]: entry[3] for entry in self.entries}
-        self.entries = sealed
-
-    def unseal(self) -> None:
-        """Go back to the envelopes as they were sent, to apply other rules to them."""
-        if self.unsealed_by_key:
-            unsealed = self.unsealed_by_key
-            self.entries = [(*entry[:3], unsealed[entry[2]], *entry[4:]) for entry in self.entries]
-            self.unsealed_by_key = {}
+        self.entries = [(*entry[:3], seal(entry[3]), *entry[4:]) for entry in self.entries]
 
     def refuse(self, entry: Entry, error: SkepError) -> None:
         """Answer that an entry is not stored, nor are those with its key."""
@@ -112,7 +106,7 @@ def by_partition(lots: Iterable[PushLot]) -> dict[int, Flush]:
             flush = flushes[lot.lane.partition_id] = Flush(lot.lane)
         flush.lots.append(lot)
     for partition_id, flush in tuple(flushes.items()):
-        flush.join(_unanswered(flush.lots))
+        flush.gather()
         if not flush.entries:
             flush.settle()
             del flushes[partition_id]

@@ -465,7 +465,7 @@ class PushExecutor:
         """A queue was configured anew: read its rules and apply them to what is under way."""
         await self._rule_book.read(flush.lane.queue_id for flush in flushes.values())
         for flush in flushes.values():
-            flush.unseal()
+            flush.gather()
         await self._enforcer.enforce(flushes, is_repeated=is_repeated)
 
     async def _push_vouched(self, flushes: dict[int, Flush]) -> None:
