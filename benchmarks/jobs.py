@@ -31,10 +31,10 @@ from benchmarks.errors import BenchmarkError, ScenarioFailed
 from benchmarks.machine import machine_facts, software_versions, source_commit
 from benchmarks.meter import Meter, Usage
 from benchmarks.stack import POSTGRES_PARAMETERS
-from skep.db.embedded import EmbeddedPostgres
-from skep.db.migrate import migrate
+from skep.db.embedded.launcher import EmbeddedPostgres
+from skep.db.schema.migrate import migrate
 from skep.jobs import Ctx, Job, JobClient, JobTypes, Start, Worker
-from skep.jobs.declaration import TOGETHER_MAX
+from skep.jobs.declare.declaration import TOGETHER_MAX
 from skep.model.errors import SkepError
 
 Mode = Literal[

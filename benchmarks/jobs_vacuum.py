@@ -20,8 +20,8 @@ from rich.table import Table
 
 from benchmarks.meter import Meter, Usage
 from benchmarks.stack import POSTGRES_PARAMETERS
-from skep.db.embedded import EmbeddedPostgres
-from skep.db.migrate import migrate
+from skep.db.embedded.launcher import EmbeddedPostgres
+from skep.db.schema.migrate import migrate
 from skep.jobs import Ctx, JobClient, JobTypes, Start, Worker
 from skep.jobs.store import TABLES
 

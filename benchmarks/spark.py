@@ -30,13 +30,13 @@ from benchmarks.errors import ScenarioFailed
 from benchmarks.spark_jdbc import INSERT_ROWS, JdbcTable, find_driver
 from benchmarks.spark_meter import Cost, SparkMeter
 from benchmarks.stack import POSTGRES_PARAMETERS
-from skep.db.embedded import EmbeddedPostgres
-from skep.db.migrate import migrate
-from skep.spark.archive_jobs import run_on_spark
-from skep.spark.archive_runs import ArchivePlan, Archiver
-from skep.spark.lake import Lake
-from skep.spark.replay import Replay, ReplayPlan
-from skep.spark.session import DEFAULT_MASTER, spark_session
+from skep.db.embedded.launcher import EmbeddedPostgres
+from skep.db.schema.migrate import migrate
+from skep.spark.lake.archive_jobs import run_on_spark
+from skep.spark.lake.archive_runs import ArchivePlan, Archiver
+from skep.spark.lake.lake import Lake
+from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
+from skep.spark.transfer.replay import Replay, ReplayPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,9 +11,9 @@ import psycopg
 
 from benchmarks.spark_campaign import Campaign
 from benchmarks.spark_victims import Feed, Job, LedgerBroken
-from skep.spark.archive_jobs import run_here
-from skep.spark.archive_runs import ArchivePlan, Archiver
-from skep.spark.lake import Lake
+from skep.spark.lake.archive_jobs import run_here
+from skep.spark.lake.archive_runs import ArchivePlan, Archiver
+from skep.spark.lake.lake import Lake
 
 QUEUE = "faults-old"
 AGE_S = 1

@@ -18,8 +18,8 @@ import pyspark
 
 from benchmarks.errors import ServerNotReady
 from benchmarks.meter import read_processes, tree_of
-from skep.spark.java import find_java
-from skep.spark.session import LOOPBACK
+from skep.spark.runtime.java import find_java
+from skep.spark.runtime.session import LOOPBACK
 
 MASTER_CLASS: Final = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS: Final = "org.apache.spark.deploy.worker.Worker"

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import uvloop
 
-from skep.spark.session import cores_of
+from skep.spark.runtime.session import cores_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,7 +25,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from benchmarks.spark_victims import LedgerBroken, killable_database
 from skep.model.envelopes import build_envelope
-from skep.spark.stream_reader import SkepStreamReader
+from skep.spark.source.stream_reader import SkepStreamReader
 
 QUEUE = "late"
 LANES_PER_WRITER = 1.5

@@ -18,9 +18,9 @@ from benchmarks.spark import WARMUP_MESSAGES, Findings, SparkBench
 from benchmarks.spark_cluster import standalone_cluster
 from benchmarks.spark_meter import SparkMeter
 from benchmarks.stack import POSTGRES_PARAMETERS
-from skep.db.embedded import EmbeddedPostgres
-from skep.db.migrate import migrate
-from skep.spark.session import LOOPBACK, spark_session
+from skep.db.embedded.launcher import EmbeddedPostgres
+from skep.db.schema.migrate import migrate
+from skep.spark.runtime.session import LOOPBACK, spark_session
 
 STEPS: Final = ("write", "stream", "read")
 EXECUTORS: Final = (1, 2)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psycopg
 
-from skep.db.embedded import EmbeddedPostgres
-from skep.db.migrate import migrate
+from skep.db.embedded.launcher import EmbeddedPostgres
+from skep.db.schema.migrate import migrate
 from skep.model.envelopes import build_envelope
 
 LANES = ("a", "b", "c")

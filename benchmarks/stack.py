@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from benchmarks.errors import ServerNotReady
 from benchmarks.load import Target
 from benchmarks.meter import listener_of
-from skep.db.embedded import EmbeddedPostgres
+from skep.db.embedded.launcher import EmbeddedPostgres
 
 DEFAULT_SERVER_COMMAND = "{skep} serve --port {port} --database-url {database_url}"
 

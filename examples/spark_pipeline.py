@@ -24,11 +24,11 @@ matplotlib.use("Agg")  # draws into files, without a screen
 import matplotlib.pyplot as plt
 from pyspark.sql import functions as f
 
-from skep.db.embedded import EmbeddedPostgres
-from skep.db.migrate import migrate
-from skep.spark.pipeline_files import parse_pipeline
-from skep.spark.pipeline_run import PipelineRun, RunPlan
-from skep.spark.session import spark_session
+from skep.db.embedded.launcher import EmbeddedPostgres
+from skep.db.schema.migrate import migrate
+from skep.spark.pipelines.files import parse_pipeline
+from skep.spark.pipelines.run import PipelineRun, RunPlan
+from skep.spark.runtime.session import spark_session
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("--plot", default="revenue.png", help="where to draw")

@@ -9,10 +9,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 pytest_plugins = [
-    "tests.fixtures.coroutines",
-    "tests.fixtures.postgres",
-    "tests.fixtures.broker",
-    "tests.fixtures.proxy",
+    "tests.support.coroutines",
+    "tests.support.postgres",
+    "tests.support.broker",
+    "tests.support.proxy",
 ]
 
 # How long an example takes depends on what else the machine does.

@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from skep.cli.doctor import examine
-from skep.cli.event_stream import EventStream
-from skep.cli.findings import findings_table
-from skep.cli.tail import message_line
+from skep.cli.messages.event_stream import EventStream
+from skep.cli.messages.tail import message_line
+from skep.cli.server.doctor import examine
+from skep.cli.server.findings import findings_table
 from skep.client import Client
 from skep.client.addresses import path_of
 from skep.settings.connection import ConnectionChoice

@@ -4,6 +4,6 @@ At the first look-up of a format Spark imports every module named `pyspark_*` an
 `DefaultSource`. So this must stay light: the source imports what it needs when it is used.
 """
 
-from skep.spark.source import SkepDataSource as DefaultSource
+from skep.spark.source.source import SkepDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

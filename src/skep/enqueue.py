@@ -9,9 +9,9 @@ a broker runs. `push` enters them at once and holds their partitions until the t
 let it be the last thing the transaction does. Each takes one message and has a sibling for many
 (`stage_many`, `push_many`), and both kinds a synchronous sibling (`stage_sync` and so on).
 
-The connection is one of asyncpg, psycopg 3, SQLAlchemy 2 or Django; see `skep.db.foreign`. Payloads
-are whatever msgspec encodes; a `msgspec.Raw` is taken for JSON that is encoded already. `schema` is
-the one that the installation lives in, where that is not called `skep`.
+The connection is one of asyncpg, psycopg 3, SQLAlchemy 2 or Django; see `skep.db.access.foreign`.
+Payloads are whatever msgspec encodes; a `msgspec.Raw` is taken for JSON that is encoded already.
+`schema` is the one that the installation lives in, where that is not called `skep`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from uuid import UUID
 
 import msgspec
 
-from skep.db.foreign import join
+from skep.db.access.foreign import join
 from skep.model.envelopes import Header, check_headers, checked_trace_id
 from skep.model.errors import BadRequest
 from skep.model.limits import TRANSACTION_ID_CHARS_MAX

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from skep.jobs import Ctx, Fail, JobClient, JobTypes, Retry, WorkerApp
-from skep.jobs.replays import MAX_ATTEMPTS, REPLAY_JOB, ReplayOrder, ReplayResult
+from skep.jobs.service.replays import MAX_ATTEMPTS, REPLAY_JOB, ReplayOrder, ReplayResult
 from skep.model.errors import BadRequest, Defect, Refused
 from skep.settings import Settings, load_settings
-from skep.spark.conditions import check_condition
-from skep.spark.keys import key_options
-from skep.spark.replay import Replay, ReplayPlan
-from skep.spark.session import DEFAULT_MASTER, spark_session
-from skep.spark.transfer_jobs import JobFailed, Outcome
+from skep.spark.runtime.encryption_keys import key_options
+from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
+from skep.spark.transfer.conditions import check_condition
+from skep.spark.transfer.jobs import JobFailed, Outcome
+from skep.spark.transfer.replay import Replay, ReplayPlan
 from skep.spark_jobs import spark_job
 
 if TYPE_CHECKING:

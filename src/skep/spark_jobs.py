@@ -20,7 +20,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from skep.jobs import Continue, Ctx, Job, JobTypes, Limits, Retry
-from skep.spark.session import adopt_session, spark_session
+from skep.spark.runtime.session import adopt_session, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

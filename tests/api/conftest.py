@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.api.through_client import connected_through_client
+from tests.api.support.through_client import connected_through_client
 
 THROUGH_CLIENT = {
     "test_ack",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.cli.bench_figures import Flow, Latencies, Tally
+from skep.cli.server.bench_figures import Flow, Latencies, Tally
 
 
 @given(st.lists(st.floats(1e-5, 1e3), min_size=1, max_size=200), st.floats(0.01, 1.0))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from skep.cli.admin.declared_queues import parse_declaration
 from skep.cli.commands import app
-from skep.cli.declared_queues import parse_declaration
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "cli-admin.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)

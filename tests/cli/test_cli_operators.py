@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.api.overload import TIGHT, accepted, ended, overload, standstill
+from tests.api.support.overload import TIGHT, accepted, ended, overload, standstill
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 from skep.cli import main
-from skep.cli.push_bar import push_bar
-from skep.cli.push_items import Batch, Line
-from skep.cli.upload import Patience
+from skep.cli.messages.push_bar import push_bar
+from skep.cli.messages.push_items import Batch, Line
+from skep.cli.messages.upload import Patience
 from skep.client import Stopped
 from skep.model.errors import Overloaded, Unavailable
-from tests.faults.instances import instance
+from tests.faults.support.instances import instance
 
 
 def lines_file(tmp_path, lines, name="orders.ndjson"):

@@ -5,9 +5,9 @@ import json
 import pytest
 import yaml
 
-from skep.cli.event_stream import Event, EventStream, parse_events
-from skep.cli.tail import message_line
-from tests.faults.instances import instance
+from skep.cli.messages.event_stream import Event, EventStream, parse_events
+from skep.cli.messages.tail import message_line
+from tests.faults.support.instances import instance
 
 
 def test_what_is_there_is_shown_from_the_start(skep, api, queue):

@@ -7,12 +7,12 @@ import sys
 import pytest
 import typer
 
-from skep.cli.completion import complete_queue
-from skep.cli.connection import with_client
-from skep.cli.exits import Nothing, exit_code_of, line_of
-from skep.cli.prompts import confirm
+from skep.cli.shared.completion import complete_queue
+from skep.cli.shared.connection import with_client
+from skep.cli.shared.exits import Nothing, exit_code_of, line_of
+from skep.cli.shared.prompts import confirm
 from skep.client import AccessDenied, NotSent, OutcomeUnknown
-from skep.db.errors import NotExecuted
+from skep.db.access.errors import NotExecuted
 from skep.model.errors import BadRequest, Defect, Forbidden, NotFound, Overloaded
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from skep.cli.connection import DEFAULT_URL, find_server
-from skep.cli.token_stores import usable_keyring
+from skep.cli.shared.connection import DEFAULT_URL, find_server
+from skep.cli.shared.token_stores import usable_keyring
 from skep.settings.connection import ConnectionChoice
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.cli.declared_queues import (
+from skep.cli.admin.declared_queues import (
     DEFAULTS,
     ExistingQueue,
     MemberChange,

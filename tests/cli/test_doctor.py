@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from skep.cli.connection import Server
-from skep.cli.doctor_broker import judge_account, judge_refusal, judge_version
-from skep.cli.doctor_database import judge_schema, judge_server
-from skep.cli.doctor_machine import judge_disk
+from skep.cli.server.doctor_broker import judge_account, judge_refusal, judge_version
+from skep.cli.server.doctor_database import judge_schema, judge_server
+from skep.cli.server.doctor_machine import judge_disk
+from skep.cli.shared.connection import Server
 from skep.client import AccessDenied
-from skep.db.cluster import ClusterDirectory
-from skep.db.inspection import ServerFacts
-from skep.db.migrate import SchemaState
+from skep.db.embedded.cluster import ClusterDirectory
+from skep.db.schema.inspection import ServerFacts
+from skep.db.schema.migrate import SchemaState
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WELL = ServerFacts(

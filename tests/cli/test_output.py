@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from skep.cli.output import cell, print_record, print_rows
+from skep.cli.shared.output import cell, print_record, print_rows
 
 ROWS = [
     {"name": "a", "size": 1234, "inner": {"x": True}, "note": None},

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.cli.exits import Nothing
-from skep.cli.pages import Pages, by_offset, one_page, print_pages
+from skep.cli.shared.exits import Nothing
+from skep.cli.shared.pages import Pages, by_offset, one_page, print_pages
 
 
 class Rows:

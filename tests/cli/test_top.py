@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from skep.cli.exposition_reader import by_label, read_exposition, total
-from skep.cli.top_figures import (
+from skep.cli.admin.exposition import by_label, read_exposition, total
+from skep.cli.admin.top_figures import (
     ACKED,
     CPU,
     DELIVERY,
@@ -22,7 +22,7 @@ from skep.cli.top_figures import (
     frame_between,
     percentiles,
 )
-from skep.cli.top_view import render_frame, spell_seconds
+from skep.cli.admin.top_view import render_frame, spell_seconds
 from skep.client.values import GroupEntry, MessageCounts, QueueSummary
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from skep.cli.moments import read_fixed_moment, read_moment
+from skep.cli.shared.times import read_fixed_moment, read_moment
 from skep.model.errors import BadRequest
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from skep.client import AsyncClient, Client
-from tests.client.mortal import MortalBroker
+from tests.client.support.mortal import MortalBroker
 
 
 @pytest.fixture

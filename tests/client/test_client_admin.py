@@ -5,22 +5,17 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from skep.broker import (
-    configure,
-    dead_letters,
-    groups,
-    message_list,
-    redrive,
-    resources,
-    scheduled,
-    seek,
-    traces,
-)
+from skep.broker.dead_letters import dead_letters, redrive
+from skep.broker.groups import groups, seek
+from skep.broker.messages import listing as message_list
+from skep.broker.messages import traces
+from skep.broker.queues import configure, resources
+from skep.broker.scheduled import listing as scheduled
 from skep.client import NotFound, TransactionFailed, values
 from skep.client.acks import AckItem
 from skep.client.items import Item
 from skep.model import wire
-from skep.server import shapes
+from skep.server.api_document import shapes
 
 
 @pytest.mark.parametrize(

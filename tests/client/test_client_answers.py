@@ -20,7 +20,7 @@ from skep.client import (
     UnexpectedAnswer,
     Unreachable,
 )
-from tests.client.scripted import listening, scripted
+from tests.client.support.scripted import listening, scripted
 
 QUEUED = (201, [{"status": "queued", "queueName": "q", "transaction_id": "t"}])
 FULL = (429, {"error": "the queue is full", "code": "queue_full"}, "retry-after: 0.01\r\n")

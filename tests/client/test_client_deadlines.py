@@ -6,7 +6,7 @@ import pytest
 
 from skep.client.addresses import parse_address
 from skep.client.io_async import Connection
-from tests.client.scripted import rendered
+from tests.client.support.scripted import rendered
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 LONG_S = 30.0

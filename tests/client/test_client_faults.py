@@ -6,8 +6,8 @@ import threading
 import asyncpg
 
 from skep.client import AsyncClient, BufferLimits, Client, Item
-from tests.client.scripted import scripted
-from tests.fixtures.ports import free_port
+from tests.client.support.scripted import scripted
+from tests.support.ports import free_port
 
 
 async def until(news, is_so):

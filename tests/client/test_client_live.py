@@ -8,9 +8,9 @@ import pytest
 
 from skep.client import AsyncClient, BadRequest, Client, DeadLetterMessage
 from skep.client.live_link import LinkRefused, LiveLink
-from tests.client.scripted import scripted
+from tests.client.support.scripted import scripted
 from tests.client.test_client_faults import until
-from tests.fixtures.ports import free_port
+from tests.support.ports import free_port
 
 
 async def lag(client, queue, group="g"):

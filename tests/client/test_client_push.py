@@ -18,7 +18,7 @@ from skep.client import (
     by_field,
 )
 from skep.model.errors import InvalidPayload
-from tests.fixtures.ports import free_port
+from tests.support.ports import free_port
 
 
 async def taken(client, queue, **options):

@@ -7,8 +7,8 @@ import asyncio
 
 import pytest
 
-from tests.api.overload import TIGHT, overload
-from tests.fixtures.broker import payloads
+from tests.api.support.overload import TIGHT, overload
+from tests.support.broker import payloads
 
 pytestmark = pytest.mark.slow
 

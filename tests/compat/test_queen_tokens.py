@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fixtures.tokens import SECRET, claims, sign
+from tests.support.tokens import SECRET, claims, sign
 
 pytestmark = pytest.mark.slow
 

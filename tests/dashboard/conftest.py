@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.dashboard.browser import SITE, OpenBrowser, build_site, find_browser, has_node
-from tests.dashboard.stage import open_stage
+from tests.dashboard.support.browser import SITE, OpenBrowser, build_site, find_browser, has_node
+from tests.dashboard.support.stage import open_stage
 
 
 def leave_out(reason):

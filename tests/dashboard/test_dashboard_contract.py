@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from skep.app.document import describe_api
-from tests.dashboard.browser import DASHBOARD, has_node, install_packages, run_npm
+from skep.app.parts.document import describe_api
 from tests.dashboard.conftest import leave_out
+from tests.dashboard.support.browser import DASHBOARD, has_node, install_packages, run_npm
 
 ACTION = re.compile(
     r'^  (\w+): \{ method: "(\w+)", path: "([^"]+)", needs: "([^"]+)" \},$', re.MULTILINE

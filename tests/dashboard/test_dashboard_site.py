@@ -7,10 +7,10 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from skep.broker.pulse import Pulse
+from skep.broker.stats.pulse import Pulse
 from skep.dashboard.site import PAGES, read_site
-from skep.server.routes.dashboard import dashboard_routes
-from tests.dashboard.browser import DASHBOARD
+from skep.server.routes.stats.dashboard import dashboard_routes
+from tests.dashboard.support.browser import DASHBOARD
 
 
 def headers_of(answer):

@@ -3,9 +3,9 @@
 import pytest
 from playwright.async_api import expect
 
-from tests.api.job_calls import Asking
-from tests.dashboard.lake import archive, run_pipeline
-from tests.dashboard.workshop import build, doors, working
+from tests.api.support.job_calls import Asking
+from tests.dashboard.support.lake import archive, run_pipeline
+from tests.dashboard.support.workshop import build, doors, working
 
 
 @pytest.fixture

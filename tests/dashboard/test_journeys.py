@@ -9,8 +9,8 @@ import jwt
 import pytest
 from playwright.async_api import expect
 
-from tests.fixtures.broker import ack_item
-from tests.pg.waiting import eventually
+from tests.sql.support.waiting import eventually
+from tests.support.broker import ack_item
 
 SECRET = "a secret of the tests that is long enough"
 SLOW_S = 1

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api.job_calls import Asking
-from tests.dashboard.browser import DASHBOARD, install_packages
-from tests.dashboard.lake import run_pipeline
-from tests.dashboard.scenery import chain_page, fill, message_page
+from tests.api.support.job_calls import Asking
+from tests.dashboard.support.browser import DASHBOARD, install_packages
+from tests.dashboard.support.lake import run_pipeline
+from tests.dashboard.support.scenery import chain_page, fill, message_page
 from tests.tidy.tree import ROOT
 
 PICTURES = ROOT / "docs" / "guide" / "dashboard"

@@ -1,7 +1,7 @@
 """A replay as people order and watch it in the browser.
 
-The worker is a stand-in, so that no page waits for Spark; tests/spark/test_replay_worker.py has
-the real one behind the same routes.
+The worker is a stand-in, so that no page waits for Spark;
+tests/spark/transfer/test_replay_worker.py has the real one behind the same routes.
 """
 
 from contextlib import AsyncExitStack
@@ -12,9 +12,9 @@ import pytest
 from playwright.async_api import expect
 
 from skep.jobs import Ctx, JobTypes
-from skep.jobs.replays import REPLAY_JOB, ReplayOrder, ReplayResult
-from tests.api.job_calls import Asking, start_worker
-from tests.dashboard.workshop import doors
+from skep.jobs.service.replays import REPLAY_JOB, ReplayOrder, ReplayResult
+from tests.api.support.job_calls import Asking, start_worker
+from tests.dashboard.support.workshop import doors
 
 NEVER_TAKEN = "update skep.open_job set due_at = due_at - interval '1 minute' where job_id = $1"
 

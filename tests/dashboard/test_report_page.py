@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from skep.spark import report_figures
-from skep.spark.analytics_hours import HOUR, Hours
-from skep.spark.report import render_report
-from skep.spark.report_figures import gather_figures
-from tests.dashboard.browser import install_packages
+from skep.spark.analytics import report_figures
+from skep.spark.analytics.hours import HOUR, Hours
+from skep.spark.analytics.report import render_report
+from skep.spark.analytics.report_figures import gather_figures
+from tests.dashboard.support.browser import install_packages
 from tests.dashboard.test_looks import serious_issues
 from tests.tidy.tree import ROOT
 

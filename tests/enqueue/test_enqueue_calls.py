@@ -11,7 +11,7 @@ import pytest
 from skep import enqueue
 from skep.enqueue import Message
 from skep.model.errors import BadRequest, Refused
-from tests.enqueue.drivers import ASYNC, SYNC
+from tests.enqueue.support.drivers import ASYNC, SYNC
 
 TRACE = "0198c0de-0000-7000-8000-000000000001"
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import sqlalchemy
 
-from skep.db.foreign import (
+from skep.db.access.foreign import (
     NoTransaction,
     UnknownConnection,
     WrongCall,
@@ -17,7 +17,7 @@ from skep.db.foreign import (
     with_named_placeholders,
 )
 from skep.model.errors import BadRequest
-from tests.enqueue.drivers import ASYNC, SYNC, configure_django
+from tests.enqueue.support.drivers import ASYNC, SYNC, configure_django
 
 STATEMENT = "select $2::int * 2, $1::text || '%', $2::int % 2 as rest"
 REFUSED = "select skep.stage('', null, $1::text)"

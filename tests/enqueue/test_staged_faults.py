@@ -11,13 +11,13 @@ import asyncpg
 import pytest
 
 from skep import enqueue
-from skep.broker.staged_moving import SEQUENCE_CALL
-from skep.db.errors import RejectedData
-from skep.db.slots import Slots
+from skep.broker.staged.store import SEQUENCE_CALL
+from skep.db.access.errors import RejectedData
+from skep.db.access.slots import Slots
 from skep.enqueue import Message
-from tests.faults.in_process import running
-from tests.faults.instances import well_ending_instance, worker_pids
-from tests.pg.waiting import eventually
+from tests.faults.support.in_process import running
+from tests.faults.support.instances import well_ending_instance, worker_pids
+from tests.sql.support.waiting import eventually
 
 SEQUENCE = "skep.sequence_staged("
 READ = "skep.read_staged("

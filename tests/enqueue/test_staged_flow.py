@@ -8,8 +8,8 @@ import pytest
 
 from skep import enqueue
 from skep.enqueue import Message
-from tests.fixtures.broker import payloads
-from tests.pg.waiting import eventually
+from tests.sql.support.waiting import eventually
+from tests.support.broker import payloads
 
 WAIT_MS = 20_000
 

@@ -6,8 +6,8 @@ import asyncpg
 import pytest
 
 from skep import enqueue
-from tests.faults.in_process import running
-from tests.pg.waiting import eventually
+from tests.faults.support.in_process import running
+from tests.sql.support.waiting import eventually
 
 KEY = f"k1:{bytes(range(32)).hex()}"
 

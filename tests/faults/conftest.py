@@ -5,9 +5,9 @@ from random import SystemRandom
 
 import pytest
 
-from skep.db.migrate import migrate
-from tests.faults.mortal_postgres import MortalPostgres
-from tests.fixtures.postgres import make_reachable_directory
+from skep.db.schema.migrate import migrate
+from tests.faults.support.mortal_postgres import MortalPostgres
+from tests.support.postgres import make_reachable_directory
 
 STARVED_S = 300
 """How long a test may take that starts and kills real processes, where others use the machine too.

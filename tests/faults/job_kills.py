@@ -25,8 +25,8 @@ from pathlib import Path
 
 import asyncpg
 
-from skep.db.embedded import EmbeddedPostgres
-from skep.db.migrate import migrate
+from skep.db.embedded.launcher import EmbeddedPostgres
+from skep.db.schema.migrate import migrate
 from skep.jobs import Continue, Ctx, JobClient, JobTypes, Ref, Retry, Start, WorkerApp
 
 ROOT = Path(__file__).parents[2]

@@ -22,19 +22,19 @@ from math import inf
 from pathlib import Path
 from random import Random
 
-from skep.db.migrate import migrate
-from tests.faults.consumers import freeze_consumers
-from tests.faults.dying_sessions import POINTS, deadly_database, transact_repeatedly
-from tests.faults.failover import fail_over, pair_of_servers
-from tests.faults.full_disks import fill_both, small_disks
-from tests.faults.instances import fleet_of, instance, memory_watched
-from tests.faults.ledger import KINDS, summary
-from tests.faults.load import GROUP, LEASE_S, load_on
-from tests.faults.mortal_postgres import KILL, MortalPostgres
-from tests.faults.network import CLEAN, network_to
-from tests.faults.overload import SETTINGS, Overload, until_normal
-from tests.faults.storms import end_postgres, kill_brokers_for, treat_badly
-from tests.fixtures.postgres import make_reachable_directory
+from skep.db.schema.migrate import migrate
+from tests.faults.support.consumers import freeze_consumers
+from tests.faults.support.dying_sessions import POINTS, deadly_database, transact_repeatedly
+from tests.faults.support.failover import fail_over, pair_of_servers
+from tests.faults.support.full_disks import fill_both, small_disks
+from tests.faults.support.instances import fleet_of, instance, memory_watched
+from tests.faults.support.ledger import KINDS, summary
+from tests.faults.support.load import GROUP, LEASE_S, load_on
+from tests.faults.support.mortal_postgres import KILL, MortalPostgres
+from tests.faults.support.network import CLEAN, network_to
+from tests.faults.support.overload import SETTINGS, Overload, until_normal
+from tests.faults.support.storms import end_postgres, kill_brokers_for, treat_badly
+from tests.support.postgres import make_reachable_directory
 
 DRAIN_S = 180
 FEW_PRODUCERS = 6

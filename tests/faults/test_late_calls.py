@@ -8,8 +8,8 @@ import asyncio
 
 import pytest
 
-from tests.faults.in_process import item, running
-from tests.pg.waiting import eventually
+from tests.faults.support.in_process import item, running
+from tests.sql.support.waiting import eventually
 
 LEASED_OR_NOT = pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto-acked"])
 PUSH = "skep.push_"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.ledger import (
+from tests.faults.support.ledger import (
     KINDS,
     Ack,
     Attempt,

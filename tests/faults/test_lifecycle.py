@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from tests.faults import instances
-from tests.faults.instances import kill_instance, worker_pids
-from tests.fixtures.broker import elapsed
-from tests.pg.waiting import PATIENCE_S, eventually
+from tests.faults.support import instances
+from tests.faults.support.instances import kill_instance, worker_pids
+from tests.sql.support.waiting import PATIENCE_S, eventually
+from tests.support.broker import elapsed
 
 WAITING = """
 select count(*) from pg_stat_activity

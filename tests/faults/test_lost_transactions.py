@@ -8,7 +8,7 @@ import pytest
 
 from skep.model.stream_wire import CycleAck, CycleBody, RegisterBody, StateOperation
 from skep.model.wire import PushItem
-from tests.faults.in_process import item, running
+from tests.faults.support.in_process import item, running
 
 TRANSACT = "skep.transact("
 CYCLE = "skep.commit_cycle("

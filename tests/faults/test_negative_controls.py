@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from tests.faults.in_process import item, running
-from tests.faults.instances import instance
-from tests.faults.ledger import Attempt, Delivery, Ledger, Stored, complaints
-from tests.faults.load import DRAIN_S, GROUP, PARTITIONS, load_on
-from tests.faults.planted_bugs import (
+from tests.faults.support.in_process import item, running
+from tests.faults.support.instances import instance
+from tests.faults.support.ledger import Attempt, Delivery, Ledger, Stored, complaints
+from tests.faults.support.load import DRAIN_S, GROUP, PARTITIONS, load_on
+from tests.faults.support.planted_bugs import (
     UNLOCKED_PUSH,
     forgotten_ack,
     planted,
     provide_lanes,
     shared_lease,
 )
-from tests.pg.waiting import eventually
+from tests.sql.support.waiting import eventually
 
 MESSAGES = 300
 ROUNDS = 6

@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from tests.faults.in_process import item, running
-from tests.faults.instances import well_ending_instance
-from tests.faults.ledger import require_good
-from tests.faults.load import GROUP
-from tests.faults.overload import SETTINGS, Overload, until_normal
-from tests.pg.waiting import eventually
+from tests.faults.support.in_process import item, running
+from tests.faults.support.instances import well_ending_instance
+from tests.faults.support.ledger import require_good
+from tests.faults.support.load import GROUP
+from tests.faults.support.overload import SETTINGS, Overload, until_normal
+from tests.sql.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.slow,

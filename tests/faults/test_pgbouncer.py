@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from skep.db.sessions import PoolerInBetween
-from skep.db.slots import HOT_PATH, Slots
-from tests.fixtures.ports import free_port
-from tests.pg.waiting import eventually
+from skep.db.access.sessions import PoolerInBetween
+from skep.db.access.slots import HOT_PATH, Slots
+from tests.sql.support.waiting import eventually
+from tests.support.ports import free_port
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 IGNORED = "extra_float_digits"

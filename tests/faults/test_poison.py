@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from skep.engine import driver
-from tests.faults.in_process import item, running
+from tests.faults.support.in_process import item, running
 
 POISON = b'"poison"'
 

@@ -11,13 +11,13 @@ from urllib.error import HTTPError
 import asyncpg
 import pytest
 
-from skep.db.migrate import migrate
-from tests.faults.consumer import call
-from tests.faults.failover import fail_over, pair_of_servers
-from tests.faults.instances import well_ending_instance
-from tests.faults.ledger import require_good
-from tests.faults.load import GROUP, load_on
-from tests.faults.mortal_postgres import (
+from skep.db.schema.migrate import migrate
+from tests.faults.support.consumer import call
+from tests.faults.support.failover import fail_over, pair_of_servers
+from tests.faults.support.instances import well_ending_instance
+from tests.faults.support.ledger import require_good
+from tests.faults.support.load import GROUP, load_on
+from tests.faults.support.mortal_postgres import (
     FAST,
     IMMEDIATE,
     KILL,
@@ -25,9 +25,9 @@ from tests.faults.mortal_postgres import (
     mount_small_disk,
     unmount,
 )
-from tests.faults.storms import end_postgres
-from tests.fixtures.postgres import make_reachable_directory
-from tests.pg.waiting import eventually
+from tests.faults.support.storms import end_postgres
+from tests.sql.support.waiting import eventually
+from tests.support.postgres import make_reachable_directory
 
 pytestmark = pytest.mark.slow
 

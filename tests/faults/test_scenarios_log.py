@@ -9,13 +9,13 @@ from uuid import uuid4
 
 import pytest
 
-from skep.broker.dead_letters import LetterGone
-from skep.broker.letter_moves import Target
+from skep.broker.dead_letters.dead_letters import LetterGone
+from skep.broker.dead_letters.moves import Target
 from skep.model.errors import Unavailable
-from tests.faults.clock import make_movable
-from tests.faults.in_process import item, running
-from tests.faults.instances import well_ending_instance
-from tests.faults.ledger import (
+from tests.faults.support.clock import make_movable
+from tests.faults.support.in_process import item, running
+from tests.faults.support.instances import well_ending_instance
+from tests.faults.support.ledger import (
     Ack,
     Attempt,
     Delivery,
@@ -25,8 +25,8 @@ from tests.faults.ledger import (
     complaints,
     require_good,
 )
-from tests.faults.load import GROUP, load_on, now
-from tests.fixtures.broker import ack_item
+from tests.faults.support.load import GROUP, load_on, now
+from tests.support.broker import ack_item
 
 LEASE_S = 60
 

@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from tests.faults.dying_sessions import POINTS, plant_death, transact_repeatedly
-from tests.faults.instances import well_ending_instance
-from tests.faults.ledger import require_good
-from tests.faults.load import GONE, GROUP, load_on
-from tests.faults.network import CLEAN, Treatment, network_to
-from tests.faults.storms import treat_badly
-from tests.fixtures.broker import ack_item
+from tests.faults.support.dying_sessions import POINTS, plant_death, transact_repeatedly
+from tests.faults.support.instances import well_ending_instance
+from tests.faults.support.ledger import require_good
+from tests.faults.support.load import GONE, GROUP, load_on
+from tests.faults.support.network import CLEAN, Treatment, network_to
+from tests.faults.support.storms import treat_badly
+from tests.support.broker import ack_item
 
 MESSAGES = 300
 

@@ -12,15 +12,15 @@ from random import Random
 
 import pytest
 
-from tests.faults.clock import make_movable
-from tests.faults.consumers import consuming, cursor_of, overslept
-from tests.faults.in_process import item, running
-from tests.faults.instances import fleet_of, well_ending_instance, worker_pids
-from tests.faults.ledger import require_good
-from tests.faults.load import DRAIN_S, GROUP, load_on
-from tests.faults.storms import kill_brokers
-from tests.fixtures.broker import elapsed
-from tests.pg.waiting import eventually
+from tests.faults.support.clock import make_movable
+from tests.faults.support.consumers import consuming, cursor_of, overslept
+from tests.faults.support.in_process import item, running
+from tests.faults.support.instances import fleet_of, well_ending_instance, worker_pids
+from tests.faults.support.ledger import require_good
+from tests.faults.support.load import DRAIN_S, GROUP, load_on
+from tests.faults.support.storms import kill_brokers
+from tests.sql.support.waiting import eventually
+from tests.support.broker import elapsed
 
 pytestmark = [
     pytest.mark.slow,

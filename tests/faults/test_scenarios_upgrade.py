@@ -2,11 +2,11 @@
 
 import pytest
 
-from skep.db.catalog import SqlSource, bundled
-from skep.db.migrate import SchemaTooNew, migrate, schema_state
-from tests.faults.instances import well_ending_instance
-from tests.faults.ledger import require_good
-from tests.faults.load import GROUP, load_on
+from skep.db.schema.catalog import SqlSource, bundled
+from skep.db.schema.migrate import SchemaTooNew, migrate, schema_state
+from tests.faults.support.instances import well_ending_instance
+from tests.faults.support.ledger import require_good
+from tests.faults.support.load import GROUP, load_on
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from skep.jobs import JobClient, Worker
-from tests.faults.clock import make_movable
-from tests.faults.in_process import item, running
-from tests.faults.load import now
-from tests.fixtures.broker import elapsed
-from tests.jobs.shop import new_stage, price, shop
-from tests.pg.waiting import eventually
+from tests.faults.support.clock import make_movable
+from tests.faults.support.in_process import item, running
+from tests.faults.support.load import now
+from tests.jobs.support.shop import new_stage, price, shop
+from tests.sql.support.waiting import eventually
+from tests.support.broker import elapsed
 
 POLLS, LANES = 1_000, 10_000
 SETTLING_S, WATCHED_S = 2, 3
@@ -181,7 +181,7 @@ async def test_scenario_19_without_hints_a_poll_looks_by_itself(database_url, qu
 async def test_scenario_19_the_end_of_maintenance_does_not_wait_for_the_next_look_at_the_spool(
     database_url, queue, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("skep.broker.spill_drain.LOOK_S", 60)
+    monkeypatch.setattr("skep.broker.failover.drain.LOOK_S", 60)
     spool = {"spill_bytes_max": 1 << 20, "spill_dir": tmp_path}
     async with running(database_url, **spool) as broker:
         await broker.broker.maintenance.set_mode("push", enabled=True)
@@ -245,7 +245,11 @@ def skewed(seconds):
 async def test_scenario_21_the_clock_of_a_broker_decides_about_no_lease(
     database_url, sql, queue, skew_s, monkeypatch
 ):
-    for module in ("skep.broker.pop", "skep.broker.envelope_reader", "skep.app.broker"):
+    for module in (
+        "skep.broker.pop.accept",
+        "skep.broker.pop.envelope_reader",
+        "skep.app.parts.broker",
+    ):
         monkeypatch.setattr(f"{module}.datetime", skewed(skew_s))
     clock = await make_movable(sql)
     async with running(database_url) as one, running(database_url) as other:

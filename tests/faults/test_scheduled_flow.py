@@ -7,10 +7,10 @@ import asyncio
 
 import pytest
 
-from skep.broker.scheduling import Moment, ScheduleItem
-from tests.faults.in_process import item, running
-from tests.pg.log import envelope, key_of
-from tests.pg.waiting import eventually
+from skep.broker.scheduled.accept import Moment, ScheduleItem
+from tests.faults.support.in_process import item, running
+from tests.sql.support.log import envelope, key_of
+from tests.sql.support.waiting import eventually
 
 SCHEDULE = "skep.schedule_messages("
 SEQUENCE = "skep.sequence_due("

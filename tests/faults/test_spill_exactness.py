@@ -5,12 +5,12 @@ import os
 
 import pytest
 
-from skep.app.broker import PATIENCE_S
-from skep.app.failover import spill_directory
+from skep.app.parts.broker import PATIENCE_S
+from skep.app.parts.failover import spill_directory
 from skep.settings import Settings
 from skep.spill.log import SpillLog
-from tests.faults.in_process import item, running
-from tests.pg.waiting import eventually
+from tests.faults.support.in_process import item, running
+from tests.sql.support.waiting import eventually
 
 PUSH = "skep.push_"
 DRAIN = "skep.drain_records("

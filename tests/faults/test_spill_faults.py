@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.faults.full_disks import run_sql
-from tests.faults.instances import end_well, instance, kill_instance, worker_pids
-from tests.pg.waiting import eventually
+from tests.faults.support.full_disks import run_sql
+from tests.faults.support.instances import end_well, instance, kill_instance, worker_pids
+from tests.sql.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.slow,

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from skep.app.broker import PATIENCE_S
-from tests.fixtures.broker import elapsed
-from tests.pg.waiting import eventually
+from skep.app.parts.broker import PATIENCE_S
+from tests.sql.support.waiting import eventually
+from tests.support.broker import elapsed
 
 WAITING = """
 select count(*) from pg_stat_activity

@@ -10,8 +10,8 @@ import asyncio
 import pytest
 
 from skep.model.ids import message_id
-from tests.faults.in_process import item, running
-from tests.pg.waiting import eventually
+from tests.faults.support.in_process import item, running
+from tests.sql.support.waiting import eventually
 
 POINTS = ["before", "after"]
 LEASED_OR_NOT = pytest.mark.parametrize("auto_ack", [False, True], ids=["leased", "auto-acked"])
@@ -327,7 +327,7 @@ async def test_a_claim_is_given_back_when_its_client_hangs_up_before_it_is_found
 async def test_a_poll_that_outlasts_the_patience_finds_its_own_claim(
     proxy, sql, auto_ack, monkeypatch, queue
 ):
-    monkeypatch.setattr("skep.app.broker.PATIENCE_S", 1.0)
+    monkeypatch.setattr("skep.app.parts.broker.PATIENCE_S", 1.0)
     async with running(proxy.url, connections=1) as broker:
         poll = await lose_claim(broker, proxy, queue, auto_ack=auto_ack, wait_s=10)
         tried_at = poll.tried_at

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from skep.jobs import JobClient, Worker
-from tests.jobs.shop import shop
+from tests.jobs.support.shop import shop
 
 
 @pytest.fixture

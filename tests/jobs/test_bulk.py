@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from skep.jobs import ChainFilter, JobFilter, Start, bulk
+from skep.jobs import ChainFilter, JobFilter, Start
+from skep.jobs.client import bulk
 from skep.model.errors import BadRequest
-from tests.jobs.shop import Order, charge, price
+from tests.jobs.support.shop import Order, charge, price
 
 LATER = timedelta(hours=1)
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from skep.db.foreign import NoTransaction, UnknownConnection
+from skep.db.access.foreign import NoTransaction, UnknownConnection
 from skep.jobs import ChainFilter, Continue, Dedup, JobFilter, JobTypes, Limits, Ref, Start
 from skep.jobs.errors import (
     BlockerMissing,
@@ -23,7 +23,17 @@ from skep.jobs.errors import (
 )
 from skep.jobs.identifiers import new_id
 from skep.model.errors import BadRequest, Defect
-from tests.jobs.shop import Basket, Order, Parcel, charge, count_down, hold, price, ship, total
+from tests.jobs.support.shop import (
+    Basket,
+    Order,
+    Parcel,
+    charge,
+    count_down,
+    hold,
+    price,
+    ship,
+    total,
+)
 
 
 async def state_of(client, chain):

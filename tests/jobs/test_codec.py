@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, PositiveInt
 
 from skep.jobs import Ref
-from skep.jobs.codec import VALUE_BYTES_MAX, Codec, refs_in
+from skep.jobs.declare.codec import VALUE_BYTES_MAX, Codec, refs_in
 from skep.jobs.errors import InvalidInput
 from skep.jobs.identifiers import new_id
 

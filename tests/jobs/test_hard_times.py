@@ -7,15 +7,15 @@ from random import Random, SystemRandom
 
 import pytest
 
-from skep.db.errors import NotExecuted, OutcomeUnknown
+from skep.db.access.errors import NotExecuted, OutcomeUnknown
 from skep.jobs import Start
 from skep.jobs.errors import ChainFailed
 from skep.jobs.identifiers import new_id
 from skep.jobs.store import CLAIM_CALL, SETTLE_CALL
-from tests.fixtures.sizes import sized
-from tests.jobs.shop import Order, atomic, break_down, charge, hold, new_stage, price
-from tests.pg.chains import STRANDED
-from tests.pg.waiting import eventually
+from tests.jobs.support.shop import Order, atomic, break_down, charge, hold, new_stage, price
+from tests.sql.support.chains import STRANDED
+from tests.sql.support.waiting import eventually
+from tests.support.sizes import sized
 
 OPEN_JOBS = "select count(*) from skep.open_job"
 
@@ -27,7 +27,7 @@ async def all_ended(sql):
 @pytest.fixture
 def claims(monkeypatch, client):
     """The calls by which workers claimed, as the numbers of jobs that they asked for."""
-    from skep.db.slots import Slots
+    from skep.db.access.slots import Slots
 
     call, asked = Slots.call, []
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from skep.jobs.health import HealthServer
+from skep.jobs.worker.health import HealthServer
 
 
 @pytest.fixture

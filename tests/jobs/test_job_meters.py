@@ -2,8 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from skep.jobs.meters import BOUNDS_S, JobMeters
-from tests.jobs.shop import break_down, price
+from skep.jobs.worker.meters import BOUNDS_S, JobMeters
+from tests.jobs.support.shop import break_down, price
 
 
 def families(meters):

@@ -11,11 +11,21 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from skep.jobs import Ctx, JobClient, JobTypes, Worker
+from skep.jobs.client.inspection import ChainFilter, JobFilter
 from skep.jobs.errors import ChainFailed
-from skep.jobs.inspection import ChainFilter, JobFilter
-from skep.jobs.otel import OtelTracing
-from skep.jobs.tracing import Propagation, read_context, spell_context
-from tests.jobs.shop import Basket, Order, break_down, charge, in_thread, later, price, shop, total
+from skep.jobs.worker.otel import OtelTracing
+from skep.jobs.worker.tracing import Propagation, read_context, spell_context
+from tests.jobs.support.shop import (
+    Basket,
+    Order,
+    break_down,
+    charge,
+    in_thread,
+    later,
+    price,
+    shop,
+    total,
+)
 
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from skep.jobs import ChainFilter
-from tests.jobs.shop import charge, price
+from tests.jobs.support.shop import charge, price
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ import pytest
 
 from skep.jobs import Ctx, JobTypes
 from skep.jobs.errors import ChainFailed
-from tests.jobs.shop import QUICK
+from tests.jobs.support.shop import QUICK
 
 said = []
 wrapped = JobTypes("wrapped")

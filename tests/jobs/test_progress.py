@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from skep.jobs import Ctx, JobTypes
-from skep.jobs.context import Ctx as Context
-from skep.jobs.context import Detached, NoTransactions
-from skep.jobs.inspection import JobFilter
+from skep.jobs.client.inspection import JobFilter
+from skep.jobs.declare.context import Ctx as Context
+from skep.jobs.declare.context import Detached, NoTransactions
 from skep.model.errors import BadRequest
-from tests.pg.waiting import eventually
+from tests.sql.support.waiting import eventually
 
 PROGRESS = "select share, note from skep.job_progress where job_id = $1"
 

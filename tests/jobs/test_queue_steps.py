@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from skep.db.foreign import NoTransaction
+from skep.db.access.foreign import NoTransaction
 from skep.jobs import Ctx, JobTypes, Retry
-from skep.jobs.queues import consume
+from skep.jobs.declare.queues import consume
 from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
 from skep.model.envelopes import build_envelope
 from skep.model.errors import BadRequest, Refused
-from tests.pg.log import Log
+from tests.sql.support.log import Log
 
 KEY = EncryptionKey("k1", bytes(range(32)))
 

@@ -5,13 +5,12 @@ import os
 
 import pytest
 
-from skep.db import transactions
-from skep.db.transactions import TransactionPool
+from skep.db.access import transactions
+from skep.db.access.transactions import TransactionPool
 from skep.jobs import ChainFilter, Continue, Ctx, JobFilter, JobTypes, Start
 from skep.jobs.errors import ChainCancelled, ChainFailed, ChainNotFound, ResultTimeout
 from skep.jobs.identifiers import new_id
-from tests.fixtures.sizes import sized
-from tests.jobs.shop import (
+from tests.jobs.support.shop import (
     Basket,
     Order,
     Weight,
@@ -32,8 +31,9 @@ from tests.jobs.shop import (
     total,
     weigh,
 )
-from tests.pg.chains import STRANDED
-from tests.pg.waiting import eventually
+from tests.sql.support.chains import STRANDED
+from tests.sql.support.waiting import eventually
+from tests.support.sizes import sized
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from skep.jobs import Schedule, Scheduler
 from skep.jobs.schedules import next_tick, plan
 from skep.model.errors import BadRequest
-from tests.jobs.shop import new_stage, price
+from tests.jobs.support.shop import new_stage, price
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}
@@ -100,7 +100,7 @@ async def test_a_worker_runs_the_schedules_it_was_declared_with(client, start_wo
 
     await start_worker(schedules=[schedule])
 
-    from tests.pg.waiting import eventually
+    from tests.sql.support.waiting import eventually
 
     async def has_run():
         (row,) = await Scheduler(client.slots).page()

@@ -8,10 +8,10 @@ import pytest
 
 from skep.jobs import Ctx, JobTypes, Retry, Start
 from skep.jobs.errors import ChainCancelled, ChainFailed
-from skep.jobs.sharing import Sharing, SharingUndone
 from skep.jobs.store import Settled, Settlement
+from skep.jobs.worker.sharing import Sharing, SharingUndone
 from skep.model.errors import BadRequest, Unavailable
-from tests.jobs.shop import new_stage, stage
+from tests.jobs.support.shop import new_stage, stage
 
 SEATS = 10
 QUICK = Retry(max_attempts=2, initial_s=0.01, jitter=0)

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from skep.jobs import ChainFilter, Ctx, JobTypes, Start
-from skep.jobs.queues import consume
+from skep.jobs.declare.queues import consume
 from skep.model.envelopes import build_envelope
-from tests.enqueue.drivers import ASYNC, SYNC
-from tests.jobs.shop import Basket, Order, charge, price, total
-from tests.pg.log import Log
+from tests.enqueue.support.drivers import ASYNC, SYNC
+from tests.jobs.support.shop import Basket, Order, charge, price, total
+from tests.sql.support.log import Log
 
 
 class Undone(Exception):

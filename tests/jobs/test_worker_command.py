@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from skep.jobs import Scheduler
-from tests.jobs.program import greet, wait_for_ever
-from tests.pg.waiting import eventually
+from tests.jobs.support.program import greet, wait_for_ever
+from tests.sql.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 RUNNING = "select count(*) > 0 from skep.open_job where worker_id is not null"
@@ -40,7 +40,7 @@ def read(url):
 
 @pytest.fixture
 def start_command(stack, database_url):
-    async def start_command(*options, app="tests.jobs.program:app"):
+    async def start_command(*options, app="tests.jobs.support.program:app"):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "skep", "worker", app, "--poll", "1", *options),
             cwd=ROOT,
@@ -76,7 +76,7 @@ async def test_it_runs_jobs_and_tells_how_it_is(client, start_command):
 
 
 async def test_sigterm_returns_what_does_not_end_in_time(client, start_command, sql):
-    command = await start_command("--grace", "0.2", app="tests.jobs.program:types")
+    command = await start_command("--grace", "0.2", app="tests.jobs.support.program:types")
     chain = await client.start(wait_for_ever, None)
     await eventually(lambda: sql.fetchval(RUNNING))
 
@@ -114,8 +114,8 @@ async def is_unready(command):
     [
         ("nonsense", "module:app"),
         ("no.such.module:app", "No module named"),
-        ("tests.jobs.program:nobody", "there is no 'nobody'"),
-        ("tests.jobs.program:nothing", "neither a WorkerApp nor a JobTypes"),
+        ("tests.jobs.support.program:nobody", "there is no 'nobody'"),
+        ("tests.jobs.support.program:nothing", "neither a WorkerApp nor a JobTypes"),
     ],
 )
 async def test_what_cannot_be_run_is_refused_in_one_line(start_command, app, saying):
@@ -130,7 +130,7 @@ async def test_what_cannot_be_run_is_refused_in_one_line(start_command, app, say
 async def test_without_a_database_it_says_what_is_missing(tmp_path):
     foreign = {name: v for name, v in os.environ.items() if not name.startswith(("SKEP", "PG"))}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "skep", "worker", "tests.jobs.program:app"),
+        *(sys.executable, "-m", "skep", "worker", "tests.jobs.support.program:app"),
         cwd=ROOT,
         env=foreign,
         stderr=asyncio.subprocess.PIPE,

@@ -9,8 +9,8 @@ import warnings
 
 import pytest
 
-from skep.spark.session import LOOPBACK, spark_session
-from tests.spark.logs import Writer
+from skep.spark.runtime.session import LOOPBACK, spark_session
+from tests.spark.support.logs import Writer
 
 CLUSTER = "SKEP_TEST_SPARK_MASTER"
 """The variable that makes these tests run on a cluster; test_cluster_spark.py sets it."""

@@ -34,7 +34,7 @@ def run_tests(cluster, files, *options, **how):
 
 
 def all_files():
-    found = sorted(Path(__file__).parent.glob("test_*.py"))
+    found = sorted(Path(__file__).parent.rglob("test_*.py"))
     return [str(file) for file in found if file.name != STARTS_CLUSTERS]
 
 

@@ -6,9 +6,9 @@ import inspect
 import pytest
 from litestar.routes import HTTPRoute, WebSocketRoute
 
-from skep.app.document import describe_api, described_interface
-from skep.server.access import ACCESS, Level
-from skep.server.operations import CONFIGURE_OPERATION, HOT_OPERATIONS
+from skep.app.parts.document import describe_api, described_interface
+from skep.server.api_document.operations import CONFIGURE_OPERATION, HOT_OPERATIONS
+from skep.server.auth.access import ACCESS, Level
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_every_route_declares_who_may_call_it(handlers):
     undeclared = [path for path, handler in handlers if ACCESS not in handler.opt]
 
     assert len(handlers) > 60
-    assert undeclared == [], "say opt=needs(...) at the handler; see skep.server.access"
+    assert undeclared == [], "say opt=needs(...) at the handler; see skep.server.auth.access"
 
 
 def test_every_operation_has_an_id_by_which_its_access_is_documented(handlers):

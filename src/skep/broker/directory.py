@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from skep.broker.rules import QueueRules, RuleBook
-from skep.db.slots import Caller
+from skep.broker.push.rules import QueueRules, RuleBook
+from skep.db.access.slots import Caller
 from skep.engine.driver import Cargo
 from skep.model.errors import SkepError, Unavailable
 from skep.model.ids import message_id_head, partition_uuid

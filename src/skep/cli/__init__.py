@@ -1,14 +1,14 @@
 """The command `skep`.
 
-How it ends is said in `skep.cli.exits`: an expected failure is one line that says what to do, never
-a traceback. Importing this package costs nothing: worker processes import it too, as the program
-they were started from.
+How it ends is said in `skep.cli.shared.exits`: an expected failure is one line that says what to
+do, never a traceback. Importing this package costs nothing: worker processes import it too, as the
+program they were started from.
 """
 
 import sys
 from collections.abc import Sequence
 
-from skep.cli.exits import SERVER_ERROR, USER_ERROR, exit_code_of, line_of
+from skep.cli.shared.exits import SERVER_ERROR, USER_ERROR, exit_code_of, line_of
 from skep.model.errors import SkepError
 
 _USAGE_ERROR_OF_TYPER = 2
@@ -42,7 +42,7 @@ def _run(arguments: list[str] | None) -> None:
     try:
         app(arguments)
     except ModuleNotFoundError as error:
-        from skep.cli.extras import missing_extra
+        from skep.cli.shared.extras import missing_extra
 
         told = missing_extra(error)
         if told is None:

@@ -3,38 +3,38 @@
 import typer
 
 from skep import __version__
-from skep.cli.analytics import analytics_app
-from skep.cli.apply import apply
-from skep.cli.archive import archive_app
-from skep.cli.bench import bench
-from skep.cli.config import config
-from skep.cli.context import context_app
-from skep.cli.dead_letters import dlq_app
-from skep.cli.doctor import doctor
-from skep.cli.examples import examples
-from skep.cli.groups import groups_app
-from skep.cli.jobs import jobs_app
-from skep.cli.maintenance import maintenance_app
-from skep.cli.messages import messages_app
-from skep.cli.metrics import metrics
-from skep.cli.migrate import migrate
-from skep.cli.openapi import openapi
-from skep.cli.operations import operations_app
-from skep.cli.partitions import partitions_app
-from skep.cli.pipeline import pipeline_app
-from skep.cli.pop import ack, pop
-from skep.cli.push import push
-from skep.cli.queues import queues_app
-from skep.cli.replay import replay
-from skep.cli.report import report
-from skep.cli.serve import serve
-from skep.cli.streams import streams_app
-from skep.cli.tail import tail
-from skep.cli.top import top
-from skep.cli.traces import traces_app
-from skep.cli.transaction import transaction
-from skep.cli.transfer import export_messages, import_rows
-from skep.cli.worker import worker
+from skep.cli.admin.apply import apply
+from skep.cli.admin.groups import groups_app
+from skep.cli.admin.maintenance import maintenance_app
+from skep.cli.admin.metrics import metrics
+from skep.cli.admin.operations import operations_app
+from skep.cli.admin.partitions import partitions_app
+from skep.cli.admin.queues import queues_app
+from skep.cli.admin.streams import streams_app
+from skep.cli.admin.top import top
+from skep.cli.jobs.jobs import jobs_app
+from skep.cli.jobs.worker import worker
+from skep.cli.messages.dead_letters import dlq_app
+from skep.cli.messages.messages import messages_app
+from skep.cli.messages.pop import ack, pop
+from skep.cli.messages.push import push
+from skep.cli.messages.tail import tail
+from skep.cli.messages.traces import traces_app
+from skep.cli.messages.transaction import transaction
+from skep.cli.server.bench import bench
+from skep.cli.server.config import config
+from skep.cli.server.doctor import doctor
+from skep.cli.server.migrate import migrate
+from skep.cli.server.openapi import openapi
+from skep.cli.server.serve import serve
+from skep.cli.shared.context_command import context_app
+from skep.cli.shared.examples import examples
+from skep.cli.spark.analytics import analytics_app
+from skep.cli.spark.archive import archive_app
+from skep.cli.spark.pipeline import pipeline_app
+from skep.cli.spark.replay import replay
+from skep.cli.spark.report import report
+from skep.cli.spark.transfer import export_messages, import_rows
 
 app = typer.Typer(
     name="skep",

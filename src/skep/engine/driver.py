@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Protocol
 
-from skep.db.errors import NotExecuted, OutcomeUnknown
+from skep.db.access.errors import NotExecuted, OutcomeUnknown
 from skep.engine.fusion import Call, FusionCore, Lot
 from skep.model.errors import Defect, SkepError, Unavailable
 from skep.telemetry.meters import Meters

@@ -8,16 +8,16 @@ What is promised is in docs/reference/jobs.md; the rules themselves are the SQL 
 and `chain_*`.
 """
 
-from skep.jobs.app import WorkerApp
-from skep.jobs.client import Chain, JobClient, Pending
-from skep.jobs.codec import Ref
-from skep.jobs.context import Ctx
-from skep.jobs.declaration import Continue, Dedup, Job, JobTypes, Limits, Start
+from skep.jobs.client.client import Chain, JobClient, Pending
+from skep.jobs.client.inspection import ChainFilter, JobFilter
+from skep.jobs.declare.app import WorkerApp
+from skep.jobs.declare.codec import Ref
+from skep.jobs.declare.context import Ctx
+from skep.jobs.declare.declaration import Continue, Dedup, Job, JobTypes, Limits, Start
 from skep.jobs.errors import Fail, Reschedule
-from skep.jobs.inspection import ChainFilter, JobFilter
 from skep.jobs.retry import Retry
 from skep.jobs.schedules import Schedule, Scheduler
-from skep.jobs.worker import Worker
+from skep.jobs.worker.worker import Worker
 
 __all__ = [
     "Chain",

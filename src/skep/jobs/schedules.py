@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from cronsim import CronSim, CronSimError
 
-from skep.db.slots import Caller
-from skep.jobs.declaration import Job
+from skep.db.access.slots import Caller
+from skep.jobs.declare.declaration import Job
 from skep.jobs.identifiers import new_id
 from skep.model.errors import BadRequest
 

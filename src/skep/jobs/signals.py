@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
-from skep.db.slots import Caller
+from skep.db.access.slots import Caller
 from skep.jobs.store import NOTIFY_CALL
 from skep.model.errors import SkepError
 

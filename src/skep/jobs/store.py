@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
 
-from skep.jobs.declaration import Start, Step
+from skep.jobs.declare.declaration import Start, Step
 
 Fetch: TypeAlias = Callable[..., Awaitable[Sequence[Any]]]
 Outcome: TypeAlias = Literal["completed", "continued", "retry", "rescheduled", "released", "failed"]

@@ -3,7 +3,7 @@
 `build_cold_app` wires Litestar: health, configure, the API document and whatever routes the caller
 adds. `HotGate` puts the hot routes before it, for other ASGI servers. All errors leave as
 `{"error", "code"}` by the problems table. Who may call a route is decided before it runs, by what
-it declared (`skep.server.admission`).
+it declared (`skep.server.auth.guard`).
 
 Litestar gets the path as it was sent and matches that, so that a name may hold an encoded slash;
 its path parameters are decoded after the match.
@@ -19,15 +19,15 @@ from litestar.exceptions import HTTPException, NotFoundException, ValidationExce
 from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Send
 
 from skep.model.errors import Unavailable
-from skep.server.admission import admit_visitors
-from skep.server.door import Door
-from skep.server.exchange import HotRoutes, decode_segment
-from skep.server.openapi import openapi_config
+from skep.server.api_document.openapi import openapi_config
+from skep.server.auth.guard import admit_visitors
+from skep.server.auth.hot_guard import Door
+from skep.server.edge.request_ids import HEADER, request_id
+from skep.server.hot.exchange import HotRoutes, decode_segment
 from skep.server.problems import Problem, problem, problem_of
-from skep.server.request_ids import HEADER, request_id
-from skep.server.routes.account import account_routes
-from skep.server.routes.configure import Configure, configure_route
-from skep.server.routes.health import Probe, health_routes
+from skep.server.routes.queues.configure import Configure, configure_route
+from skep.server.routes.system.account import account_routes
+from skep.server.routes.system.health import Probe, health_routes
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""Routes of the ASGI application, one module per resource."""
+"""All other routes, by topic. A handler decodes, asks one part of the broker and encodes."""

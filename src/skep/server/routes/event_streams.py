@@ -12,9 +12,9 @@ from typing import Any, Final
 from litestar import Request
 from litestar.response import Stream
 
-from skep.broker.live import Live
+from skep.broker.pop.feed import Live
 from skep.model.errors import InvalidToken, Overloaded, SkepError
-from skep.server.admission import visitor_of
+from skep.server.auth.guard import visitor_of
 from skep.server.problems import problem_of
 
 EVENT_STREAM: Final = "text/event-stream"

@@ -4,7 +4,7 @@ from typing import Final
 
 from litestar.openapi import ResponseSpec
 
-from skep.server.shapes import ErrorAnswer
+from skep.server.api_document.shapes import ErrorAnswer
 
 
 def refusal(text: str) -> ResponseSpec:

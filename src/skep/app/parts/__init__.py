@@ -1,0 +1,1 @@
+"""The parts of one broker, built by topic and joined in `broker`."""

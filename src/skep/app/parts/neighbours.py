@@ -1,0 +1,95 @@
+"""The other processes of an installation, as one process hears and tells them.
+
+Those of the same instance by datagrams on the loopback; other instances as the settings say.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Final
+
+from skep import __version__
+from skep.app.processes.assignment import WorkerAssignment
+from skep.broker.cluster.changes import Changes
+from skep.broker.cluster.instances import Instances, OwnInstance
+from skep.broker.cluster.notices import Notice
+from skep.broker.cluster.peers import Peers
+from skep.broker.cluster.report import Cluster
+from skep.broker.cluster.wakeups import Wakeups
+from skep.db.access.slots import Slots
+from skep.settings.peers import peer_addresses
+
+
+class Neighbours:
+    """Wake-ups and news, to and from whoever serves the same database."""
+
+    def __init__(
+        self, assignment: WorkerAssignment, caller: Slots, *, wake: Callable[[int, int], None]
+    ) -> None:
+        settings = assignment.settings
+        self.peers: Final = Peers(
+            peer_addresses(settings),
+            settings.peer_secret,
+            instance=sha256(assignment.wakeup_token).digest(),
+            hear=self._hear_peer,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+        )
+        self._peer_socket: Final = assignment.peer_socket
+        self.changes: Final = Changes()
+        self.wakeups: Final = Wakeups(
+            wake=wake,
+            own_socket=assignment.wakeup_socket,
+            peer_ports=_other_ports(assignment),
+            token=assignment.wakeup_token,
+            beyond=self.peers.tell_wakeups,
+            hear_changes=self.changes.heard,
+        )
+        self.changes.tell_also(self.wakeups.tell_changes)
+        self.changes.tell_also(self.peers.tell_changes)
+        self.instances: Final = Instances(caller, _own_instance(assignment))
+        self.cluster: Final = Cluster(
+            caller,
+            self.peers,
+            self.instances,
+            self.wakeups.pass_on,
+            worker_id=assignment.index,
+        )
+
+    async def start(self) -> None:
+        """Begin to hear and to tell."""
+        await self.wakeups.start()
+        await self.peers.start(self._peer_socket)
+        self.instances.start()
+
+    async def stop(self) -> None:
+        """Tell what is still to be told, and fall silent."""
+        await self.changes.stop()
+        await self.peers.stop()
+        await self.instances.stop()
+        self.wakeups.stop()
+
+    def _hear_peer(self, notice: Notice) -> None:
+        """Pass on inside this instance what another one told."""
+        for queue_id, lane_count in notice.wake:
+            self.wakeups.pass_on(queue_id, lane_count)
+        if notice.changed:
+            self.changes.heard(notice.changed)
+            self.wakeups.tell_changes(notice.changed)
+
+
+def _own_instance(assignment: WorkerAssignment) -> OwnInstance | None:
+    """What this instance reports of itself; its first process does it for all."""
+    if assignment.index:
+        return None
+    return OwnInstance(
+        host=socket.gethostname(),
+        port=assignment.listener.getsockname()[1],
+        version=__version__,
+        worker_count=len(assignment.wakeup_ports),
+    )
+
+
+def _other_ports(assignment: WorkerAssignment) -> Sequence[int]:
+    ports = assignment.wakeup_ports
+    return [port for index, port in enumerate(ports) if index != assignment.index]

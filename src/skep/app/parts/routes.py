@@ -1,0 +1,117 @@
+"""The routes that are not hot, each wired to the part of the broker behind it."""
+
+import asyncio
+from collections.abc import Sequence
+
+from litestar.types import ControllerRouterHandler
+
+from skep.app.parts.broker import Broker
+from skep.broker.messages.history import MessageHistories
+from skep.broker.messages.traces import Traces
+from skep.broker.queues.catalog import QueueCatalog
+from skep.broker.queues.depth import Depths
+from skep.broker.queues.lifecycle import QueueLifecycle
+from skep.broker.retention.history import Removals
+from skep.broker.retention.holds import Holds
+from skep.broker.spark.analytics import Hourly
+from skep.broker.spark.archive import ArchiveCoverage
+from skep.broker.spark.pipelines import Pipelines
+from skep.broker.stats.charts import Charts
+from skep.broker.stats.database import DatabaseStats
+from skep.broker.stats.scrape import ScrapeFacts
+from skep.broker.stats.status import StatusReport
+from skep.broker.stats.workers import WorkerCharts
+from skep.dashboard.site import read_site
+from skep.jobs.client.throughput import ThroughputMeter
+from skep.jobs.service.replays import Replays
+from skep.server.routes.jobs.bulk import job_bulk_routes
+from skep.server.routes.jobs.chains import chain_routes
+from skep.server.routes.jobs.jobs import job_routes
+from skep.server.routes.jobs.schedules import schedule_routes
+from skep.server.routes.jobs.throughput import throughput_route
+from skep.server.routes.messages.dead_letters import dead_letter_routes
+from skep.server.routes.messages.history import message_history_route
+from skep.server.routes.messages.live import LiveParts, live_route
+from skep.server.routes.messages.messages import message_routes
+from skep.server.routes.messages.scheduled import scheduled_routes
+from skep.server.routes.messages.streams import streams_routes
+from skep.server.routes.messages.tail import tail_route
+from skep.server.routes.messages.traces import trace_routes
+from skep.server.routes.queues.depth import depth_route
+from skep.server.routes.queues.groups import group_routes
+from skep.server.routes.queues.queues import queue_routes
+from skep.server.routes.queues.resources import resource_routes
+from skep.server.routes.queues.seek import seek_routes
+from skep.server.routes.spark.analytics import hourly_routes
+from skep.server.routes.spark.archive import archive_route
+from skep.server.routes.spark.pipelines import pipeline_routes
+from skep.server.routes.spark.replays import replay_routes
+from skep.server.routes.stats.analytics import analytics_routes
+from skep.server.routes.stats.dashboard import dashboard_routes
+from skep.server.routes.stats.metrics import metrics_routes
+from skep.server.routes.stats.queue_status import queue_status_routes
+from skep.server.routes.stats.status import status_routes
+from skep.server.routes.system.internal import internal_routes
+from skep.server.routes.system.maintenance import maintenance_routes
+from skep.server.routes.system.migration import migration_routes
+from skep.server.routes.system.operations import operation_routes
+from skep.server.routes.system.retention import retention_routes
+from skep.server.routes.system.settings import settings_route
+
+
+def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
+    """Return every route but health, configure and the hot ones."""
+    traces = Traces(
+        broker.query_slots,
+        hash_seed=broker.hash_seed,
+        open_envelope=broker.key_ring.open_envelope,
+    )
+    live = LiveParts(broker.live, broker.ack, broker.renew, broker.default_subscription_mode)
+    catalog = QueueCatalog(broker.query_slots)
+    lifecycle = QueueLifecycle(
+        broker.query_slots,
+        broker.announcer,
+        now=asyncio.get_running_loop().time,
+        changes=broker.changes,
+    )
+    charts = Charts(broker.query_slots)
+    return [
+        *metrics_routes(
+            broker.observation.publisher,
+            ScrapeFacts(broker.query_slots, queues_max=broker.observation.queues_max),
+        ),
+        *status_routes(StatusReport(broker.query_slots, charts, catalog), charts),
+        *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(broker.query_slots)),
+        *hourly_routes(Hourly(broker.query_slots), charts),
+        *group_routes(broker.groups, broker.subscriptions),
+        *seek_routes(broker.seek),
+        *dead_letter_routes(broker.dead_letters, broker.redrives),
+        *message_routes(broker.message_list, broker.messages),
+        message_history_route(MessageHistories(broker.query_slots, broker.messages)),
+        *resource_routes(catalog, broker.configure),
+        depth_route(Depths(broker.groups, catalog)),
+        *queue_status_routes(catalog),
+        *queue_routes(lifecycle),
+        *scheduled_routes(broker.scheduled),
+        *chain_routes(broker.job_desk),
+        *job_routes(broker.job_desk),
+        *job_bulk_routes(broker.job_desk),
+        throughput_route(ThroughputMeter(broker.query_slots, now=asyncio.get_running_loop().time)),
+        *schedule_routes(broker.job_desk),
+        *replay_routes(Replays(broker.job_desk, broker.query_slots)),
+        *operation_routes(broker.operations),
+        *streams_routes(broker.streams),
+        *retention_routes(
+            broker.retention, Removals(broker.query_slots), Holds(broker.query_slots)
+        ),
+        *trace_routes(traces),
+        *maintenance_routes(broker.maintenance, broker.diversion, worker=broker.worker_index),
+        *migration_routes(),
+        *pipeline_routes(Pipelines(broker.query_slots)),
+        archive_route(ArchiveCoverage(broker.query_slots)),
+        live_route(live),
+        tail_route(broker.tails, broker.live),
+        *internal_routes(broker.cluster),
+        *dashboard_routes(read_site(), broker.observation.pulse, broker.live),
+        settings_route(broker.settings_in_force),
+    ]

@@ -1,0 +1,142 @@
+"""Make the door of a broker from its settings.
+
+Keys from the settings are read once and again by `Security.reload`; those of a key server are
+fetched by a task. Everything else of the settings stays as it is until the next start.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from skep.broker.queues.ownership import Whereabouts
+from skep.db.access.slots import Caller
+from skep.model.errors import BadRequest
+from skep.server.auth.access import Level
+from skep.server.auth.authenticator import Authenticator
+from skep.server.auth.hot_guard import Door
+from skep.server.auth.identity import ClaimNames
+from skep.server.auth.key_server import KeyServer, fetch_document
+from skep.server.auth.keys import PUBLIC_ALGORITHMS, SECRET_ALGORITHM, KeySet, pem_keys, secret_key
+from skep.server.auth.scopes import Scopes
+from skep.server.auth.tls import ServerTls
+from skep.server.auth.tokens import TokenRules
+from skep.settings import Settings
+from skep.settings.security import jwt_public_keys, jwt_secret, listed
+
+_log = logging.getLogger(__name__)
+
+
+class Security:
+    """Who may come in to one process, and how."""
+
+    def __init__(self, settings: Settings, caller: Caller, *, now: Callable[[], float]) -> None:
+        """Read keys and certificates.
+
+        Raises:
+            BadRequest: They cannot be used.
+        """
+        self._settings: Final = settings
+        self._authenticator: Final = _authenticator(settings) if settings.jwt_enabled else None
+        self._key_server: Final = _key_server(settings, self._authenticator)
+        self.tls: Final = server_tls(settings)
+        self.door: Final = Door(
+            Scopes(Whereabouts(caller, now=now)),
+            authenticator=self._authenticator,
+            public_paths=listed(settings.jwt_skip_paths),
+        )
+
+    def start(self) -> None:
+        """Begin to fetch keys, if there is a key server; again it does nothing."""
+        if self._key_server is not None:
+            self._key_server.start()
+
+    async def stop(self) -> None:
+        """Let go of everything."""
+        await self.door.stop()
+        if self._key_server is not None:
+            await self._key_server.stop()
+
+    def reload(self) -> None:
+        """Read the files of keys and certificates again; what cannot be used stays as it was."""
+        if self._authenticator is not None:
+            try:
+                self._authenticator.replace_keys(_own_keys(self._settings))
+            except BadRequest as error:
+                _log.error("the keys of tokens stay as they were: %s", error)
+        if self.tls is not None:
+            try:
+                self.tls.reload()
+            except BadRequest as error:
+                _log.error("the certificate stays as it was: %s", error)
+
+
+def check_files(settings: Settings) -> None:
+    """Read keys and certificates, so that what is wrong with them is said before the start.
+
+    Raises:
+        BadRequest: They cannot be used.
+    """
+    server_tls(settings)
+    if settings.jwt_enabled:
+        _own_keys(settings)
+
+
+def server_tls(settings: Settings) -> ServerTls | None:
+    """Return the TLS that the settings ask for.
+
+    Raises:
+        UnusableCertificate: It cannot be set up.
+    """
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    return ServerTls(
+        settings.tls_certificate,
+        settings.tls_key,
+        client_authority=settings.tls_client_authority,
+    )
+
+
+def _authenticator(settings: Settings) -> Authenticator:
+    chosen = settings.jwt_algorithm
+    every = PUBLIC_ALGORITHMS | {SECRET_ALGORITHM}
+    return Authenticator(
+        keys=_own_keys(settings),
+        rules=TokenRules(
+            algorithms=every if chosen == "auto" else frozenset({chosen}),
+            issuer=settings.jwt_issuer,
+            audiences=listed(settings.jwt_audience),
+            leeway_s=settings.jwt_clock_skew_s,
+        ),
+        names=ClaimNames(
+            role=settings.jwt_roles_claim,
+            roles=settings.jwt_roles_array_claim,
+            grants=settings.jwt_grants_claim,
+            levels={
+                settings.jwt_role_admin: Level.ADMIN,
+                settings.jwt_role_read_write: Level.READ_WRITE,
+                settings.jwt_role_read_only: Level.READ_ONLY,
+            },
+        ),
+        now=time.time,  # noqa: TID251 (wiring hands out the clock; a look-up per request asks it)
+    )
+
+
+def _own_keys(settings: Settings) -> KeySet:
+    secret, public = jwt_secret(settings), jwt_public_keys(settings)
+    keys = KeySet([secret_key(secret)] if secret is not None else [])
+    return keys + pem_keys(public) if public else keys
+
+
+def _key_server(settings: Settings, authenticator: Authenticator | None) -> KeyServer | None:
+    url, timeout_s = settings.jwt_jwks_url, settings.jwt_jwks_timeout_s
+    if authenticator is None or url is None:
+        return None
+    server = KeyServer(
+        lambda: fetch_document(url, timeout_s),
+        refresh_s=settings.jwt_jwks_refresh_s,
+        timeout_s=timeout_s,
+        on_change=authenticator.forget,
+    )
+    authenticator.ask(server)
+    return server

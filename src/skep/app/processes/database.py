@@ -1,0 +1,232 @@
+"""Provide the database an instance runs on: somebody's server, or an embedded one of our own.
+
+Also here, because it depends on that choice: whether the schema is migrated before serving.
+Connections are made by the workers themselves.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias, assert_never
+from urllib.parse import urlsplit
+
+from skep.app.processes.supervisor import Companion
+from skep.db.access.reach import WrongDatabase, is_reachable
+from skep.db.access.sessions import require_own_sessions
+from skep.db.embedded.cluster import ClusterDirectory, DataDirectoryInUse
+from skep.db.embedded.launcher import EmbeddedPostgres
+from skep.db.schema.migrate import migrate, schema_state
+from skep.model.errors import Refused
+from skep.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+CONNECTIONS_SPARE: Final = 30
+"""Connections of the embedded server beyond those of the workers: people, tools, restarts."""
+
+CONNECT_TIMEOUT_S: Final = 10.0
+
+OnStep: TypeAlias = Callable[[str], None]
+"""Hears what is about to happen, for a person who waits."""
+
+
+class SchemaNotCurrent(Refused):
+    """The schema of the database is not the one this skep was written for."""
+
+    code = "schema_not_current"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A reachable database, and what has to be watched to keep it so."""
+
+    dsn: str
+    companions: tuple[Companion, ...] = ()
+
+
+@contextmanager
+def open_database(settings: Settings) -> Generator[Database]:
+    """Provide the database of these settings; an embedded server runs until the end of the block.
+
+    Raises:
+        SkepError: The embedded server cannot run; the message says why and what to do.
+    """
+    if settings.database_url is not None:
+        yield Database(settings.installation(settings.database_url))
+        return
+    with ExitStack() as until_the_end:
+        server = EmbeddedInstance(settings)
+        until_the_end.callback(server.stop)
+        server.start()
+        # Descriptors of processes are Linux's. Elsewhere the end of the server goes unnoticed
+        # here; requests then fail until the instance is restarted.
+        companions = (server,) if sys.platform == "linux" else ()
+        yield Database(settings.installation(server.dsn), companions)
+
+
+@contextmanager
+def join_database(settings: Settings) -> Generator[Database]:
+    """Provide the database for a command that works beside brokers.
+
+    An embedded server that a broker runs already is used as it is, and left running.
+
+    Raises:
+        SkepError: The embedded server cannot run; the message says why and what to do.
+    """
+    with ExitStack() as until_the_end:
+        try:
+            database = until_the_end.enter_context(open_database(settings))
+        except DataDirectoryInUse:
+            running = running_embedded(settings)
+            if running is None:  # it starts or stops just now
+                raise
+            database = Database(running)
+        yield database
+
+
+def running_embedded(settings: Settings) -> str | None:
+    """Return the URL of the embedded server that runs already; None if there is none of ours."""
+    try:
+        running = ClusterDirectory(settings.data_dir).running_dsn()
+    except PermissionError:
+        return None
+    return None if running is None else settings.installation(running)
+
+
+class EmbeddedInstance:
+    """The embedded server of one instance. Revived, it is found where it was before."""
+
+    name = "the embedded PostgreSQL"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._server = self._build(port=0)
+        self._process_fd = -1
+
+    def _build(self, *, port: int) -> EmbeddedPostgres:
+        per_worker = self._settings.connections + self._settings.query_connections
+        connections = self._settings.worker_count * per_worker + CONNECTIONS_SPARE
+        return EmbeddedPostgres(
+            self._settings.data_dir,
+            port=port,
+            parameters={"max_connections": str(connections)},
+            binaries=self._settings.postgres_bin,
+        )
+
+    @property
+    def dsn(self) -> str:
+        """The URL of the database, password included."""
+        return self._server.dsn
+
+    def start(self) -> None:
+        """Start the server."""
+        self._server.start()
+        if sys.platform == "linux":
+            self._process_fd = os.pidfd_open(self._server.pid)
+
+    def stop(self) -> None:
+        """Stop the server, if it runs."""
+        self._server.stop()
+        if self._process_fd >= 0:
+            os.close(self._process_fd)
+            self._process_fd = -1
+
+    def fileno(self) -> int:
+        """Return a descriptor that becomes readable when the server ends."""
+        return self._process_fd
+
+    def revive(self) -> None:
+        """Start the server again on the port the workers know."""
+        port = urlsplit(self._server.dsn).port or 0
+        self.stop()
+        self._server = self._build(port=port)
+        self.start()
+
+
+def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
+    """Migrate the schema, or only make sure that it is current, as the settings say.
+
+    Somebody else's server that is away is left to the workers, which wait for it.
+
+    Raises:
+        WrongDatabase: The database cannot be used as it is named, and that is not to be waited for.
+        PoolerInBetween: The database is behind a pooler.
+        SchemaNotCurrent: It is not, and these settings do not allow to migrate it.
+        SkepError: The migration failed, or the database cannot be reached.
+    """
+    if must_start_without(settings, dsn):
+        return
+    asyncio.run(require_own_sessions(dsn, timeout_s=CONNECT_TIMEOUT_S))
+    if should_migrate(settings):
+        asyncio.run(migrate(dsn, on_step=on_step))
+    else:
+        require_current_schema(dsn)
+
+
+def must_start_without(settings: Settings, dsn: str) -> bool:
+    """Say whether to serve before the database can be used, as the settings allow.
+
+    Raises:
+        WrongDatabase: It cannot be used as it is named, and these settings do not wait for that.
+    """
+    if not may_wait(settings):
+        return False
+    try:
+        if asyncio.run(is_reachable(dsn)):
+            return False
+    except WrongDatabase as error:
+        if settings.start_without_database != "always":
+            raise
+        _log.error("%s; starting without it: pushes are kept on disk", error.message)
+    else:
+        _log.warning("PostgreSQL is away; starting without it: pushes are kept on disk")
+    return True
+
+
+def may_wait(settings: Settings) -> bool:
+    """Say whether these settings allow to serve without a database: pushes can be kept."""
+    is_foreign = settings.database_url is not None
+    return (
+        is_foreign and bool(settings.spill_bytes_max) and settings.start_without_database != "never"
+    )
+
+
+def should_migrate(settings: Settings) -> bool:
+    """Say whether these settings allow to migrate the schema."""
+    match settings.migrate:
+        case "always":
+            return True
+        case "auto":
+            return settings.database_url is None
+        case "never":
+            return False
+        case _:
+            assert_never(settings.migrate)
+
+
+def require_current_schema(dsn: str) -> None:
+    """Make sure that the database has the schema this code was written for.
+
+    Raises:
+        SchemaNotCurrent: It has not; the message says what to do.
+    """
+    state = asyncio.run(schema_state(dsn))
+    match state.verdict:
+        case "current":
+            return
+        case "behind":
+            raise SchemaNotCurrent(
+                "the schema of the database is behind this skep: run `skep migrate`, or start "
+                "with `--migrate always`"
+            )
+        case "ahead":
+            raise SchemaNotCurrent(
+                "the database was migrated by a newer skep: upgrade this one, or use another "
+                f"database (unknown here: {', '.join(state.differences)})"
+            )
+        case _:
+            assert_never(state.verdict)

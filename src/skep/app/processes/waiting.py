@@ -1,0 +1,161 @@
+"""Serve before the database is there: pushes are kept on disk, everything else is unavailable.
+
+Only for a database of somebody else's; the embedded one is started, and revived, by the supervisor.
+When the database can be reached and has the right schema, the broker starts and takes over the
+routes in place, without closing a connection.
+"""
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Final
+
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from skep import __version__
+from skep.app.parts.broker import Broker
+from skep.app.parts.interface import hot_routes
+from skep.app.processes.assignment import WorkerAssignment
+from skep.app.processes.database import (
+    CONNECT_TIMEOUT_S,
+    may_wait,
+    require_current_schema,
+    should_migrate,
+)
+from skep.db.access.reach import WrongDatabase, is_reachable
+from skep.db.access.sessions import require_own_sessions
+from skep.db.schema.migrate import migrate
+from skep.model.errors import SkepError
+from skep.server.app import build_waiting_app
+from skep.server.hot.exchange import HotHandler, HotRoutes
+from skep.server.routes.system.health import Vitals
+from skep.server.routes.system.maintenance import maintenance_routes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.5
+REMIND_S: Final = 30.0
+PUSH: Final = (b"POST", b"/api/v1/push")
+
+
+async def must_wait(assignment: WorkerAssignment) -> bool:
+    """Say whether to serve before the database is there: it is away, and pushes can be kept.
+
+    A database that cannot be used as it is named was one for the supervisor to refuse. If it did
+    not, or it was right then, a worker that ends would only be started again.
+    """
+    if not may_wait(assignment.settings):
+        return False
+    try:
+        return not await is_reachable(assignment.dsn)
+    except WrongDatabase:
+        return True
+
+
+class ChangingRoutes(HotRoutes):
+    """A table that another one can take the place of while it is used."""
+
+    def __init__(self, first: HotRoutes) -> None:
+        super().__init__()
+        self.current = first
+
+    def find(self, method: bytes, path: bytes) -> HotHandler | None:
+        """Return the handler of a request in the table of this moment."""
+        return self.current.find(method, path)
+
+    def methods(self, path: bytes) -> list[bytes]:
+        """Return the methods this path is hot for at this moment."""
+        return self.current.methods(path)
+
+
+class Stage:
+    """What a server serves while that changes: hot routes, and the application of the others."""
+
+    def __init__(self, assignment: WorkerAssignment, broker: Broker) -> None:
+        # The seed of the keys is in the database. Nothing that needs it is served.
+        broker.wire(hash_seed=0)
+        push = hot_routes(broker, assignment.settings).find(*PUSH)
+        assert push is not None
+        first = HotRoutes()
+        first.add(*PUSH, push)
+        self.routes: Final = ChangingRoutes(first)
+        self._app: ASGIApp = build_waiting_app(
+            WaitingProbe(assignment.index),
+            maintenance_routes(broker.maintenance, broker.diversion, worker=assignment.index),
+            door=broker.door,
+        )
+
+    def enter(self, routes: HotRoutes, app: ASGIApp) -> None:
+        """Serve these from now on."""
+        self.routes.current = routes
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection scope."""
+        await self._app(scope, receive, send)
+
+
+class WaitingProbe:
+    """Answers the health routes of a worker without a database."""
+
+    def __init__(self, index: int) -> None:
+        self._index: Final = index
+
+    async def vitals(self) -> Vitals:
+        """Say what little there is to say."""
+        return Vitals(
+            is_database_connected=False,
+            server=socket.gethostname(),
+            worker_id=self._index,
+            version=__version__,
+            shared_state={"enabled": False},
+        )
+
+    async def why_not_ready(self) -> str | None:
+        """Say why this process should get no traffic but pushes."""
+        return "the database is not reachable"
+
+
+async def start_when_possible(
+    broker: Broker, assignment: WorkerAssignment, take_over: "Callable[[], None]"
+) -> None:
+    """Start the broker as soon as its database is there, and let it take over.
+
+    Raises:
+        SkepError: The database vanished again in that very moment.
+    """
+    await _until_usable(assignment)
+    await broker.start()
+    # Without an await in between: nobody may be served by the parts that lack the seed, now that
+    # pushes are not kept on disk any more.
+    take_over()
+    _log.warning("the database is there; this worker serves everything")
+
+
+async def _until_usable(assignment: WorkerAssignment) -> None:
+    loop = asyncio.get_running_loop()
+    reminded_at, reason = loop.time(), ""
+    while True:
+        try:
+            if await is_reachable(assignment.dsn):
+                await _prepare_schema(assignment)
+                return
+        except SkepError as error:
+            if error.message != reason:
+                reason = error.message
+                _log.error("the database cannot be used: %s", reason)
+        if loop.time() - reminded_at > REMIND_S:
+            reminded_at = loop.time()
+            _log.warning("still no database; pushes are kept on disk")
+        await asyncio.sleep(RETRY_S)
+
+
+async def _prepare_schema(assignment: WorkerAssignment) -> None:
+    await require_own_sessions(assignment.dsn, timeout_s=CONNECT_TIMEOUT_S)
+    if should_migrate(assignment.settings):
+        await migrate(assignment.dsn)
+    else:
+        await asyncio.to_thread(require_current_schema, assignment.dsn)

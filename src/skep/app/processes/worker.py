@@ -1,0 +1,233 @@
+"""One worker process: an event loop with a broker behind an HTTP server."""
+
+import asyncio
+import gc
+import logging
+import socket
+from contextlib import suppress
+from typing import Final
+
+import uvicorn
+import uvloop
+
+from skep import __version__
+from skep.app.parts.broker import Broker
+from skep.app.parts.interface import cold_app, hot_routes
+from skep.app.processes.assignment import ReportReady, WorkerAssignment
+from skep.app.processes.reload import Reloading
+from skep.app.processes.stop_signals import ended_by_sigterm
+from skep.app.processes.waiting import Stage, must_wait, start_when_possible
+from skep.model.errors import SkepError
+from skep.server.auth.browsers import BrowserGate, OriginPolicy
+from skep.server.edge.disconnect import EndWithClient
+from skep.server.edge.metering import MeteredApp
+from skep.server.edge.protocol import ConnectionLimits, build_protocol
+from skep.server.hot.asgi import HotGate
+from skep.server.hot.exchange import HotRoutes
+from skep.server.routes.system.health import Vitals
+from skep.settings import Settings
+from skep.settings.security import listed
+
+_log = logging.getLogger(__name__)
+
+GC_ALLOCATIONS: Final = 100_000
+"""Surviving allocations between two looks at the youngest objects."""
+
+KEEP_ALIVE_S: Final = 75
+"""Longer than the pauses between a consumer's polls, so that connections are reused."""
+
+
+def run_worker_process(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
+    """Serve until SIGTERM, then finish what is under way and return."""
+    with suppress(asyncio.CancelledError):  # it came before there was anything to serve
+        uvloop.run(_serve(assignment, report_ready))
+
+
+async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
+    broker = Broker(assignment)
+    _follow_settings(assignment, broker)
+    try:
+        with ended_by_sigterm():
+            is_waiting = await must_wait(assignment)
+            if not is_waiting:
+                await broker.start()
+        # From here on the server takes the signal.
+        if is_waiting:
+            await _serve_without_database(assignment, broker, report_ready)
+        else:
+            await _serve_with_database(assignment, broker, report_ready)
+    finally:
+        if assignment.news is not None:
+            assignment.news.close()
+
+
+async def _serve_with_database(
+    assignment: WorkerAssignment, broker: Broker, report_ready: ReportReady
+) -> None:
+    """Serve with a broker that has started."""
+    try:
+        server = _Server(_config(assignment, broker), report_ready)
+        _calm_collector()
+        await server.serve(sockets=[assignment.listener])
+    finally:
+        await broker.stop()
+
+
+async def _serve_without_database(
+    assignment: WorkerAssignment, broker: Broker, report_ready: ReportReady
+) -> None:
+    """Keep pushes on disk until the database is there, then serve everything."""
+    broker.wait_for_database()
+    stage = Stage(assignment, broker)
+    probe = BrokerProbe(broker, index=assignment.index)
+    server = _Server(_edge(assignment, broker, probe, stage.routes, stage), report_ready)
+
+    def take_over() -> None:
+        routes = hot_routes(broker, assignment.settings)
+        stage.enter(routes, _application(assignment, broker, probe, routes))
+
+    starting = asyncio.get_running_loop().create_task(
+        start_when_possible(broker, assignment, take_over)
+    )
+    # Whatever it is, the supervisor starts a worker that can try again.
+    starting.add_done_callback(lambda task: _exit_if_failed(server, task))
+    try:
+        await server.serve(sockets=[assignment.listener])
+    finally:
+        starting.cancel()
+        await asyncio.wait([starting])
+        has_started = not starting.cancelled() and starting.exception() is None
+        await (broker.stop() if has_started else broker.stop_waiting())
+
+
+def _exit_if_failed(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("cannot start on the database: %s", error)
+        server.should_exit = True
+
+
+def _follow_settings(assignment: WorkerAssignment, broker: Broker) -> None:
+    """Apply settings that the supervisor read again."""
+    if assignment.news is None:
+        return
+    loop = asyncio.get_running_loop()
+    hears_peers = assignment.index > 0 or assignment.peer_socket is not None
+    reloading = Reloading(broker, hears_peers=hears_peers)
+
+    def hear(settings: Settings) -> None:
+        asyncio.run_coroutine_threadsafe(reloading.apply(settings), loop)  # on another thread
+
+    assignment.news.listen(hear)
+
+
+def _calm_collector() -> None:
+    """Make the cycle collector rare.
+
+    What a request allocates is freed by reference counts; the collector would only walk the many
+    objects in flight again and again. What exists by now stays for good and is left out for ever.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS, 50, 100)
+
+
+def _config(assignment: WorkerAssignment, broker: Broker) -> uvicorn.Config:
+    routes = hot_routes(broker, assignment.settings)
+    probe = BrokerProbe(broker, index=assignment.index)
+    app = _application(assignment, broker, probe, routes)
+    return _edge(assignment, broker, probe, routes, app)
+
+
+def _application(
+    assignment: WorkerAssignment, broker: Broker, probe: "BrokerProbe", routes: HotRoutes
+) -> HotGate:
+    settings = assignment.settings
+    app = EndWithClient(MeteredApp(cold_app(broker, routes, probe, settings), broker.meters))
+    return HotGate(routes, app, body_bytes_max=settings.body_bytes_max)
+
+
+def _edge(
+    assignment: WorkerAssignment,
+    broker: Broker,
+    probe: "BrokerProbe",
+    routes: HotRoutes,
+    app: HotGate | Stage,
+) -> uvicorn.Config:
+    settings = assignment.settings
+    tls = broker.security.tls
+    return uvicorn.Config(
+        BrowserGate(app, OriginPolicy(listed(settings.cors_origins)), is_tls=tls is not None),
+        http=build_protocol(
+            routes,
+            ConnectionLimits(
+                body_bytes_max=settings.body_bytes_max,
+                connections_max=settings.client_connections_max,
+            ),
+            on_drain=lambda: _drain(broker, probe),
+        ),
+        loop="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        ws="websockets-sansio",
+        ws_max_size=settings.body_bytes_max,
+        ws_per_message_deflate=False,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context,
+        timeout_graceful_shutdown=max(1, int(settings.shutdown_grace_s)),
+    )
+
+
+def _drain(broker: Broker, probe: "BrokerProbe") -> None:
+    probe.is_draining = True
+    broker.discovery.stop()
+    broker.lounge.stop()
+    broker.tails.stop()
+    broker.observation.pulse.stop()
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, report_ready: ReportReady) -> None:
+        super().__init__(config)
+        self._report_ready = report_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._report_ready()
+
+
+class BrokerProbe:
+    """Answers the health routes for one worker process."""
+
+    def __init__(self, broker: Broker, *, index: int) -> None:
+        self._broker: Final = broker
+        self._index: Final = index
+        self.is_draining = False
+
+    async def vitals(self) -> Vitals:
+        """Ask the database for a sign of life."""
+        return Vitals(
+            is_database_connected=await self._is_connected(),
+            server=socket.gethostname(),
+            worker_id=self._index,
+            version=__version__,
+            shared_state={"enabled": self._broker.peers.is_enabled},
+        )
+
+    async def why_not_ready(self) -> str | None:
+        """Say why this process should get no traffic."""
+        if self.is_draining:
+            return "shutting down"
+        return None if await self._is_connected() else "the database is not reachable"
+
+    async def _is_connected(self) -> bool:
+        try:
+            async with asyncio.timeout(2):
+                await self._broker.query_slots.call("select 1")
+        except (SkepError, TimeoutError):
+            return False
+        return True

@@ -1,0 +1,349 @@
+"""Ack: record what consumers did with the messages they hold.
+
+An item names its message by transaction id and partition; the offset comes from the memory of the
+lease, or else the database finds it. Items of one request that complete messages of one lane under
+one lease are sent as one: completing an offset completes all before it, so the highest speaks for
+all of them. Anything else is sent item by item, and so is what queues want acknowledged one by one.
+
+The broker itself acknowledges what it passes over when it delivers a batch, by the same call.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+import xxhash
+
+from skep.broker.ack.statuses import (
+    REFUSAL_BY_OUTCOME,
+    STATUS_BY_WORD,
+    spelled_offset,
+    storable_error,
+    unknown_status,
+)
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.pop.lease_memory import LeaseMemory
+from skep.db.access.slots import Caller
+from skep.engine.driver import Cargo, Engine
+from skep.model.errors import BadRequest, SkepError
+from skep.model.ids import parse_partition_uuid
+from skep.model.limits import ACK_ITEMS_MAX, NAME_CHARS_MAX
+from skep.model.wire import QUEUE_MODE, AckItem
+from skep.telemetry.meters import Meters
+
+_log = logging.getLogger(__name__)
+
+ACK_CALL: Final = "select * from skep.ack_messages($1, $2, $3, $4, $5, $6, $7)"
+
+_EXTRA_BY_OUTCOME: Final = {
+    "noop": b',"noop":true',
+    "redelivered": b',"redelivered":true',
+    "dropped": b',"dropped":true',
+}
+
+_ITEM_WEIGHT: Final = 256
+
+_encode = msgspec.json.encode
+_digest = xxhash.xxh3_128_digest
+
+Answer: TypeAlias = Callable[["AckRequest"], None]
+
+
+class AckRow(msgspec.Struct, gc=False):
+    """One row of a call: an ack, and the items of the request it speaks for."""
+
+    partition_id: int
+    group: str
+    lease_id: UUID | None
+    offset: int | None
+    key: bytes
+    status: str
+    error: str | None
+    positions: list[int]
+    lease_text: str
+    stands_alone: bool = True
+    """No other ack may speak for it: its lease is individual, or not remembered here."""
+
+
+class AckRequest(Cargo):
+    """One client's acknowledgments, and their results so far."""
+
+    __slots__ = ("_answer", "_items", "deferred", "error", "results", "rows")
+
+    def __init__(self, items: Sequence[AckItem], answer: Answer) -> None:
+        super().__init__()
+        self._items = items
+        self._answer = answer
+        self.results: list[bytes] = [b""] * len(items)
+        self.rows: list[AckRow] = []
+        self.deferred: dict[int, list[int]] = {}
+        """Items that were not recorded because operations wait in their lane, by partition."""
+        self.error: SkepError | None = None
+
+    def finish(self) -> None:
+        """Answer the request."""
+        self.is_settled = True
+        self._answer(self)
+
+    def fail(self, error: SkepError) -> None:
+        """Answer that nothing is known to have been recorded."""
+        self.error = error
+        self.finish()
+
+    def set_outcome(
+        self,
+        position: int,
+        outcome: str,
+        *,
+        queue: str | None = None,
+        partition: str | None = None,
+        lease_released: bool = False,
+        refusal: str | None = None,
+    ) -> None:
+        """Render the result of one item."""
+        refusal = refusal or REFUSAL_BY_OUTCOME.get(outcome)
+        self.results[position] = (
+            b'{"index":%d,"transactionId":%b,"success":%b,"error":%b,"queueName":%b,'
+            b'"partitionName":%b,"leaseReleased":%b,"dlq":%b%b}'
+        ) % (
+            position,
+            _encode(self._items[position].transaction_id),
+            b"false" if refusal else b"true",
+            _encode(refusal),
+            _encode(queue),
+            _encode(partition),
+            b"true" if lease_released else b"false",
+            b"true" if outcome == "dead_lettered" else b"false",
+            _EXTRA_BY_OUTCOME.get(outcome, b""),
+        )
+
+
+class Ack:
+    """Accept acknowledgments."""
+
+    def __init__(
+        self, engine: Engine, leases: LeaseMemory, *, hash_seed: int, requires_lease: bool = False
+    ) -> None:
+        self._requires_lease: Final = requires_lease
+        self._engine: Final = engine
+        self._leases: Final = leases
+        self._hash_seed: Final = hash_seed
+
+    def ack_messages(self, items: Sequence[AckItem], group: str | None, answer: Answer) -> None:
+        """Record the items; `answer` is called once, when every item has a result.
+
+        Args:
+            items: Each speaks of one message.
+            group: The consumer group of all of them; None leaves it to each item.
+            answer: Gets the request back, with its results.
+
+        Raises:
+            BadRequest: The request as a whole is refused.
+            Overloaded: The engine is full.
+        """
+        request = self.prepare(items, group, answer)
+        if not request.rows:
+            request.finish()
+            return
+        self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+
+    def prepare(self, items: Sequence[AckItem], group: str | None, answer: Answer) -> AckRequest:
+        """Make a request of the items; those that can never succeed have their results.
+
+        Raises:
+            BadRequest: There are too many.
+        """
+        if len(items) > ACK_ITEMS_MAX:
+            raise BadRequest(f"more than {ACK_ITEMS_MAX} acknowledgments in one request")
+        request = AckRequest(items, answer)
+        for position, item in enumerate(items):
+            self._add_row(request, position, item, group or item.consumer_group or QUEUE_MODE)
+        request.rows = _merge_completed(request.rows)
+        return request
+
+    def pass_over(
+        self,
+        group: str,
+        lease_id: UUID,
+        addresses: Sequence[tuple[int, int]],
+        then: Callable[[], None],
+    ) -> None:
+        """Record messages under lease as done that were not delivered: expired or deleted.
+
+        Args:
+            group: The consumer group that holds the lease.
+            lease_id: The lease.
+            addresses: Partition and offset of each message.
+            then: Called once, when it is recorded or has failed. What was not recorded comes
+                again when the lease ends, and is passed over then.
+        """
+
+        def answer(request: AckRequest) -> None:
+            if request.error is not None:
+                _log.warning("messages could not be passed over: %s", request.error)
+            then()
+
+        request = AckRequest((), answer)
+        request.rows = [
+            AckRow(partition_id, group, lease_id, offset, b"", "expired", None, [], str(lease_id))
+            for partition_id, offset in addresses
+        ]
+        try:
+            self._engine.submit("ack", None, _ITEM_WEIGHT * len(request.rows), request)
+        except SkepError as error:
+            request.fail(error)
+
+    def _add_row(self, request: AckRequest, position: int, item: AckItem, group: str) -> None:
+        word = item.status or "completed"
+        status = STATUS_BY_WORD.get(word)
+        partition_id = parse_partition_uuid(item.partition_id)
+        lease_id = _parse_lease_id(item.lease_id)
+        if status is None:
+            request.set_outcome(position, "unknown", refusal=unknown_status(word))
+        elif partition_id is None:
+            request.set_outcome(position, "not_found")
+        elif item.lease_id and lease_id is None:
+            request.set_outcome(position, "lease_lost")
+        elif self._requires_lease and lease_id is None:
+            request.set_outcome(position, "lease_missing")
+        elif len(group) > NAME_CHARS_MAX or "\0" in group:
+            request.set_outcome(position, "no_group")
+        else:
+            key = _digest(item.transaction_id.encode(), self._hash_seed)
+            lease_text = item.lease_id or ""
+            offset = self._leases.find(lease_text, partition_id, key)
+            request.rows.append(
+                AckRow(
+                    partition_id,
+                    group,
+                    lease_id,
+                    spelled_offset(item.transaction_id, partition_id) if offset is None else offset,
+                    key,
+                    status,
+                    storable_error(item.error),
+                    [position],
+                    lease_text,
+                    offset is None or self._leases.is_individual(lease_text),
+                )
+            )
+
+
+class AckExecutor:
+    """Executor of the operation `ack`.
+
+    Repeating it after a lost answer is safe: a completed ack that was recorded is a no-op, and a
+    nack is fenced by its lease, which the first try ended. Only a nack that names no lease, as the
+    wire allows, may count as two failures then.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        leases: LeaseMemory,
+        announcer: Announcer,
+        *,
+        meters: Meters | None = None,
+    ) -> None:
+        self._caller: Final = caller
+        self._meters: Final = meters or Meters()
+        self._leases: Final = leases
+        self._announcer: Final = announcer
+
+    async def execute(self, cargos: Sequence[AckRequest], *, is_repeated: bool) -> None:
+        """Record the acknowledgments of all requests in one call."""
+        del is_repeated
+        sent = [(request, row) for request in cargos for row in request.rows]
+        found = await self._caller.call(
+            ACK_CALL,
+            [row.partition_id for _, row in sent],
+            [row.group for _, row in sent],
+            [row.lease_id for _, row in sent],
+            [row.offset for _, row in sent],
+            [row.key for _, row in sent],
+            [row.status for _, row in sent],
+            [row.error for _, row in sent],
+        )
+        ready: dict[int, set[int]] = {}
+        asked: set[tuple[AckRequest, str]] = set()
+        for answer in found:
+            request, row = sent[int(answer[0]) - 1]
+            self._apply(request, row, answer, ready)
+            if row.positions:
+                asked.add((request, answer[3]))
+                self._count(answer[3], row.status, answer[1], len(row.positions))
+        for _, queue in asked:
+            self._meters.queues.of(queue).ack_requests += 1
+        self._meters.operations["ack"].messages.observe(len(sent))
+        for queue_id, lanes in ready.items():
+            self._announcer.announce(queue_id, len(lanes))
+        for request in cargos:
+            _finish(request)
+
+    def _count(self, queue: str, status: str, outcome: str, messages: int) -> None:
+        meter = self._meters.queues.of(queue)
+        if status == "completed" and outcome not in REFUSAL_BY_OUTCOME:
+            meter.ack_success += messages
+        else:
+            meter.ack_failed += messages
+        if outcome == "dead_lettered":
+            meter.dead_letters += messages
+
+    def _apply(
+        self, request: AckRequest, row: AckRow, answer: Any, ready: dict[int, set[int]]
+    ) -> None:
+        _, outcome, queue_id, queue, partition, lease_released, has_more = answer
+        for position in row.positions:
+            request.set_outcome(
+                position,
+                outcome,
+                queue=queue,
+                partition=partition,
+                lease_released=lease_released,
+            )
+        if outcome == "deferred":
+            request.deferred.setdefault(row.partition_id, []).extend(row.positions)
+        if lease_released and row.lease_text:
+            self._leases.forget(row.lease_text, row.partition_id)
+        if has_more:
+            ready.setdefault(queue_id, set()).add(row.partition_id)
+
+
+def _finish(request: AckRequest) -> None:
+    """Answer a request whose rows came back; a row that did not has no such lane or group."""
+    for row in request.rows:
+        for position in row.positions:
+            if not request.results[position]:
+                request.set_outcome(position, "no_group")
+    request.finish()
+
+
+def _merge_completed(rows: list[AckRow]) -> list[AckRow]:
+    """Let the highest completed message of a lane and lease speak for the others.
+
+    All rows or none: beside a failure each row must keep its own offset, in whatever order they
+    came, or the ack of a message below the failure would turn into one above it.
+    """
+    if any(row.status != "completed" or row.offset is None or row.stands_alone for row in rows):
+        return rows
+    merged: dict[tuple[int, str, str], AckRow] = {}
+    for row in rows:
+        first = merged.setdefault((row.partition_id, row.group, row.lease_text), row)
+        if first is not row:
+            first.positions += row.positions
+            assert first.offset is not None
+            assert row.offset is not None
+            first.offset = max(first.offset, row.offset)
+    return list(merged.values())
+
+
+@lru_cache(1024)  # the acks of a batch name the same one
+def _parse_lease_id(text: str | None) -> UUID | None:
+    if not text:
+        return None
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,142 @@
+"""Tell waiting polls that there may be something for them, here and in the other processes.
+
+Wake-ups are hints, sent after commit, never part of a transaction; a lost one costs a moment of
+latency, because parked polls also look by themselves. One datagram per peer and turn of the loop
+carries all queues that changed in it.
+
+A datagram is the instance's token followed by pairs of big-endian integers: queue id, lanes; or,
+after a token of its own, changes in MessagePack (see `changes`). The tokens keep datagrams of other
+instances, or of strangers on the machine, from causing work; they are no authentication, and a
+datagram can do no more than cause a look.
+
+Here peers are the other processes of this instance. Other instances are told by `Peers`, which
+gets what this process announced (`beyond`); what they tell is passed on among the processes here,
+and never back to them.
+"""
+
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Final, Protocol
+
+import msgspec
+
+from skep.broker.cluster.notices import Change
+
+_log = logging.getLogger(__name__)
+
+_PAIR: Final = struct.Struct(">II")
+PAIRS_PER_DATAGRAM_MAX: Final = 1_000
+
+_changes_decoder: Final = msgspec.msgpack.Decoder(tuple[Change, ...])
+
+
+class Announcer(Protocol):
+    """Whoever passes on that a queue has something to read."""
+
+    def announce(self, queue_id: int, lane_count: int) -> None:
+        """Say that about so many lanes of a queue became ready."""
+        ...
+
+
+class Wakeups(asyncio.DatagramProtocol):
+    """Wake-ups of one process: to its own parked polls at once, to its peers by datagram."""
+
+    def __init__(
+        self,
+        *,
+        wake: Callable[[int, int], None],
+        own_socket: socket.socket | None,
+        peer_ports: Sequence[int],
+        token: bytes,
+        beyond: Callable[[Sequence[tuple[int, int]]], None] | None = None,
+        hear_changes: Callable[[Sequence[Change]], None] = lambda _: None,
+    ) -> None:
+        self._wake: Final = wake
+        self._socket: Final = own_socket
+        self._peers: Final = [("127.0.0.1", port) for port in peer_ports]
+        self._token: Final = token
+        self._change_token: Final = sha256(token + b"changes").digest()
+        self._beyond: Final = beyond
+        self._hear_changes: Final = hear_changes
+        self._pending: dict[int, int] = {}
+        self._pending_beyond: dict[int, int] = {}
+        self._transport: asyncio.DatagramTransport | None = None
+        self._loop: Final = asyncio.get_running_loop()
+
+    async def start(self) -> None:
+        """Begin to hear peers."""
+        if self._socket is not None:
+            transport, _ = await self._loop.create_datagram_endpoint(
+                lambda: self, sock=self._socket
+            )
+            self._transport = transport
+
+    def stop(self) -> None:
+        """Hear and tell nothing any more."""
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def announce(self, queue_id: int, lane_count: int) -> None:
+        """Wake this process's polls now, and all others at the end of this turn of the loop."""
+        self.pass_on(queue_id, lane_count)
+        if self._beyond is not None:
+            if not self._pending_beyond:
+                self._loop.call_soon(self._tell_beyond)
+            known = self._pending_beyond.get(queue_id, 0)
+            self._pending_beyond[queue_id] = known + lane_count
+
+    def pass_on(self, queue_id: int, lane_count: int) -> None:
+        """Wake the polls of this instance only: another instance said so."""
+        self._wake(queue_id, lane_count)
+        if not self._peers:
+            return
+        if not self._pending:
+            self._loop.call_soon(self._tell_peers)
+        self._pending[queue_id] = self._pending.get(queue_id, 0) + lane_count
+
+    def tell_changes(self, changed: Sequence[Change]) -> None:
+        """Tell the other processes of this instance to read this again."""
+        if self._transport is None:
+            return
+        datagram = self._change_token + msgspec.msgpack.encode(changed)
+        for peer in self._peers:
+            self._transport.sendto(datagram, peer)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Wake what a peer's datagram names, or pass on the changes it tells of."""
+        del addr
+        if data.startswith(self._change_token):
+            self._hear_changes(_changes_decoder.decode(data[len(self._change_token) :]))
+            return
+        size = len(self._token)
+        if not compare_digest(data[:size], self._token) or (len(data) - size) % _PAIR.size:
+            return
+        for queue_id, lane_count in _PAIR.iter_unpack(data[size:]):
+            self._wake(queue_id, lane_count)
+
+    def error_received(self, exc: Exception) -> None:
+        """Take note that a peer is not there; it is being restarted."""
+        _log.debug("a wake-up could not be delivered: %s", exc)
+
+    def _tell_beyond(self) -> None:
+        pairs, self._pending_beyond = list(self._pending_beyond.items()), {}
+        if self._beyond is not None and self._transport is not None:
+            self._beyond(pairs)
+
+    def _tell_peers(self) -> None:
+        pairs, self._pending = list(self._pending.items()), {}
+        if self._transport is None:
+            return
+        for start in range(0, len(pairs), PAIRS_PER_DATAGRAM_MAX):
+            part = pairs[start : start + PAIRS_PER_DATAGRAM_MAX]
+            datagram = self._token + b"".join(
+                _PAIR.pack(queue_id, min(lane_count, 0xFFFF_FFFF)) for queue_id, lane_count in part
+            )
+            for peer in self._peers:
+                self._transport.sendto(datagram, peer)

@@ -1,0 +1,1 @@
+"""Messages that a group gave up on: list, delete, push again once."""

@@ -1,0 +1,235 @@
+"""Redrive: move many dead letters at once, as a job that survives the process that began it.
+
+A job is a row: which letters, where to, how far it got. Its batches are transactions that move
+letters and its progress together, so it can stop anywhere and be taken up anywhere. The process
+that accepted it works on it; one that stands still for a minute is taken over by another process,
+or by the same after it found its database again. Letters that die after the start are not part
+of a job.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final, Literal
+from uuid import UUID, uuid4
+
+import msgspec
+
+from skep.broker.dead_letters.dead_letters import DeadLetters, LetterFilter
+from skep.broker.dead_letters.moves import Batch, Letter, Mover, Target
+from skep.db.access.errors import NotExecuted
+from skep.db.access.slots import Caller
+from skep.model.errors import NotFound, Refused, SkepError, Unavailable
+
+START_CALL: Final = "select skep.start_redrive($1, $2, $3, $4, $5, $6, $7)"
+NEXT_CALL: Final = "select * from skep.next_letters($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+LIST_CALL: Final = "select * from skep.list_redrives($1, $2, $3)"
+FINISH_CALL: Final = "select skep.finish_redrive($1, $2, $3, $4)"
+TAKE_OVER_CALL: Final = "select * from skep.take_over_redrives($1, $2)"
+
+BATCH: Final = 500
+"""Letters in one transaction: their partitions are held until it commits."""
+
+COUNT_MAX: Final = 1_000_000
+"""The total of a job is exact up to here: it is counted once, and progress is measured by it."""
+
+IDLE_S: Final = 60
+"""A job without progress for so long is nobody's."""
+
+LOOK_S: Final = 30.0
+BATCH_TRIES: Final = 3
+
+_log = logging.getLogger(__name__)
+
+_filter_decoder: Final = msgspec.json.Decoder(LetterFilter)
+_target_decoder: Final = msgspec.json.Decoder(Target)
+
+
+class Redrive(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A redrive and how far it got."""
+
+    id: str
+    state: Literal["running", "done", "cancelled", "failed"]
+    filter: msgspec.Raw
+    target: msgspec.Raw
+    limit: int | None
+    total: int
+    total_is_estimate: bool
+    """There are more than `total`."""
+    moved: int
+    duplicates: int
+    """Letters kept because their target holds the message already."""
+    error: str | None
+    created_at: datetime
+    progressed_at: datetime
+    finished_at: datetime | None
+
+
+class Redrives:
+    """The redrive jobs of one process, and what one can ask of all of them."""
+
+    def __init__(
+        self, caller: Caller, letters: DeadLetters, mover: Mover, *, batch: int = BATCH
+    ) -> None:
+        self._caller: Final = caller
+        self._letters: Final = letters
+        self._mover: Final = mover
+        self._batch: Final = batch
+        self._owner: Final = uuid4()
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+
+    def start(self) -> None:
+        """Begin to look for jobs that were left behind."""
+        self._spawn(self._look_around())
+
+    async def stop(self) -> None:
+        """Leave the jobs of this process to others; a batch in flight may still commit."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def begin(
+        self,
+        chosen: LetterFilter,
+        target: Target,
+        *,
+        limit: int | None = None,
+        job_id: UUID | None = None,
+    ) -> Redrive:
+        """Start a job and return it; with the id of a job that exists, return that one.
+
+        Raises:
+            BadRequest: The filter or the target cannot be used.
+        """
+        target.check()
+        total, is_estimate = await self._letters.count(chosen, COUNT_MAX)
+        job_id = job_id or uuid4()
+        ((is_new,),) = await self._caller.call(
+            START_CALL,
+            job_id,
+            msgspec.json.encode(chosen).decode(),
+            msgspec.json.encode(target).decode(),
+            limit,
+            total if limit is None else min(total, limit),
+            is_estimate and (limit is None or limit > total),
+            self._owner,
+        )
+        if is_new:
+            self._spawn(self.work_off(job_id))
+        return await self.describe(job_id)
+
+    async def describe(self, job_id: UUID) -> Redrive:
+        """Return a job.
+
+        Raises:
+            NotFound: There is none.
+        """
+        rows = await self._caller.call(LIST_CALL, job_id, 1, 0)
+        if not rows:
+            raise NotFound(f"there is no redrive {job_id}")
+        return _redrive(rows[0])
+
+    async def list_jobs(self, limit: int, offset: int) -> list[Redrive]:
+        """Return jobs, the newest first."""
+        rows = await self._caller.call(LIST_CALL, None, limit, offset)
+        return [_redrive(row) for row in rows]
+
+    async def cancel(self, job_id: UUID) -> Redrive:
+        """End a job after the batch it is at.
+
+        Raises:
+            NotFound: There is none.
+            Refused: It has ended already.
+        """
+        ((was_running,),) = await self._caller.call(FINISH_CALL, job_id, None, "cancelled", None)
+        job = await self.describe(job_id)
+        if not was_running and job.state != "cancelled":
+            raise Refused(f"redrive {job_id} has ended already: {job.state}")
+        return job
+
+    async def take_over(self) -> Sequence[UUID]:
+        """Begin to work on jobs that nobody works on, and return them."""
+        rows = await self._caller.call(TAKE_OVER_CALL, self._owner, IDLE_S)
+        for row in rows:
+            self._spawn(self.work_off(row[0]))
+        return [row[0] for row in rows]
+
+    async def work_off(self, job_id: UUID) -> None:
+        """Move what a job of this process asks for, batch by batch, until it ends."""
+        try:
+            while await self._move_batch(job_id):
+                pass
+        except Unavailable as error:
+            _log.warning("redrive %s stands still: %s", job_id, error.message)
+        except SkepError as error:
+            _log.warning("redrive %s failed: %s", job_id, error.message)
+            with suppress(Unavailable):  # then it stands still, and fails again under the next
+                await self._caller.call(FINISH_CALL, job_id, self._owner, "failed", error.message)
+
+    async def _look_around(self) -> None:
+        while True:
+            try:
+                await self.take_over()
+            except SkepError as error:
+                _log.debug("cannot look for redrives: %s", error.message)
+            await asyncio.sleep(LOOK_S)
+
+    async def _move_batch(self, job_id: UUID) -> bool:
+        """Move one batch; return whether there may be another."""
+        for _ in range(BATCH_TRIES - 1):
+            try:
+                return await self._try_batch(job_id)
+            except NotExecuted:  # someone else took a letter of it: look again
+                continue
+        return await self._try_batch(job_id)
+
+    async def _try_batch(self, job_id: UUID) -> bool:
+        rows = await self._caller.call(LIST_CALL, job_id, 1, 0)
+        if not rows or rows[0]["state"] != "running" or rows[0]["owner"] != self._owner:
+            return False
+        job = rows[0]
+        letters = await self._next_letters(job)
+        if not letters:
+            await self._caller.call(FINISH_CALL, job_id, self._owner, "done", None)
+            return False
+        batch = Batch(str(job_id), str(self._owner), letters[-1].id)
+        moved = await self._mover.move(letters, _target_decoder.decode(job["target"]), batch)
+        return bool(moved)
+
+    async def _next_letters(self, job: Any) -> list[Letter]:
+        size = self._batch
+        if job["letters_max"] is not None:
+            size = min(size, job["letters_max"] - job["moved"] - job["duplicates"])
+        if size <= 0:
+            return []
+        chosen = _filter_decoder.decode(job["filter"])
+        rows = await self._caller.call(
+            NEXT_CALL, *chosen.arguments(), job["position"], job["last_letter_id"], size
+        )
+        return [Letter(row[0], row[1], row[2], row[3].encode()) for row in rows]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _redrive(row: Any) -> Redrive:
+    return Redrive(
+        id=str(row["id"]),
+        state=row["state"],
+        filter=msgspec.Raw(row["filter"].encode()),
+        target=msgspec.Raw(row["target"].encode()),
+        limit=row["letters_max"],
+        total=row["total"],
+        total_is_estimate=row["is_total_estimate"],
+        moved=row["moved"],
+        duplicates=row["duplicates"],
+        error=row["error"],
+        created_at=row["created_at"],
+        progressed_at=row["progressed_at"],
+        finished_at=row["finished_at"],
+    )

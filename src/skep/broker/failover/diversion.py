@@ -1,0 +1,380 @@
+"""Diversion: keep pushes on disk that PostgreSQL cannot or should not take now.
+
+Three reasons: the database is away, push maintenance is on, or the lane still has records on disk,
+which come first. The items are answered `buffered` once they are durable, and `spill_drain` stores
+them later. Whatever is refused at the disk is answered as unavailable, and never as `buffered`.
+
+What is known of a queue's rules is applied before anything is written: its schema, and that it must
+be encrypted. Where this instance has a key, everything on disk is sealed, because the rules of a
+queue may be unknown or outdated while the database is away.
+
+When a backlog is nearly drained, further pushes into its lanes are held in memory for a moment
+instead of prolonging it; otherwise a busy lane would never come back.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+import msgspec
+
+from skep.broker.directory import Directory, Lane
+from skep.broker.failover.maintenance import Maintenance
+from skep.broker.failover.outage import Outage
+from skep.broker.push.items import Entry, PushLot, PushRequest
+from skep.broker.push.rules import QueueRules
+from skep.broker.scheduled.accept import Moment, parse_moment
+from skep.model.encryption import KeyRing, NoEncryptionKey
+from skep.model.envelopes import build_envelope, check_headers, checked_trace_id, end_of_life
+from skep.model.errors import InvalidPayload, SkepError, Unavailable
+from skep.model.limits import TRANSACTION_ID_CHARS_MAX
+from skep.model.names import check_name, refuse_transaction_id
+from skep.model.wire import DEFAULT_PARTITION, PushItem
+from skep.spill.board import Board
+from skep.spill.log import SpillLog
+from skep.spill.records import SpillRecord
+from skep.spill.writer import SpillWriter
+
+HOLD_S_MAX: Final = 2.0
+HOLD_LOOK_S: Final = 0.005
+HELD_ITEMS_MAX: Final = 20_000
+
+_encode = msgspec.json.encode
+
+
+class SpillStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The spill in numbers. Those of the directory are shared by all its processes."""
+
+    is_usable: bool
+    """Whether this process could keep a message on disk."""
+    is_database_away: bool
+    is_push_maintenance: bool
+    pending_messages: int
+    """On disk and not in PostgreSQL."""
+    pending_bytes: int
+    rejected_files: int
+    """Records that could not be drained, each in a file of its own."""
+    rejected_bytes: int
+    buffered_total: int
+    """Messages this process answered as `buffered`."""
+    refused_total: int
+    """Messages this process could not keep."""
+    drained_total: int
+    """Messages that went from the directory into PostgreSQL, since it was opened."""
+    fsync_total: int
+    """Group commits of this process."""
+
+
+class _Staged(NamedTuple):
+    """An item on its way to the disk."""
+
+    request: PushRequest
+    position: int
+    record: SpillRecord
+    transaction_id: bytes
+    trace_id: bytes
+    refusal: SkepError | None
+
+
+class _Held(NamedTuple):
+    lanes: list[tuple[str, str]]
+    again: Callable[[], None]
+    give_up_at: float
+
+
+class Diversion:
+    """The way around the database, for the pushes of one process."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        key_ring: KeyRing,
+        outage: Outage,
+        maintenance: Maintenance,
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.outage: Final = outage
+        self._directory: Final = directory
+        self._key_ring: Final = key_ring
+        self._maintenance: Final = maintenance
+        self._now: Final = now
+        self._spill: SpillLog | None = None
+        self._writer: SpillWriter | None = None
+        self._held: Final[deque[_Held]] = deque()
+        self._held_lanes: Final[set[tuple[str, str]]] = set()
+        self._held_items = 0
+        self._buffered_total = 0
+        self._refused_total = 0
+
+    def open(self, spill: SpillLog) -> None:
+        """Begin to use a spill log. Without one, pushes fail as unavailable."""
+        self._spill = spill
+        self._writer = SpillWriter(spill)
+
+    async def close(self) -> None:
+        """Answer everything that is on its way to the disk; nothing may be diverted any more."""
+        self._release()
+        if self._writer is not None:
+            await self._writer.close()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is a directory to keep messages in."""
+        return self._spill is not None
+
+    @property
+    def board(self) -> Board:
+        """The numbers of the spill directory."""
+        if self._spill is None:
+            raise Unavailable
+        return self._spill.board
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether some pushes may have to go around the database."""
+        spill = self._spill
+        return self._takes_all or (spill is not None and spill.board.has_backlog)
+
+    @property
+    def _takes_all(self) -> bool:
+        return self.outage.is_on or self._maintenance.is_push_on
+
+    def stats(self) -> SpillStats:
+        """Return the numbers of this moment."""
+        spill, writer = self._spill, self._writer
+        files, rejected_bytes = spill.rejected() if spill else (0, 0)
+        return SpillStats(
+            is_usable=spill is not None,
+            is_database_away=self.outage.is_on,
+            is_push_maintenance=self._maintenance.is_push_on,
+            pending_messages=spill.board.pending if spill else 0,
+            pending_bytes=spill.board.end - spill.board.drained if spill else 0,
+            rejected_files=files,
+            rejected_bytes=rejected_bytes,
+            buffered_total=self._buffered_total,
+            refused_total=self._refused_total,
+            drained_total=spill.board.drained_messages if spill else 0,
+            fsync_total=writer.fsync_count if writer else 0,
+        )
+
+    def refuse_if_waiting(self, lane: tuple[str, str]) -> None:
+        """Refuse to push into a lane now, for callers that cannot be diverted.
+
+        Raises:
+            Unavailable: Maintenance is on, or records of the lane have to be stored first.
+        """
+        if not self.is_needed:
+            return
+        if self._maintenance.is_push_on:
+            raise Unavailable("push maintenance is on; only plain pushes are kept")
+        spill = self._spill
+        if spill is not None and spill.board.is_waiting(lane):
+            raise Unavailable("messages of this partition that came first are still being stored")
+
+    def take(
+        self,
+        request: PushRequest,
+        items: Sequence[PushItem],
+        producer: str | None,
+        again: Callable[[], None] | None,
+    ) -> list[int]:
+        """Divert what has to be, and return the positions of the items that can go on.
+
+        Args:
+            request: What the items belong to.
+            items: All of its items.
+            producer: Who sent them.
+            again: Called instead, when the request should come back in a moment; None when it has
+                waited already.
+
+        Raises:
+            BadRequest: The request as a whole is refused; nothing was diverted.
+            SkepError: It cannot be kept now.
+        """
+        spill = self._spill
+        lanes = [(item.queue, item.partition or DEFAULT_PARTITION) for item in items]
+        if self._takes_all or spill is None:
+            self._keep([self._stage(request, *each, producer) for each in enumerate(items)])
+            return []
+        board, held = spill.board, self._held_lanes
+        waiting = {
+            position
+            for position, lane in enumerate(lanes)
+            if board.is_waiting(lane) or lane in held
+        }
+        if not waiting:
+            return list(range(len(items)))
+        if again is not None and board.is_closing and self._held_items < HELD_ITEMS_MAX:
+            self._hold(lanes, again)
+            return []
+        # All are staged, so that one bad item refuses the request before anything is written.
+        staged = [self._stage(request, *each, producer) for each in enumerate(items)]
+        self._keep([each for each in staged if each.position in waiting])
+        return [position for position in range(len(items)) if position not in waiting]
+
+    def divert_items(
+        self,
+        request: PushRequest,
+        items: Sequence[PushItem],
+        positions: Sequence[int],
+        producer: str | None,
+    ) -> None:
+        """Keep items whose lanes could not be found out.
+
+        Raises:
+            SkepError: They cannot be kept.
+        """
+        self._keep([self._stage(request, each, items[each], producer) for each in positions])
+
+    def divert_lot(self, lot: PushLot) -> None:
+        """Keep what is left of a lot whose call did not succeed."""
+        entries = [entry for entry in lot.entries if not entry[0].results[entry[1]]]
+        self._keep_or_fail(
+            [self._stage_entry(lot.lane, entry, known_to=lot.known_to) for entry in entries]
+        )
+
+    def divert_later(self, later: Sequence[tuple[Lane, Entry, Moment]]) -> None:
+        """Keep items that are meant for later and could not be scheduled."""
+        now = self._now()
+        self._keep_or_fail(
+            [
+                self._stage_entry(lane, entry, deliver_at=_due(moment, now))
+                for lane, entry, moment in later
+            ]
+        )
+
+    def _stage(
+        self, request: PushRequest, position: int, item: PushItem, producer: str | None
+    ) -> _Staged:
+        name = item.transaction_id = item.transaction_id or str(uuid4())
+        if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
+            refuse_transaction_id(name)
+        queue = check_name("queue", item.queue)
+        partition = check_name("partition", item.partition or DEFAULT_PARTITION)
+        now = self._now()
+        deliver_at = _due(parse_moment(item.deliver_at, item.delay_seconds, now), now)
+        trace_id = checked_trace_id(item.trace_id)
+        envelope = build_envelope(
+            name,
+            bytes(item.payload),
+            trace_id=trace_id,
+            producer=producer,
+            headers=check_headers(item.headers),
+            expires_at=end_of_life(item.ttl_seconds, max(now, deliver_at or now)),
+        )
+        lane = self._directory.lanes.get((queue, partition))
+        sealed, refusal = self._enforce(lane.rules if lane else None, envelope)
+        record = SpillRecord(queue, partition, sealed, _seconds(deliver_at))
+        return _Staged(request, position, record, _encode(name), _encode(trace_id), refusal)
+
+    def _stage_entry(
+        self,
+        lane: Lane,
+        entry: Entry,
+        *,
+        deliver_at: datetime | None = None,
+        known_to: int | None = None,
+    ) -> _Staged:
+        request, position, _, envelope, transaction_id, trace_id = entry
+        sealed, refusal = self._enforce(lane.rules, envelope)
+        record = SpillRecord(*lane.key, sealed, _seconds(deliver_at), known_to)
+        return _Staged(request, position, record, transaction_id, trace_id, refusal)
+
+    def _enforce(self, rules: QueueRules | None, envelope: bytes) -> tuple[bytes, SkepError | None]:
+        """Apply what is known of the queue's rules; return the envelope as it may be written."""
+        if rules is not None:
+            if refusal := rules.refusal_of(envelope):
+                return b"", InvalidPayload(refusal)
+            if rules.is_encrypted and not self._key_ring.can_encrypt:
+                return b"", NoEncryptionKey()
+        if self._key_ring.can_encrypt:
+            return self._key_ring.seal_envelope(envelope), None
+        return envelope, None
+
+    def _keep(self, staged: Sequence[_Staged]) -> None:
+        """Write to disk what was not refused, and answer when it is durable."""
+        accepted = [each for each in staged if each.refusal is None]
+        if accepted:
+            if self._writer is None:
+                raise Unavailable
+            self._writer.write(
+                [each.record for each in accepted], lambda error: self._answer(accepted, error)
+            )
+        for each in staged:
+            if each.refusal is not None:
+                _settle(each, each.refusal)
+
+    def _keep_or_fail(self, staged: Sequence[_Staged]) -> None:
+        try:
+            self._keep(staged)
+        except SkepError as error:
+            self._answer(staged, error)
+
+    def _answer(self, staged: Sequence[_Staged], error: SkepError | None) -> None:
+        if error is None:
+            self._buffered_total += len(staged)
+        else:
+            self._refused_total += len(staged)
+        for each in staged:
+            _settle(each, error)
+
+    def _hold(self, lanes: list[tuple[str, str]], again: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._held:
+            loop.call_later(HOLD_LOOK_S, self._review)
+        self._held.append(_Held(lanes, again, loop.time() + HOLD_S_MAX))
+        self._held_lanes.update(lanes)
+        self._held_items += len(lanes)
+
+    def _review(self) -> None:
+        """Let those who were held go on when the backlog is drained, or will not be soon."""
+        if not self._held:
+            return
+        loop = asyncio.get_running_loop()
+        is_over = loop.time() >= self._held[0].give_up_at
+        if is_over or self._takes_all or self._spill is None or not self._spill.board.is_closing:
+            self._release()
+        else:
+            loop.call_later(HOLD_LOOK_S, self._review)
+
+    def _release(self) -> None:
+        released = tuple(self._held)
+        self._held.clear()
+        self._held_lanes.clear()
+        self._held_items = 0
+        for held in released:
+            held.again()
+
+
+def _due(moment: Moment | None, now: datetime) -> datetime | None:
+    if moment is None:
+        return None
+    return moment.deliver_at or now + timedelta(seconds=moment.delay_s or 0)
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.astimezone(UTC).timestamp()
+
+
+def _settle(staged: _Staged, error: SkepError | None) -> None:
+    queue, partition = map(_encode, staged.record.lane)
+    head = b'{"index":%d,"transaction_id":%b' % (staged.position, staged.transaction_id)
+    tail = b'"queue":%b,"partition":%b,"trace_id":%b,"queueName":%b}' % (
+        queue,
+        partition,
+        staged.trace_id,
+        queue,
+    )
+    if error is None:
+        result = b'%b,"status":"buffered","transactionId":%b,%b' % (
+            head,
+            staged.transaction_id,
+            tail,
+        )
+    else:
+        result = b'%b,"status":"failed","error":%b,%b' % (head, _encode(error.message), tail)
+    staged.request.settle(staged.position, result, error=error)

@@ -1,0 +1,93 @@
+"""Maintenance: pushes go to disk, or polls get nothing, until somebody says that work goes on.
+
+The database is the truth, because every instance can see it. Each process reads it once a second
+and when it hears of a change; a request costs a look at an attribute. While the database is
+away the last known state stands.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Literal, TypeAlias
+
+from skep.broker.cluster.changes import MAINTENANCE, ChangeAnnouncer
+from skep.db.access.slots import Caller
+from skep.model.errors import SkepError
+
+_log = logging.getLogger(__name__)
+
+READ_CALL: Final = "select * from skep.read_maintenance()"
+SET_CALL: Final = "select skep.set_maintenance($1, $2)"
+READ_INTERVAL_S: Final = 1.0
+
+Mode: TypeAlias = Literal["push", "pop"]
+
+
+class Maintenance:
+    """The modes of the whole installation, as this process knows them."""
+
+    def __init__(self, caller: Caller, announcer: ChangeAnnouncer) -> None:
+        self.is_push_on = False
+        """Pushes are kept on disk."""
+        self.is_pop_on = False
+        """Polls get nothing."""
+        self._caller: Final = caller
+        self._announcer: Final = announcer
+        self._listeners: Final[list[Callable[[], None]]] = []
+        self._reading: asyncio.Task[None] | None = None
+
+    def listen(self, hear: Callable[[], None]) -> None:
+        """Tell somebody whenever this process learns that a mode changed."""
+        self._listeners.append(hear)
+
+    async def start(self) -> None:
+        """Learn the modes, and follow them from now on.
+
+        Raises:
+            SkepError: They cannot be read.
+        """
+        await self.read()
+        self._reading = asyncio.get_running_loop().create_task(self._follow())
+
+    async def stop(self) -> None:
+        """Stop following."""
+        if self._reading is not None:
+            self._reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reading
+
+    async def set_mode(self, mode: Mode, *, enabled: bool) -> None:
+        """Switch a mode for all instances; those that do not hear of it notice within a second.
+
+        Raises:
+            SkepError: The database did not take it.
+        """
+        await self._caller.call(SET_CALL, mode, enabled)
+        self._announcer.announce(MAINTENANCE)
+        await self.read()
+
+    async def read(self) -> None:
+        """Read the modes.
+
+        Raises:
+            SkepError: They cannot be read; what was known stands.
+        """
+        ((is_push_on, is_pop_on),) = await self._caller.call(READ_CALL)
+        if (is_push_on, is_pop_on) != (self.is_push_on, self.is_pop_on):
+            self.is_push_on, self.is_pop_on = is_push_on, is_pop_on
+            _log.warning("maintenance: push %s, pop %s", _word(is_push_on), _word(is_pop_on))
+            for hear in self._listeners:
+                hear()
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(READ_INTERVAL_S)
+            try:
+                await self.read()
+            except SkepError as error:
+                _log.debug("cannot read the maintenance modes: %s", error)
+
+
+def _word(is_on: bool) -> str:
+    return "on" if is_on else "off"

@@ -1,0 +1,1 @@
+"""Consumer groups: lag, seek, subscription, pause, removal."""

@@ -1,0 +1,359 @@
+"""Consumer groups as an operator sees them: which there are, and how far behind each one is.
+
+Nothing here changes anything. Counts are exact up to `EXACT_LANES_MAX` lanes in one answer; beyond
+that they come from a sample and say so, because a listing must not read a hundred thousand lanes.
+
+The broker does not know its consumers: whoever polls belongs to a group for that moment. `members`
+is therefore what Queen gives under this name, the number of lanes with a cursor; when a lane was
+last consumed from is not recorded at all.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from skep.broker.paging import Page
+from skep.broker.timestamps import spell_moment
+from skep.db.access.slots import Caller
+from skep.model.errors import NotFound
+from skep.model.ids import partition_uuid
+from skep.model.names import check_name
+
+LIST_CALL: Final = "select * from skep.list_groups($1, $2, $3, $4)"
+MEASURE_CALL: Final = "select * from skep.measure_backlog($1, $2)"
+LANES_CALL: Final = "select * from skep.describe_lanes($1, $2, $3)"
+LAGGING_CALL: Final = "select * from skep.lagging_lanes($1, $2, $3, $4, $5, $6)"
+FIND_CALL: Final = "select * from skep.find_group($1, $2)"
+
+EXACT_LANES_MAX: Final = 10_000
+"""Lanes that are counted one by one in one answer, and lanes of a queue that are counted at all."""
+
+LAGGING_LOOK_MAX: Final = 10_000
+"""Lanes the search for the worst ones looks at, over all groups."""
+
+LAGGING_S: Final = 300
+"""A group whose oldest unread message waits longer than this is lagging."""
+
+QUEUES_OF_GROUP_MAX: Final = 1_000
+"""Queues of one group that its detail goes through."""
+
+State = Literal["Stable", "Lagging", "Dead", "Paused", "Idle"]
+
+
+class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A consumer group on a queue."""
+
+    name: str
+    topics: list[str]
+    """The queue, as a list of one."""
+    queue_name: str
+    members: int
+    """The same as `lanes`, under the name Queen gives it; consumers are not counted."""
+    lanes: int
+    """Partitions in which the group has a cursor: all of the queue."""
+    partitions_with_lag: int
+    total_lag: int
+    """Messages the group has yet to finish."""
+    max_time_lag: int
+    """Age in seconds of the oldest message it has not finished; 0 when there is none."""
+    state: State
+    """Paused; Idle: nothing to read; Stable: no message waits longer than five minutes; Lagging:
+    some do; Dead: they do, and nobody has asked for them either."""
+    subscription_mode: str
+    subscription_timestamp: str | None
+    """Where a subscription of mode `timestamp` or `new` starts."""
+    subscription_created_at: str
+    is_paused: bool
+    conflation: bool
+    """Only the newest message of each partition is delivered."""
+    estimated: bool
+    """The counts come from a sample, because there are very many partitions to count."""
+
+
+class LaggingLane(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition in which a group is behind."""
+
+    consumer_group: str
+    queue_name: str
+    partition_name: str
+    partition_id: str
+    worker_id: str | None
+    """The lease under which a consumer holds the partition now."""
+    offset_lag: int
+    time_lag_seconds: int
+    lag_hours: float
+    oldest_unconsumed_at: str
+    last_consumed_at: None = None
+    """Not recorded."""
+
+
+class LaneProgress(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """How far a group is in one partition."""
+
+    partition: str
+    partition_id: str
+    worker_id: str | None
+    last_consumed_at: None = None
+    """Not recorded."""
+    total_consumed: int
+    """Messages up to the cursor, those the group started behind included."""
+    offset_lag: int
+    time_lag_seconds: int
+    lease_active: bool
+
+
+class QueueProgress(msgspec.Struct, frozen=True):
+    """The partitions of one queue."""
+
+    partitions: list[LaneProgress]
+
+
+class LaneLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The lag of a group in one partition."""
+
+    partition: str
+    partition_id: str
+    offset_lag: int
+    time_lag_seconds: int
+    leased: bool
+    failing: int
+    """Messages beyond the cursor that failed and will be tried again."""
+    head: int
+    """Offset of the newest message."""
+    tail: int
+    """Offset of the oldest message kept."""
+    acked: int
+    """Offset up to which everything is done."""
+
+
+class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The lag of a group on a queue, in total and by partition."""
+
+    consumer_group: str
+    queue_name: str
+    state: State
+    lanes: int
+    partitions_with_lag: int
+    offset_lag: int
+    time_lag_seconds: int
+    conflation: bool
+    """Only the newest message of each partition is delivered."""
+    estimated: bool
+    """The totals come from a sample."""
+    limit: int
+    offset: int
+    partitions: list[LaneLag]
+    """In the order of their names."""
+
+
+class GroupPage(NamedTuple):
+    """Entries, and how many there are in all."""
+
+    entries: list[GroupEntry]
+    total: int
+
+
+class LaggingPage(NamedTuple):
+    """Lanes, how many were found, and whether some were not looked at."""
+
+    lanes: list[LaggingLane]
+    total: int
+    is_partial: bool
+
+
+class GroupKey(NamedTuple):
+    """The ids of a group and of its queue."""
+
+    queue_id: int
+    group_id: int
+
+
+async def find_group(caller: Caller, queue: str, group: str) -> GroupKey:
+    """Look up a group of a queue.
+
+    Raises:
+        NotFound: There is no such queue, or it has no such group.
+    """
+    check_name("queue", queue)
+    check_name("consumerGroup", group)
+    rows = await caller.call(FIND_CALL, queue, group)
+    if not rows:
+        raise NotFound("Queue not found")
+    if rows[0]["group_id"] is None:
+        raise NotFound("Consumer group not found")
+    return GroupKey(rows[0]["queue_id"], rows[0]["group_id"])
+
+
+class Groups:
+    """Answers questions about consumer groups."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller: Final = caller
+
+    async def list_groups(self, page: Page, *, queue: str | None = None) -> GroupPage:
+        """Return a page of all groups, by group and queue name."""
+        rows, total = await self._groups(None, queue, page)
+        measured = await self._measure([row["group_id"] for row in rows])
+        entries = [
+            _entry(row, measured[row["group_id"]])
+            for row in rows
+            if row["group_id"] in measured  # else it was deleted between the two calls
+        ]
+        return GroupPage(entries, total)
+
+    async def find_lagging(
+        self, min_lag_s: int, page: Page, *, group: str | None = None, queue: str | None = None
+    ) -> LaggingPage:
+        """Return the lanes whose oldest unread message is at least so old, worst first."""
+        rows = await self._caller.call(
+            LAGGING_CALL, group, queue, min_lag_s, LAGGING_LOOK_MAX, page.limit, page.offset
+        )
+        lanes = [_lagging(row) for row in rows if row["partition_id"] is not None]
+        return LaggingPage(lanes, rows[0]["total"], rows[0]["is_partial"])
+
+    async def describe_group(
+        self, group: str, page: Page, *, queue: str | None = None
+    ) -> dict[str, QueueProgress]:
+        """Return a group's progress in its partitions, by queue; the page counts partitions.
+
+        Raises:
+            NotFound: No queue has such a group.
+        """
+        check_name("consumerGroup", group)
+        found, _ = await self._groups(group, queue, Page(QUEUES_OF_GROUP_MAX, 0))
+        if not found:
+            raise NotFound("Consumer group not found")
+        queue_by_group = {row["group_id"]: row["queue_name"] for row in found}
+        rows = await self._caller.call(LANES_CALL, list(queue_by_group), page.limit, page.offset)
+        progress: dict[str, QueueProgress] = {}
+        for row in rows:
+            name = queue_by_group[row["group_id"]]
+            progress.setdefault(name, QueueProgress([])).partitions.append(_progress(row))
+        return progress
+
+    async def measure_lag(self, group: str, queue: str, page: Page) -> GroupLag:
+        """Return the lag of a group on a queue, in total and for a page of its partitions.
+
+        Raises:
+            NotFound: There is no such queue, or it has no such group.
+        """
+        key = await find_group(self._caller, queue, group)
+        found, _ = await self._groups(group, queue, Page(1, 0))
+        measured = await self._measure([key.group_id])
+        if not found or key.group_id not in measured:
+            raise NotFound("Consumer group not found")
+        rows = await self._caller.call(LANES_CALL, [key.group_id], page.limit, page.offset)
+        entry = _entry(found[0], measured[key.group_id])
+        return GroupLag(
+            consumer_group=group,
+            queue_name=queue,
+            state=entry.state,
+            lanes=entry.lanes,
+            partitions_with_lag=entry.partitions_with_lag,
+            offset_lag=entry.total_lag,
+            time_lag_seconds=entry.max_time_lag,
+            conflation=entry.conflation,
+            estimated=entry.estimated,
+            limit=page.limit,
+            offset=page.offset,
+            partitions=[_lag(row) for row in rows],
+        )
+
+    async def _groups(
+        self, group: str | None, queue: str | None, page: Page
+    ) -> tuple[Sequence[Any], int]:
+        rows = await self._caller.call(LIST_CALL, group, queue, page.limit, page.offset)
+        return [row for row in rows if row["group_id"] is not None], rows[0]["total"]
+
+    async def _measure(self, group_ids: Sequence[int]) -> dict[int, Any]:
+        rows = await self._caller.call(MEASURE_CALL, group_ids, EXACT_LANES_MAX)
+        return {row["group_id"]: row for row in rows}
+
+
+def _entry(row: Any, measured: Any) -> GroupEntry:
+    subscribed_from = row["subscribed_from"]
+    lag_s: int = measured["lag_s"]
+    return GroupEntry(
+        name=row["group_name"],
+        topics=[row["queue_name"]],
+        queue_name=row["queue_name"],
+        members=measured["lanes"],
+        lanes=measured["lanes"],
+        partitions_with_lag=measured["lanes_behind"],
+        total_lag=measured["backlog"],
+        max_time_lag=lag_s,
+        state=state_of(
+            is_paused=row["is_paused"],
+            backlog=measured["backlog"],
+            lag_s=lag_s,
+            is_held=measured["is_held"],
+            ready_s=measured["ready_s"],
+        ),
+        subscription_mode=row["subscription_mode"],
+        subscription_timestamp=spell_moment(subscribed_from) if subscribed_from else None,
+        subscription_created_at=spell_moment(row["created_at"]),
+        is_paused=row["is_paused"],
+        conflation=row["conflation"],
+        estimated=measured["is_estimated"],
+    )
+
+
+def state_of(*, is_paused: bool, backlog: int, lag_s: int, is_held: bool, ready_s: int) -> State:
+    """Sum up a group in one word.
+
+    Polls take the lane that has been ready for longest. So a lane that nobody took for minutes,
+    while no lane is under lease, means that nobody polls.
+    """
+    if is_paused:
+        return "Paused"
+    if backlog == 0:
+        return "Idle"
+    if lag_s <= LAGGING_S:
+        return "Stable"
+    return "Dead" if ready_s > LAGGING_S and not is_held else "Lagging"
+
+
+def _lagging(row: Any) -> LaggingLane:
+    lag_s: int = row["lag_s"]
+    return LaggingLane(
+        consumer_group=row["group_name"],
+        queue_name=row["queue_name"],
+        partition_name=row["partition_name"],
+        partition_id=partition_uuid(row["partition_id"]),
+        worker_id=_text(row["lease_id"]),
+        offset_lag=row["backlog"],
+        time_lag_seconds=lag_s,
+        lag_hours=round(lag_s / 3600, 2),
+        oldest_unconsumed_at=spell_moment(row["oldest_at"]),
+    )
+
+
+def _progress(row: Any) -> LaneProgress:
+    return LaneProgress(
+        partition=row["partition_name"],
+        partition_id=partition_uuid(row["partition_id"]),
+        worker_id=_text(row["lease_id"]),
+        total_consumed=row["acked"],
+        offset_lag=row["backlog"],
+        time_lag_seconds=row["lag_s"],
+        lease_active=row["lease_id"] is not None,
+    )
+
+
+def _lag(row: Any) -> LaneLag:
+    return LaneLag(
+        partition=row["partition_name"],
+        partition_id=partition_uuid(row["partition_id"]),
+        offset_lag=row["backlog"],
+        time_lag_seconds=row["lag_s"],
+        leased=row["lease_id"] is not None,
+        failing=row["failing"],
+        head=row["head"],
+        tail=row["tail"],
+        acked=row["acked"],
+    )
+
+
+def _text(lease_id: object) -> str | None:
+    return None if lease_id is None else str(lease_id)

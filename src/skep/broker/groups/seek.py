@@ -1,0 +1,349 @@
+"""Seek: put a consumer group's cursors somewhere else, and say beforehand what that would do.
+
+A seek in a queue covers every lane, also those the group never consumed from, in small steps: lanes
+done first may be consumed from while the rest is under way. It ends the leases it meets, so that a
+late ack cannot move a cursor that was just put elsewhere.
+
+Offsets count the messages of a lane from 1. A seek to an offset delivers that message next; an
+exported position is the last offset that is done.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.groups.groups import EXACT_LANES_MAX, FIND_CALL, LANES_CALL, GroupKey, find_group
+from skep.broker.groups.subscriptions import LANES_PER_STEP
+from skep.broker.paging import Page
+from skep.broker.timestamps import parse_moment, spell_moment
+from skep.db.access.slots import Caller
+from skep.model.errors import BadRequest, NotFound
+from skep.model.ids import OFFSET_MAX, message_id
+from skep.model.names import check_name
+
+SEEK_CALL: Final = "select * from skep.seek_lanes($1, $2, $3, $4, $5)"
+PREVIEW_CALL: Final = "select * from skep.preview_seek($1, $2, $3, $4)"
+AIM_CALL: Final = "select * from skep.aim_seek($1, $2, $3, $4, $5)"
+MOVE_CALL: Final = "select * from skep.move_cursors($1, $2, $3)"
+RESOLVE_CALL: Final = "select * from skep.resolve_lanes($1, $2)"
+PROVISION_CALL: Final = "select * from skep.provision_group($1, $2, $3, $4)"
+
+POSITIONS_MAX: Final = 10_000
+"""Positions one request may set."""
+
+
+class Aim(NamedTuple):
+    """Where a seek goes."""
+
+    to: Literal["end", "start", "timestamp", "offset"]
+    moment: datetime | None = None
+    offset: int | None = None
+
+    @property
+    def subscription(self) -> tuple[str, datetime | None]:
+        """Mode and start of a group that comes into being by this seek."""
+        if self.to == "end":
+            return "new", None
+        return ("timestamp", self.moment) if self.to == "timestamp" else ("all", None)
+
+
+class SoughtQueue(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A group was moved in all partitions of a queue."""
+
+    success: bool = True
+    consumer_group: str
+    queue_name: str
+    seek_to_end: bool
+    seek_to_start: bool
+    target_timestamp: str | None
+    partitions_updated: int
+
+
+class SoughtPartition(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A group was moved in one partition."""
+
+    success: bool = True
+    consumer_group: str
+    queue_name: str
+    partition_name: str
+    updated: bool
+    """Whether the position is another one now."""
+    cursor_moved_to: str
+    """Id of the last message that counts as done; of the partition itself when none does."""
+    acked: int
+    """Its offset."""
+
+
+class SeekPreview(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What a seek would do."""
+
+    consumer_group: str
+    queue_name: str
+    partition_name: str | None
+    partitions: int
+    skipped: int
+    """Messages not finished yet that the group would never get."""
+    replayed: int
+    """Finished messages that it would get again."""
+    estimated: bool
+    """The numbers come from a sample."""
+
+
+class Positions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The positions of a group, to be kept and set again."""
+
+    consumer_group: str
+    queue_name: str
+    limit: int
+    offset: int
+    offsets: dict[str, int]
+    """By partition name, the last offset that is done."""
+
+
+class ImportedPositions(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Positions were set."""
+
+    success: bool = True
+    consumer_group: str
+    queue_name: str
+    partitions_updated: int
+    unknown_partitions: list[str]
+    """Names in the request that the queue does not have."""
+
+
+def choose_aim(
+    *,
+    to_end: bool = False,
+    to_start: bool = False,
+    timestamp: str | None = None,
+    offset: int | None = None,
+) -> Aim:
+    """Return where to go.
+
+    Raises:
+        BadRequest: None or several ways to say it were used, or one cannot be read.
+    """
+    aims: list[Aim] = []
+    if to_end:
+        aims.append(Aim("end"))
+    if to_start:
+        aims.append(Aim("start"))
+    if timestamp is not None:
+        aims.append(Aim("timestamp", moment=parse_moment("timestamp", timestamp)))
+    if offset is not None:
+        aims.append(Aim("offset", offset=_checked_offset("offset", offset)))
+    if not aims:
+        raise BadRequest("Either toEnd, toStart or a timestamp is required")
+    if len(aims) > 1:
+        raise BadRequest("only one of toEnd, toStart, timestamp and offset can be given")
+    return aims[0]
+
+
+class Seek:
+    """Moves consumer groups."""
+
+    def __init__(self, caller: Caller, announcer: Announcer) -> None:
+        self._caller: Final = caller
+        self._announcer: Final = announcer
+
+    async def seek_queue(
+        self, group: str, queue: str, aim: Aim, *, create: bool = False
+    ) -> SoughtQueue:
+        """Move a group in all partitions of a queue.
+
+        Args:
+            group: Its name.
+            queue: Its queue.
+            aim: Where to; not an offset, which means something else in every partition.
+            create: Subscribe the group if it does not exist.
+
+        Raises:
+            BadRequest: The aim is an offset.
+            NotFound: There is no such queue, or no such group and it is not to be created.
+        """
+        _refuse_offset(aim)
+        key = await self._find(queue, group, aim if create else None)
+        lanes = 0
+        next_name: str | None = ""
+        while next_name is not None:
+            rows = await self._caller.call(
+                SEEK_CALL, key.group_id, next_name, LANES_PER_STEP, aim.to, aim.moment
+            )
+            lanes += rows[0]["lanes"]
+            next_name = rows[0]["next_name"]
+            self._announcer.announce(key.queue_id, rows[0]["lanes"])
+        return SoughtQueue(
+            consumer_group=group,
+            queue_name=queue,
+            seek_to_end=aim.to == "end",
+            seek_to_start=aim.to == "start",
+            target_timestamp=spell_moment(aim.moment) if aim.moment else None,
+            partitions_updated=lanes,
+        )
+
+    async def seek_partition(
+        self, group: str, queue: str, partition: str, aim: Aim, *, create: bool = False
+    ) -> SoughtPartition:
+        """Move a group in one partition.
+
+        Raises:
+            NotFound: There is no such queue or partition, or no such group and it is not to be
+                created.
+        """
+        key = await self._find(queue, group, aim if create else None)
+        aimed = await self._aim(key, partition, aim)
+        rows = await self._caller.call(
+            MOVE_CALL, key.group_id, [aimed["partition_id"]], [aimed["target"]]
+        )
+        if not rows:
+            raise NotFound("Partition not found")
+        self._announcer.announce(key.queue_id, 1)
+        acked: int = rows[0]["acked"]
+        return SoughtPartition(
+            consumer_group=group,
+            queue_name=queue,
+            partition_name=partition,
+            updated=acked != aimed["acked"],
+            cursor_moved_to=message_id(aimed["partition_id"], acked),
+            acked=acked,
+        )
+
+    async def preview_queue(self, group: str, queue: str, aim: Aim) -> SeekPreview:
+        """Say what a seek in all partitions of a queue would do.
+
+        Raises:
+            BadRequest: The aim is an offset.
+            NotFound: There is no such queue or group.
+        """
+        _refuse_offset(aim)
+        key = await find_group(self._caller, queue, group)
+        (row,) = await self._caller.call(
+            PREVIEW_CALL, key.group_id, aim.to, aim.moment, EXACT_LANES_MAX
+        )
+        return SeekPreview(
+            consumer_group=group,
+            queue_name=queue,
+            partition_name=None,
+            partitions=row["lanes"],
+            skipped=row["skipped"],
+            replayed=row["replayed"],
+            estimated=row["is_estimated"],
+        )
+
+    async def preview_partition(
+        self, group: str, queue: str, partition: str, aim: Aim
+    ) -> SeekPreview:
+        """Say what a seek in one partition would do.
+
+        Raises:
+            NotFound: There is no such queue, group or partition.
+        """
+        key = await find_group(self._caller, queue, group)
+        aimed = await self._aim(key, partition, aim)
+        return SeekPreview(
+            consumer_group=group,
+            queue_name=queue,
+            partition_name=partition,
+            partitions=1,
+            skipped=aimed["skipped"],
+            replayed=aimed["replayed"],
+            estimated=False,
+        )
+
+    async def export_positions(self, group: str, queue: str, page: Page) -> Positions:
+        """Return a page of a group's positions, by partition name.
+
+        Raises:
+            NotFound: There is no such queue or group.
+        """
+        key = await find_group(self._caller, queue, group)
+        rows = await self._caller.call(LANES_CALL, [key.group_id], page.limit, page.offset)
+        return Positions(
+            consumer_group=group,
+            queue_name=queue,
+            limit=page.limit,
+            offset=page.offset,
+            offsets={row["partition_name"]: row["acked"] for row in rows},
+        )
+
+    async def import_positions(
+        self, group: str, queue: str, positions: Mapping[str, int], *, create: bool = True
+    ) -> ImportedPositions:
+        """Set positions by partition name; a position beyond what a lane holds becomes its end.
+
+        Raises:
+            BadRequest: There are too many, or one is not an offset.
+            NotFound: There is no such queue, or no such group and it is not to be created.
+        """
+        if len(positions) > POSITIONS_MAX:
+            raise BadRequest(f"more than {POSITIONS_MAX} offsets in one request")
+        for partition, acked in positions.items():
+            check_name("partition", partition)
+            _checked_offset(f"offset of {partition}", acked)
+        key = await self._find(queue, group, Aim("start") if create else None)
+        names = sorted(positions)
+        known: set[str] = set()
+        for start in range(0, len(names), LANES_PER_STEP):
+            known |= await self._place(key, names[start : start + LANES_PER_STEP], positions)
+        return ImportedPositions(
+            consumer_group=group,
+            queue_name=queue,
+            partitions_updated=len(known),
+            unknown_partitions=[name for name in names if name not in known],
+        )
+
+    async def _place(
+        self, key: GroupKey, names: Sequence[str], positions: Mapping[str, int]
+    ) -> set[str]:
+        """Set some positions; return the names of the lanes that exist."""
+        rows = await self._caller.call(RESOLVE_CALL, key.queue_id, names)
+        known: dict[str, int] = {row["partition_name"]: row["partition_id"] for row in rows}
+        if known:
+            targets = [positions[name] for name in known]
+            await self._caller.call(MOVE_CALL, key.group_id, list(known.values()), targets)
+            self._announcer.announce(key.queue_id, len(known))
+        return set(known)
+
+    async def _aim(self, key: GroupKey, partition: str, aim: Aim) -> Any:
+        """Return what a seek of one lane means.
+
+        Raises:
+            NotFound: There is no such partition.
+        """
+        check_name("partition", partition)
+        found = await self._caller.call(RESOLVE_CALL, key.queue_id, [partition])
+        ids = [row["partition_id"] for row in found]
+        rows = await self._caller.call(AIM_CALL, key.group_id, ids, aim.to, aim.moment, aim.offset)
+        if not rows:
+            raise NotFound("Partition not found")
+        return rows[0]
+
+    async def _find(self, queue: str, group: str, creating: Aim | None) -> GroupKey:
+        """Look up a group; with an aim one that does not exist is subscribed at it.
+
+        Raises:
+            NotFound: There is no such queue, or no such group and it is not to be created.
+        """
+        if creating is None:
+            return await find_group(self._caller, queue, group)
+        check_name("queue", queue)
+        check_name("consumerGroup", group)
+        if not await self._caller.call(FIND_CALL, queue, group):
+            raise NotFound("Queue not found")
+        mode, start = creating.subscription
+        rows = await self._caller.call(PROVISION_CALL, queue, group, mode, start)
+        return GroupKey(rows[0]["queue_id"], rows[0]["group_id"])
+
+
+def _refuse_offset(aim: Aim) -> None:
+    if aim.to == "offset":
+        raise BadRequest("an offset can be sought in one partition only")
+
+
+def _checked_offset(field: str, offset: int) -> int:
+    if not 0 <= offset <= OFFSET_MAX:
+        raise BadRequest(f"{field} must be between 0 and {OFFSET_MAX}")
+    return offset

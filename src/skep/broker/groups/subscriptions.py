@@ -1,0 +1,177 @@
+"""The life of a consumer group after its first poll: delete, start elsewhere, pause, resume.
+
+A group comes into being by polling. Deleting one forgets its progress, lane by lane in small steps;
+whether its subscription goes as well decides where it starts the next time: a kept one by its
+stored rule, a forgotten one by what the next poll asks for. Parked polls of a deleted group are
+woken and subscribe anew. What a deletion that was interrupted leaves behind is swept by
+`RemovedGroupSweep`.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.groups.groups import LIST_CALL, GroupKey, find_group
+from skep.broker.timestamps import parse_moment, spell_moment
+from skep.db.access.slots import Caller
+from skep.model.errors import NotFound
+from skep.model.names import check_name
+
+FORGET_GROUP_CALL: Final = "select skep.forget_group($1)"
+FORGET_LANES_CALL: Final = "select * from skep.forget_lanes($1, $2, true, $3, $4)"
+SWEEP_CALL: Final = "select * from skep.sweep_removed_group($1, $2)"
+CHANGE_CALL: Final = "select skep.change_subscription($1, $2)"
+PAUSE_CALL: Final = "select skep.pause_group($1, $2)"
+
+LANES_PER_STEP: Final = 1_000
+"""Cursors locked at once while a whole queue is worked through."""
+
+ALL_POLLS: Final = 1_000_000
+"""As many lanes as to wake every poll that waits for the queue."""
+
+_SUBSCRIPTIONS_MAX: Final = 2**31 - 1
+
+
+class DeletedGroup(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A group was deleted from all queues."""
+
+    success: bool = True
+    consumer_group: str
+    deleted_partitions: int
+    """Partitions in which its progress was forgotten."""
+    metadata_deleted: bool
+    """Whether its subscription was forgotten, too."""
+
+
+class DeletedFromQueue(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A group was deleted from one queue."""
+
+    success: bool = True
+    consumer_group: str
+    queue_name: str
+    deleted_partitions: int
+    metadata_deleted: bool
+
+
+class ChangedSubscription(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A group starts elsewhere when its progress is forgotten."""
+
+    success: bool = True
+    consumer_group: str
+    new_timestamp: str
+    rows_updated: int
+    """Queues the group subscribes to."""
+
+
+class PausedGroup(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Whether a group gets messages now."""
+
+    success: bool = True
+    consumer_group: str
+    queue_name: str
+    is_paused: bool
+
+
+class Subscriptions:
+    """Changes the subscriptions of consumer groups."""
+
+    def __init__(self, caller: Caller, announcer: Announcer) -> None:
+        self._caller: Final = caller
+        self._announcer: Final = announcer
+
+    async def delete_group(self, group: str, *, forget_subscription: bool) -> DeletedGroup:
+        """Delete a group from every queue it subscribes to; one that is gone already is fine."""
+        check_name("consumerGroup", group)
+        lanes = 0
+        for row in await self._caller.call(LIST_CALL, group, None, _SUBSCRIPTIONS_MAX, 0):
+            if row["group_id"] is None:
+                continue  # the row that only tells how many there are
+            key = GroupKey(row["queue_id"], row["group_id"])
+            lanes += await self._forget(key, forget_subscription=forget_subscription)
+        return DeletedGroup(
+            consumer_group=group, deleted_partitions=lanes, metadata_deleted=forget_subscription
+        )
+
+    async def delete_from_queue(
+        self, group: str, queue: str, *, forget_subscription: bool
+    ) -> DeletedFromQueue:
+        """Delete a group from one queue; one that is gone already is fine."""
+        lanes = 0
+        with suppress(NotFound):
+            key = await find_group(self._caller, queue, group)
+            lanes = await self._forget(key, forget_subscription=forget_subscription)
+        return DeletedFromQueue(
+            consumer_group=group,
+            queue_name=queue,
+            deleted_partitions=lanes,
+            metadata_deleted=forget_subscription,
+        )
+
+    async def change_start(self, group: str, timestamp: str) -> ChangedSubscription:
+        """Let a group start at a time, on all its queues, when its progress is forgotten.
+
+        Raises:
+            BadRequest: The timestamp cannot be read.
+            NotFound: There is no such group.
+        """
+        check_name("consumerGroup", group)
+        moment = parse_moment("subscriptionTimestamp", timestamp)
+        rows = await self._caller.call(CHANGE_CALL, group, moment)
+        if rows[0][0] == 0:
+            raise NotFound("Consumer group not found")
+        return ChangedSubscription(
+            consumer_group=group, new_timestamp=spell_moment(moment), rows_updated=rows[0][0]
+        )
+
+    async def set_paused(self, group: str, queue: str, *, is_paused: bool) -> PausedGroup:
+        """Stop or resume the delivery to a group.
+
+        Raises:
+            NotFound: There is no such queue, or it has no such group.
+        """
+        key = await find_group(self._caller, queue, group)
+        await self._caller.call(PAUSE_CALL, key.group_id, is_paused)
+        if not is_paused:
+            self._announcer.announce(key.queue_id, ALL_POLLS)
+        return PausedGroup(consumer_group=group, queue_name=queue, is_paused=is_paused)
+
+    async def _forget(self, key: GroupKey, *, forget_subscription: bool) -> int:
+        """Forget a group's progress; return in how many lanes."""
+        lanes = await (self._remove(key) if forget_subscription else self._reset(key))
+        self._announcer.announce(key.queue_id, ALL_POLLS)
+        return lanes
+
+    async def _remove(self, key: GroupKey) -> int:
+        await self._caller.call(FORGET_GROUP_CALL, key.group_id)
+        lanes = 0
+        has_more = True
+        while has_more:
+            ((swept, has_more),) = await self._caller.call(SWEEP_CALL, key.group_id, LANES_PER_STEP)
+            lanes += swept
+        return lanes
+
+    async def _reset(self, key: GroupKey) -> int:
+        lanes = 0
+        next_name: str | None = ""
+        while next_name is not None:
+            ((reset, next_name),) = await self._caller.call(
+                FORGET_LANES_CALL, key.queue_id, key.group_id, next_name, LANES_PER_STEP
+            )
+            lanes += reset
+        return lanes
+
+
+class RemovedGroupSweep:
+    """A duty of the housekeeper: sweep what deleted groups have left behind."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.name: Final = "sweep removed groups"
+        self.interval_s: Final = 60.0
+        self._caller: Final = caller
+
+    async def run(self) -> bool:
+        """Sweep one portion; return whether there may be more."""
+        ((_, has_more),) = await self._caller.call(SWEEP_CALL, None, LANES_PER_STEP)
+        return has_more

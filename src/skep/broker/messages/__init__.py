@@ -1,0 +1,1 @@
+"""Single messages and lists of them: find, show, trace, delete."""

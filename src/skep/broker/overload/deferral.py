@@ -1,0 +1,423 @@
+"""Defer: accept a push or a batch of acks that there is no room for, to be done later.
+
+What was asked for is prepared as far as it can be, checked by the rules of its queue and stored,
+one operation for each lane; its order in the lane is that of its acceptance. `operation_processor`
+carries it out. Calls that accept are fused like all others, and have a share of the engine kept
+free for them.
+
+An encrypted queue's messages are encrypted here as well: they lie in the database like any other.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from skep.broker.ack.accept import AckRequest, AckRow
+from skep.broker.directory import Directory, Lane, LaneProvisioner
+from skep.broker.overload.shares import estimated_wait_s, retry_after_s
+from skep.broker.push.accept import Push
+from skep.broker.push.items import Entry
+from skep.broker.push.rules import QueueRules, RuleBook
+from skep.broker.push.size_limit import AdmissionGate, Full
+from skep.db.access.errors import RulesChanged
+from skep.db.access.slots import Caller
+from skep.engine.driver import Cargo
+from skep.model.errors import (
+    BadRequest,
+    InvalidPayload,
+    Overloaded,
+    Refused,
+    SkepError,
+    Unavailable,
+)
+from skep.model.ids import time_ordered_uuid
+from skep.model.priorities import Priority
+from skep.model.wire import DEFAULT_PARTITION, PushItem
+
+DEFER_CALL: Final = (
+    "select * from skep.defer_operations($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+)
+
+PUSH_TYPE: Final = "push"
+ACK_TYPE: Final = "ack_batch"
+PRIORITY_BY_TYPE: Final = {PUSH_TYPE: int(Priority.PUSH), ACK_TYPE: int(Priority.BATCH_ACK)}
+
+TRIES_MAX: Final = 5
+"""How often rules may change or lanes vanish under a call before it is given up."""
+
+_ITEM_WEIGHT: Final = 512
+
+_LIMIT_WORDS: Final = {
+    "full": "as many operations wait as may; try again when some are done",
+    "lane_full": "as many operations wait for the partition as may; try again when some are done",
+}
+
+_encode = msgspec.json.encode
+_pack = msgspec.msgpack.encode
+
+
+class PushPayload(msgspec.Struct, array_like=True):
+    """The messages of a push, as they are kept until they are stored."""
+
+    keys: list[bytes]
+    envelopes: list[bytes]
+    transaction_ids: list[str]
+    trace_ids: list[str | None]
+
+
+class AckPayload(msgspec.Struct, array_like=True):
+    """The acks of a batch, as they are kept until they are recorded."""
+
+    rows: list[AckRow]
+
+
+class OperationPart(msgspec.Struct):
+    """What a request wants of one lane."""
+
+    type: str
+    partition_id: int
+    queue: str
+    partition: str
+    item_count: int
+    items: bytes
+    """What an answer repeats of the request, as JSON."""
+    payload: bytes
+    rules: QueueRules | None = None
+    id: UUID = msgspec.field(default_factory=lambda: time_ordered_uuid(time.time_ns() // 1_000_000))
+
+
+class Accepted(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """An operation that waits now."""
+
+    operation_id: str
+    type: str
+    queue: str
+    partition: str
+    queue_position: int
+    """Among the operations of its partition and type; 1 is next."""
+    estimated_wait: float
+    """Seconds until it is done, at the present pace."""
+
+
+class AcceptedAnswer(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """The request was accepted and is carried out later."""
+
+    operation_id: str
+    """Of the operation that will be done last; the only one unless there are several partitions."""
+    queue_position: int
+    estimated_wait: float
+    operations: list[Accepted]
+    """One for each partition."""
+    results: list[msgspec.Raw]
+    """Of the items whose outcome is known already."""
+
+
+class DepthLimits(NamedTuple):
+    """What may wait."""
+
+    operations: int
+    per_lane: int
+    bytes: int
+
+
+class DeferralLot(Cargo):
+    """One request on its way into the table of operations."""
+
+    __slots__ = ("accepted", "answer", "error", "parts")
+
+    def __init__(self, answer: "Answer") -> None:
+        super().__init__()
+        self.answer = answer
+        self.parts: list[OperationPart] | None = None
+        self.accepted: list[Accepted] = []
+        self.error: SkepError | None = None
+
+    def finish(self) -> None:
+        """Answer what was accepted, which may be nothing."""
+        self.is_settled = True
+        self.answer(self)
+
+    def fail(self, error: SkepError) -> None:
+        """Answer that nothing was accepted."""
+        self.error = error
+        self.finish()
+
+
+Answer: TypeAlias = Callable[[DeferralLot], None]
+
+
+class PushDeferral(DeferralLot):
+    """A push to accept."""
+
+    __slots__ = ("items", "positions", "producer", "refused")
+
+    def __init__(
+        self,
+        items: Sequence[PushItem],
+        positions: Sequence[int],
+        producer: str | None,
+        answer: Answer,
+    ) -> None:
+        super().__init__(answer)
+        self.items = items
+        self.positions = positions
+        """Where each item stands in the request."""
+        self.producer = producer
+        self.refused: dict[int, SkepError] = {}
+        """Items that their queues do not take, by place in `items`."""
+
+    def weigh(self, size: int) -> int:
+        """Return about how many bytes it holds on to."""
+        return _ITEM_WEIGHT * len(self.items) + size
+
+
+class AckDeferral(DeferralLot):
+    """A batch of acks to accept."""
+
+    __slots__ = ("positions", "request", "transaction_ids")
+
+    def __init__(
+        self,
+        request: AckRequest,
+        transaction_ids: Sequence[str],
+        positions: Sequence[int],
+        answer: Answer,
+    ) -> None:
+        super().__init__(answer)
+        self.request = request
+        """Its rows are what is accepted; it gets the results of those that cannot be."""
+        self.transaction_ids = transaction_ids
+        self.positions = positions
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it holds on to."""
+        return _ITEM_WEIGHT * len(self.request.rows)
+
+
+class DeferralExecutor:
+    """Executor of the operation `defer`."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        push: Push,
+        directory: Directory,
+        provisioner: LaneProvisioner,
+        rule_book: RuleBook,
+        gate: AdmissionGate,
+        limits: DepthLimits,
+        when_accepted: Callable[[Sequence[OperationPart]], None],
+    ) -> None:
+        self._caller: Final = caller
+        self._push: Final = push
+        self._directory: Final = directory
+        self._provisioner: Final = provisioner
+        self._rule_book: Final = rule_book
+        self._gate: Final = gate
+        self._limits: Final = limits
+        self._when_accepted: Final = when_accepted
+        self.accepted_count = 0
+
+    async def execute(self, cargos: Sequence[DeferralLot], *, is_repeated: bool) -> None:
+        """Accept the requests; what an earlier try accepted is recognised by its ids."""
+        del is_repeated
+        for _ in range(TRIES_MAX):
+            pending = [cargo for cargo in cargos if not cargo.is_settled]
+            for cargo in pending:
+                await self._prepare(cargo)
+            pending = [cargo for cargo in pending if not cargo.is_settled]
+            if not pending:
+                return
+            try:
+                rows = await self._call(pending)
+            except RulesChanged:
+                await self._read_rules_anew(pending)
+                continue
+            self._apply(pending, {row[0]: row for row in rows})
+        for cargo in cargos:
+            if not cargo.is_settled:
+                cargo.fail(Unavailable("the queue is being deleted"))
+
+    async def _prepare(self, cargo: DeferralLot) -> None:
+        """Turn a request into parts, unless that was done."""
+        if cargo.parts is not None:
+            return
+        try:
+            if isinstance(cargo, PushDeferral):
+                cargo.parts = await self._prepare_push(cargo)
+            elif isinstance(cargo, AckDeferral):
+                cargo.parts = _prepare_acks(cargo)
+        except (BadRequest, Refused, Overloaded) as error:
+            cargo.fail(error)
+            return
+        if not cargo.parts:
+            cargo.finish()
+
+    async def _prepare_push(self, cargo: PushDeferral) -> list[OperationPart]:
+        keys = {(item.queue, item.partition or DEFAULT_PARTITION) for item in cargo.items}
+        await self._provisioner.provide(keys)
+        by_lane = self._push.prepare(cargo.items, cargo.producer)
+        parts: list[OperationPart] = []
+        for lane, entries in by_lane.items():
+            taken = self._validate(cargo, lane, entries)
+            if taken:
+                await self._admit(lane, len(taken))
+                parts.append(self._push_part(cargo, lane, taken))
+        return parts
+
+    def _validate(self, cargo: PushDeferral, lane: Lane, entries: Sequence[Entry]) -> list[Entry]:
+        """Return what the queue takes, and note why it does not take the rest."""
+        taken: list[Entry] = []
+        for entry in entries:
+            refusal = lane.rules.refusal_of(entry[3])
+            if refusal is None:
+                taken.append(entry)
+            else:
+                cargo.refused[entry[1]] = InvalidPayload(refusal)
+        return taken
+
+    async def _admit(self, lane: Lane, count: int) -> None:
+        limit = lane.rules.size_limit
+        if limit is not None:
+            verdict = await self._gate.decide(lane.queue_id, count, limit)
+            if isinstance(verdict, Full):
+                raise verdict.error(lane.key[0])
+
+    def _push_part(
+        self, cargo: PushDeferral, lane: Lane, entries: Sequence[Entry]
+    ) -> OperationPart:
+        rules = lane.rules
+        ids = [str(msgspec.json.decode(entry[4])) for entry in entries]
+        traces: list[str | None] = [msgspec.json.decode(entry[5]) for entry in entries]
+        envelopes = [self._rule_book.seal(rules, entry[3]) for entry in entries]
+        positions = [cargo.positions[entry[1]] for entry in entries]
+        return OperationPart(
+            type=PUSH_TYPE,
+            partition_id=lane.partition_id,
+            queue=lane.key[0],
+            partition=lane.key[1],
+            item_count=len(entries),
+            items=_encode(list(zip(positions, ids, traces, strict=True))),
+            payload=_pack(PushPayload([entry[2] for entry in entries], envelopes, ids, traces)),
+            rules=rules,
+        )
+
+    async def _read_rules_anew(self, cargos: Sequence[DeferralLot]) -> None:
+        parts = [part for cargo in cargos for part in cargo.parts or ()]
+        await self._rule_book.read(part.rules.queue_id for part in parts if part.rules is not None)
+        for cargo in cargos:
+            if isinstance(cargo, PushDeferral):
+                cargo.parts = None
+
+    async def _call(self, cargos: Sequence[DeferralLot]) -> Sequence[Any]:
+        sent = [(number, part) for number, cargo in enumerate(cargos) for part in cargo.parts or ()]
+        rules = {part.rules for _, part in sent if part.rules is not None}
+        return await self._caller.call(
+            DEFER_CALL,
+            [part.id for _, part in sent],
+            [number for number, _ in sent],
+            [part.type for _, part in sent],
+            [part.partition_id for _, part in sent],
+            [PRIORITY_BY_TYPE[part.type] for _, part in sent],
+            [part.item_count for _, part in sent],
+            [part.items.decode() for _, part in sent],
+            [part.payload for _, part in sent],
+            [each.queue_id for each in rules],
+            [each.version for each in rules],
+            self._limits.operations,
+            self._limits.per_lane,
+            self._limits.bytes,
+        )
+
+    def _apply(self, cargos: Sequence[DeferralLot], row_by_id: Mapping[UUID, Any]) -> None:
+        """Answer the requests; those of which a lane is gone stay to be tried again."""
+        for cargo in cargos:
+            parts = cargo.parts or []
+            rows = [row_by_id[part.id] for part in parts]
+            outcomes = {row[1] for row in rows}
+            if outcomes == {"accepted"}:
+                cargo.accepted = list(map(_accepted, parts, rows))
+                self.accepted_count += len(parts)
+                self._when_accepted(parts)
+                cargo.finish()
+            elif outcomes & {"gone", "again"}:
+                self._drop_gone(
+                    cargo,
+                    {part.id for part, row in zip(parts, rows, strict=True) if row[1] == "gone"},
+                )
+            else:
+                _, outcome, _, waiting, pace_s, _, _ = rows[0]
+                after_s = retry_after_s(waiting, pace_s)
+                cargo.fail(Overloaded(_LIMIT_WORDS[outcome], retry_after_s=after_s))
+
+    def _drop_gone(self, cargo: DeferralLot, gone: set[UUID]) -> None:
+        """Find the lanes of a push anew; an ack of a lane that is gone has no consumer."""
+        assert cargo.parts is not None
+        lost = [part for part in cargo.parts if part.id in gone]
+        if isinstance(cargo, AckDeferral):
+            cargo.parts = [part for part in cargo.parts if part.id not in gone]
+            ids = {part.partition_id for part in lost}
+            for row in cargo.request.rows:
+                for position in row.positions if row.partition_id in ids else ():
+                    cargo.request.set_outcome(position, "no_group")
+            if not cargo.parts:
+                cargo.finish()
+            return
+        cargo.parts = None
+        for part in lost:
+            lane = self._directory.lanes.get((part.queue, part.partition))
+            if lane is not None and lane.partition_id == part.partition_id:
+                self._directory.forget_lane(lane)
+
+
+def _prepare_acks(cargo: AckDeferral) -> list[OperationPart]:
+    by_lane: dict[int, list[AckRow]] = {}
+    for row in cargo.request.rows:
+        by_lane.setdefault(row.partition_id, []).append(row)
+    return [_ack_part(cargo, partition_id, rows) for partition_id, rows in by_lane.items()]
+
+
+def _ack_part(cargo: AckDeferral, partition_id: int, rows: list[AckRow]) -> OperationPart:
+    items = [
+        [(cargo.positions[at], cargo.transaction_ids[at]) for at in row.positions] for row in rows
+    ]
+    return OperationPart(
+        type=ACK_TYPE,
+        partition_id=partition_id,
+        queue="",
+        partition="",
+        item_count=sum(map(len, items)),
+        items=_encode(items),
+        payload=_pack(AckPayload(rows)),
+    )
+
+
+def _accepted(part: OperationPart, row: Any) -> Accepted:
+    _, _, position, waiting, pace_s, queue, partition = row
+    return Accepted(
+        operation_id=str(part.id),
+        type=part.type,
+        queue=queue,
+        partition=partition,
+        queue_position=position,
+        estimated_wait=estimated_wait_s(waiting, pace_s),
+    )
+
+
+def render_accepted(accepted: Sequence[Accepted], results: Sequence[bytes]) -> bytes:
+    """Render the answer to a request of which at least one operation was accepted."""
+    last = max(accepted, key=lambda each: each.queue_position)
+    return _encode(
+        AcceptedAnswer(
+            operation_id=last.operation_id,
+            queue_position=last.queue_position,
+            estimated_wait=max(each.estimated_wait for each in accepted),
+            operations=list(accepted),
+            results=[msgspec.Raw(result) for result in results],
+        )
+    )

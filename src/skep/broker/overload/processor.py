@@ -1,0 +1,353 @@
+"""Carry out the operations that were accepted while there was no room.
+
+Every process does it; the database gives each the oldest operations of some lanes, the important
+ones first. An operation's effect and its end are one transaction, so it is done once, whoever dies
+when. One that fails is tried again after a pause while its lane waits, and is given up after some
+attempts; then it stays, with its error, for somebody to look at.
+
+One batch at a time, with no regard to the load: an overload that lasts must not keep for ever what
+was accepted in it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+from uuid import UUID, uuid4
+
+import msgspec
+
+from skep.broker.ack.accept import AckRow
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.overload.deferral import ACK_TYPE, PRIORITY_BY_TYPE, AckPayload, PushPayload
+from skep.broker.pop.lease_memory import LeaseMemory
+from skep.broker.transaction.settlement import Operations, Settler, StagedPush
+from skep.db.access.errors import NotExecuted, OutcomeUnknown
+from skep.db.access.slots import Caller
+from skep.model.encryption import is_sealed
+from skep.model.errors import SkepError, Unavailable
+
+_log = logging.getLogger(__name__)
+
+CLAIM_CALL: Final = "select * from skep.claim_operations($1, $2, $3, $4, $5, $6)"
+PROCESS_PUSHES_CALL: Final = (
+    "select * from skep.process_pushes("
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
+)
+PROCESS_ACKS_CALL: Final = (
+    "select * from skep.process_acks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+)
+POSTPONE_CALL: Final = "select skep.postpone_operation($1, $2, $3, $4, $5, $6)"
+
+PRIORITIES: Final = sorted(PRIORITY_BY_TYPE.values())
+
+LANES_PER_CLAIM: Final = 100
+PER_LANE: Final = 100
+BYTES_PER_CLAIM: Final = 4 << 20
+"""Together they bound how long a call holds its lanes and how much memory it takes."""
+
+IDLE_S: Final = 2.0
+"""How often to look although nothing was heard of: for what another process left behind."""
+
+RECOVERY_S: Final = 0.5
+"""How long to leave alone a database in trouble."""
+
+DATABASE_TRIES: Final = 5
+
+PAUSE_S: Final = 0.5
+PAUSE_S_MAX: Final = 30.0
+"""From the first failure of an operation to the next attempt; it doubles up to the other."""
+
+STOP_PATIENCE_S: Final = 2.0
+
+GONE: Final = "the queue was deleted"
+TIMED_OUT: Final = "whoever carried it out did not come back, again and again"
+
+_unpack_push = msgspec.msgpack.Decoder(PushPayload).decode
+_unpack_acks = msgspec.msgpack.Decoder(AckPayload).decode
+
+
+class ProcessorLimits(NamedTuple):
+    """How patient a processor is."""
+
+    timeout_s: float
+    """After so long other processes may take an operation that was claimed."""
+    retries_max: int
+    """Attempts beyond the first that an operation gets."""
+
+
+class ClaimedOperation(msgspec.Struct):
+    """An operation this process may carry out."""
+
+    id: UUID
+    type: str
+    queue: str
+    partition: str
+    partition_id: int
+    retries: int
+    is_gone: bool
+    payload: bytes
+
+    @property
+    def lane(self) -> tuple[str, int]:
+        """What its order is kept in."""
+        return self.type, self.partition_id
+
+
+class ClaimLost(SkepError):
+    """The operations are in other hands."""
+
+    code = "claim_lost"
+
+
+class OperationProcessor:
+    """Claims operations and carries them out, in a task of its own."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        settler: Settler,
+        *,
+        leases: LeaseMemory,
+        announcer: Announcer,
+        open_envelope: Callable[[bytes], bytes],
+        limits: ProcessorLimits,
+    ) -> None:
+        self._caller: Final = caller
+        self._settler: Final = settler
+        self._leases: Final = leases
+        self._announcer: Final = announcer
+        self._open_envelope: Final = open_envelope
+        self._limits: Final = limits
+        self._is_wanted: Final = asyncio.Event()
+        self._is_stopping = False
+        self._task: asyncio.Task[None] | None = None
+        self.completed_count = 0
+        self.failed_count = 0
+
+    def start(self) -> None:
+        """Begin to look for operations."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Stop looking. A call under way may end; given up, the database ends or undoes it."""
+        if self._task is None:
+            return
+        self._is_stopping = True
+        self._is_wanted.set()
+        _, unfinished = await asyncio.wait([self._task], timeout=STOP_PATIENCE_S)
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+
+    def hear_of_operations(self) -> None:
+        """Hear that there is something to do."""
+        self._is_wanted.set()
+
+    async def _run(self) -> None:
+        while not self._is_stopping:
+            self._is_wanted.clear()
+            pause_s = IDLE_S
+            try:
+                if await self.work():
+                    continue
+            except SkepError as error:
+                _log.warning("operations could not be carried out: %s", error)
+                pause_s = RECOVERY_S
+            except Exception:  # noqa: BLE001 (a bug must not end the loop: lanes would wait for ever)
+                _log.exception("operations could not be carried out")
+                pause_s = RECOVERY_S
+            await self._rest(pause_s)
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_wanted.wait()
+        except TimeoutError:
+            return
+
+    async def work(self) -> bool:
+        """Carry out what one claim brings; tell whether that was anything.
+
+        Raises:
+            SkepError: The database is in trouble. What was claimed can be claimed again in time.
+        """
+        claim_id = uuid4()
+        rows = await self._caller.call(
+            CLAIM_CALL,
+            claim_id,
+            PRIORITIES,
+            LANES_PER_CLAIM,
+            PER_LANE,
+            BYTES_PER_CLAIM,
+            self._limits.timeout_s,
+        )
+        claimed = [ClaimedOperation(*row) for row in rows]
+        for type_, operations in groupby(claimed, key=lambda operation: operation.type):
+            del type_
+            await self._carry_out(claim_id, await self._give_up_hopeless(claim_id, operations))
+        return bool(claimed)
+
+    async def _give_up_hopeless(
+        self, claim_id: UUID, operations: Iterable[ClaimedOperation]
+    ) -> list[ClaimedOperation]:
+        """Give up the lanes whose oldest operation cannot be done; return the others."""
+        hopeful: list[ClaimedOperation] = []
+        for _, in_lane in groupby(operations, key=lambda operation: operation.lane):
+            lane = list(in_lane)
+            first = lane[0]
+            if first.is_gone:
+                await self._postpone(claim_id, first, GONE, retries_max=-1)
+            elif first.retries > self._limits.retries_max:
+                await self._postpone(claim_id, first, TIMED_OUT)
+            else:
+                hopeful += lane
+        return hopeful
+
+    async def _carry_out(self, claim_id: UUID, operations: Sequence[ClaimedOperation]) -> None:
+        """Carry out operations of one type together; if that fails, find out which is guilty."""
+        if not operations:
+            return
+        try:
+            await self._execute_patiently(claim_id, operations)
+        except ClaimLost:
+            _log.info("%d operations are in other hands", len(operations))
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 -- any failure is some operation's
+            await self._isolate(claim_id, operations, error)
+        else:
+            self.completed_count += len(operations)
+
+    async def _execute_patiently(
+        self, claim_id: UUID, operations: Sequence[ClaimedOperation]
+    ) -> None:
+        """Carry out operations, and again if the database could not be reached.
+
+        Repeating is safe: what was done is not claimed any more.
+        """
+        for _ in range(DATABASE_TRIES):
+            try:
+                await self._execute(claim_id, operations)
+            except (NotExecuted, OutcomeUnknown) as error:
+                _log.info("operations are tried again: %s", error)
+                await asyncio.sleep(RECOVERY_S)
+            else:
+                return
+        raise Unavailable
+
+    async def _isolate(
+        self, claim_id: UUID, operations: Sequence[ClaimedOperation], error: Exception
+    ) -> None:
+        lanes = [list(lane) for _, lane in groupby(operations, key=lambda each: each.lane)]
+        if len(lanes) > 1:
+            for lane in lanes:
+                await self._carry_out(claim_id, lane)
+        elif len(operations) > 1:
+            # Only the first is claimed for sure: what is behind it comes with the next claim.
+            await self._carry_out(claim_id, operations[:1])
+        else:
+            if not isinstance(error, SkepError):
+                _log.error("an operation failed by a defect", exc_info=error)
+            await self._postpone(claim_id, operations[0], str(error) or type(error).__name__)
+
+    async def _postpone(
+        self,
+        claim_id: UUID,
+        operation: ClaimedOperation,
+        error: str,
+        *,
+        retries_max: int | None = None,
+    ) -> None:
+        ((status,),) = await self._caller.call(
+            POSTPONE_CALL,
+            operation.id,
+            claim_id,
+            error.replace("\0", ""),
+            self._limits.retries_max if retries_max is None else retries_max,
+            PAUSE_S,
+            PAUSE_S_MAX,
+        )
+        if status == "failed":
+            self.failed_count += 1
+            _log.warning("operation %s was given up: %s", operation.id, error)
+
+    async def _execute(self, claim_id: UUID, operations: Sequence[ClaimedOperation]) -> None:
+        if operations[0].type == ACK_TYPE:
+            await self._record_acks(claim_id, operations)
+        else:
+            await self._store_pushes(claim_id, operations)
+
+    async def _store_pushes(self, claim_id: UUID, operations: Sequence[ClaimedOperation]) -> None:
+        pushes: list[StagedPush] = []
+        numbers: list[int] = []
+        for number, operation in enumerate(operations, start=1):
+            staged = self._staged(operation)
+            pushes += staged
+            numbers += [number] * len(staged)
+        settled = await self._settler.settle(
+            PROCESS_PUSHES_CALL,
+            [[operation.id for operation in operations], claim_id, numbers],
+            Operations(pushes, [], []),
+            is_repeated=True,
+            with_places=True,
+        )
+        if settled.refusal is not None:
+            raise ClaimLost
+
+    def _staged(self, operation: ClaimedOperation) -> list[StagedPush]:
+        """Return the messages of an operation, for the rules now in force to be applied to them."""
+        payload = _unpack_push(operation.payload)
+        lane_key = (operation.queue, operation.partition)
+        return [
+            StagedPush(
+                lane_key,
+                transaction_id,
+                trace_id,
+                key,
+                self._open_envelope(envelope) if is_sealed(envelope) else envelope,
+            )
+            for transaction_id, trace_id, key, envelope in zip(
+                payload.transaction_ids,
+                payload.trace_ids,
+                payload.keys,
+                payload.envelopes,
+                strict=True,
+            )
+        ]
+
+    async def _record_acks(self, claim_id: UUID, operations: Sequence[ClaimedOperation]) -> None:
+        sent = [
+            (number, row)
+            for number, operation in enumerate(operations, start=1)
+            for row in _unpack_acks(operation.payload).rows
+        ]
+        answers = await self._caller.call(
+            PROCESS_ACKS_CALL,
+            [operation.id for operation in operations],
+            claim_id,
+            [number for number, _ in sent],
+            [row.partition_id for _, row in sent],
+            [row.group for _, row in sent],
+            [row.lease_id for _, row in sent],
+            [row.offset for _, row in sent],
+            [row.key for _, row in sent],
+            [row.status for _, row in sent],
+            [row.error for _, row in sent],
+        )
+        if answers and answers[0][0] is None:
+            raise ClaimLost
+        self._tell_of_acks([row for _, row in sent], answers)
+
+    def _tell_of_acks(self, rows: Sequence[AckRow], answers: Sequence[Any]) -> None:
+        ready: dict[int, set[int]] = {}
+        for item, _, queue_id, _, _, lease_released, has_more in answers:
+            row = rows[int(item) - 1]
+            if lease_released and row.lease_text:
+                self._leases.forget(row.lease_text, row.partition_id)
+            if has_more:
+                ready.setdefault(queue_id, set()).add(row.partition_id)
+        for queue_id, lanes in ready.items():
+            self._announcer.announce(queue_id, len(lanes))

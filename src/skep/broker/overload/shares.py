@@ -1,0 +1,234 @@
+"""Who gives way when there is not room for all. Pure.
+
+Three decisions. `engine_shares` says how much of the engine each kind of work may fill: a share of
+its own, so that no kind crowds out another, and a ceiling that falls with its priority, so that
+what matters less is turned away first when many kinds press at the same time. `WaitingLine` keeps
+the requests that were turned away for a moment: first come, first served among those that wait for
+the same, each for a bounded time, all of them together with a bounded weight.
+
+`LaneOrder` keeps requests of a lane in the order they came while some of them wait and others are
+on their way into the table of operations.
+
+What is tried when, and what becomes of a request whose time is over, is its driver's business
+(`skep.broker.overload.waiting_line`).
+"""
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Hashable, Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import ceil
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from skep.model.priorities import Priority
+
+CEILINGS: Final[Mapping[Priority, float]] = {
+    Priority.SYSTEM_EVENT: 1.0,
+    Priority.BATCH_ACK: 1.0,
+    Priority.ACK: 0.95,
+    Priority.PUSH: 0.90,
+    Priority.POP: 0.80,
+    Priority.BACKGROUND: 0.60,
+    Priority.ANALYTICS: 0.50,
+}
+"""Up to which share of its capacity the engine takes work of a priority."""
+
+DEFERRAL_SHARE: Final = 0.10
+"""What requests may fill that are on their way into the table of operations."""
+
+RETRY_AFTER_S_MAX: Final = 60
+UNKNOWN_PACE_S: Final = 0.1
+"""Seconds per operation that are assumed until some have been carried out."""
+
+E = TypeVar("E")
+
+
+class Share(NamedTuple):
+    """What an operation of the engine may fill."""
+
+    own: float
+    ceiling: float
+
+
+def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
+    """Return what each operation of the engine may fill of its capacity.
+
+    Args:
+        push: Share of pushes; transactions, cycles and messages for later have as much each.
+        pop: Share of polls.
+        ack: Share of acknowledgments.
+    """
+    pushes = Share(push, CEILINGS[Priority.PUSH])
+    pops = Share(pop, CEILINGS[Priority.POP])
+    system = Share(1.0, CEILINGS[Priority.SYSTEM_EVENT])
+    return {
+        "push": pushes,
+        "transaction": pushes,
+        "cycle": pushes,
+        "schedule": pushes,
+        "provision": pushes,
+        "pop": pops,
+        "pop_partition": pops,
+        "subscribe": pops,
+        "ack": Share(ack, CEILINGS[Priority.BATCH_ACK]),
+        "defer": Share(DEFERRAL_SHARE, CEILINGS[Priority.SYSTEM_EVENT]),
+        "renew": system,
+        "release": system,
+        "undo": system,
+    }
+
+
+def is_shed(priority: Priority, load: float) -> bool:
+    """Tell whether work of a priority gives way while the engine is so full."""
+    return load > CEILINGS[priority]
+
+
+def estimated_wait_s(ahead: int, pace_s: float | None) -> float:
+    """Return about how long an operation waits that has so many before it, itself included."""
+    return round(ahead * (UNKNOWN_PACE_S if pace_s is None else pace_s), 3)
+
+
+def retry_after_s(waiting: int, pace_s: float | None) -> int:
+    """Return when to come again if so many operations are too many: when half of them are done."""
+    return min(max(1, ceil(estimated_wait_s(waiting, pace_s) / 2)), RETRY_AFTER_S_MAX)
+
+
+class Place(Generic[E]):
+    """A request in line."""
+
+    __slots__ = ("deadline", "entry", "is_left", "key", "weight")
+
+    def __init__(self, key: Hashable, entry: E, weight: int, deadline: float) -> None:
+        self.key = key
+        self.entry = entry
+        self.weight = weight
+        self.deadline = deadline
+        self.is_left = False
+
+
+class WaitingLine(Generic[E]):
+    """Requests in line, by what they wait for."""
+
+    _LEFT_MAX: Final = 64
+    """Places that were left and may stay among the deadlines before these are tidied."""
+
+    def __init__(self, weight_max: int) -> None:
+        self._weight_max: Final = weight_max
+        self._weight = 0
+        self._size = 0
+        self._queues: Final[dict[Hashable, OrderedDict[Place[E], None]]] = {}
+        self._deadlines: list[tuple[float, int, Place[E]]] = []
+        self._serial: Final = count()
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def weight(self) -> int:
+        """What all of them weigh."""
+        return self._weight
+
+    def has(self, key: Hashable) -> bool:
+        """Tell whether somebody waits for this."""
+        return key in self._queues
+
+    def join(self, key: Hashable, entry: E, *, weight: int, deadline: float) -> Place[E] | None:
+        """Let a request wait behind the others; None when there is no room for it."""
+        if self._weight + weight > self._weight_max and self._size:
+            return None
+        place = Place(key, entry, weight, deadline)
+        self._queues.setdefault(key, OrderedDict())[place] = None
+        heappush(self._deadlines, (deadline, next(self._serial), place))
+        self._weight += weight
+        self._size += 1
+        return place
+
+    def places(self, key: Hashable) -> list[Place[E]]:
+        """Return who is in line for this, the first one first."""
+        return list(self._queues.get(key, ()))
+
+    def leave(self, place: Place[E]) -> None:
+        """Let a request go; it must be in line."""
+        assert not place.is_left, "nobody leaves twice"
+        place.is_left = True
+        queue = self._queues[place.key]
+        del queue[place]
+        if not queue:
+            del self._queues[place.key]
+        self._weight -= place.weight
+        self._size -= 1
+        if len(self._deadlines) > 2 * self._size + self._LEFT_MAX:
+            self._deadlines = [each for each in self._deadlines if not each[2].is_left]
+            heapify(self._deadlines)
+
+    def take_expired(self, now: float) -> list[Place[E]]:
+        """Let those go whose time is over, and return them."""
+        expired: list[Place[E]] = []
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            place = heappop(self._deadlines)[2]
+            expired.append(place)
+            self.leave(place)
+        return expired
+
+    def next_deadline(self) -> float | None:
+        """Return when the next one's time is over."""
+        while self._deadlines and self._deadlines[0][2].is_left:
+            heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def waited_for(self) -> list[Hashable]:
+        """Return everything that somebody waits for."""
+        return list(self._queues)
+
+
+class LaneOrder:
+    """Who goes into which lanes, in the order they came.
+
+    A request that waits, for whatever reason, is *ahead* of all that come later. One that was sent
+    to be accepted as operations is *sent* until its answer: others may be sent after it, for calls
+    that accept are made one at a time, but nothing may go into the lane by another way.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: Final[dict[Hashable, deque[object]]] = {}
+        self._sent: Final[Counter[Hashable]] = Counter()
+
+    def __bool__(self) -> bool:
+        """Whether there is anybody at all."""
+        return bool(self._ahead) or bool(self._sent)
+
+    def holds(self, lanes: Iterable[Hashable]) -> bool:
+        """Tell whether a request that comes now must wait to use these lanes."""
+        return any(lane in self._ahead or lane in self._sent for lane in lanes)
+
+    def has_sent(self, lanes: Iterable[Hashable]) -> bool:
+        """Tell whether requests are on their way into the operations of these lanes."""
+        return any(lane in self._sent for lane in lanes)
+
+    def is_first(self, request: object, lanes: Iterable[Hashable]) -> bool:
+        """Tell whether nobody else is ahead in any of these lanes."""
+        return all(lane not in self._ahead or self._ahead[lane][0] is request for lane in lanes)
+
+    def queue(self, request: object, lanes: Iterable[Hashable]) -> None:
+        """Let a request wait for its turn; its lanes are distinct."""
+        for lane in lanes:
+            self._ahead.setdefault(lane, deque()).append(request)
+
+    def leave(self, request: object, lanes: Iterable[Hashable]) -> None:
+        """Let a request that waited go."""
+        for lane in lanes:
+            waiting = self._ahead[lane]
+            waiting.remove(request)
+            if not waiting:
+                del self._ahead[lane]
+
+    def send(self, lanes: Iterable[Hashable]) -> None:
+        """Note that a request was sent to be accepted."""
+        self._sent.update(lanes)
+
+    def answered(self, lanes: Iterable[Hashable]) -> None:
+        """Note that it was answered, in whatever way."""
+        self._sent.subtract(lanes)
+        for lane in lanes:
+            if not self._sent[lane]:
+                del self._sent[lane]

@@ -1,0 +1,222 @@
+"""Requests that found no room stand in line: tried again when there is some, refused in time.
+
+A request joins the line under what it waits for: a kind of work (a `Priority`), or a lane in which
+operations wait (a `LaneKey`). Whoever comes later and needs the same joins behind it, so nobody is
+overtaken. Kinds are tried whenever the engine has carried out a call, the more important ones
+first, and now and then in any case; lanes when `LaneWatch` finds them free.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable
+from typing import Final, NamedTuple, TypeAlias
+
+from skep.broker.overload.shares import WaitingLine
+from skep.db.access.slots import Caller
+from skep.engine.driver import Engine
+from skep.model.errors import Congested, Overloaded, SkepError
+from skep.model.priorities import Priority
+
+_log = logging.getLogger(__name__)
+
+LANES_CALL: Final = "select * from skep.deferred_lanes($1, $2)"
+
+RETRY_S: Final = 0.1
+"""How often the line is tried although no call came back: what it waits for may be elsewhere."""
+
+PROBE_S: Final = 0.05
+"""How often lanes in which operations wait are looked at, while somebody waits for them."""
+
+LANES_WATCHED_MAX: Final = 10_000
+"""Lanes remembered as waiting. Those beyond cost a call that is refused."""
+
+DEFERRAL: Final = "deferral"
+"""Type of a `LaneKey` under which those wait that are to be deferred when earlier requests of their
+lane are through; they are tried like those who wait for room."""
+
+STOPPING: Final = "this instance is shutting down"
+
+
+class OutOfTurn(Overloaded):
+    """Requests of the same partition that came before are still on their way."""
+
+    code = "out_of_turn"
+
+
+class LaneKey(NamedTuple):
+    """A lane of operations."""
+
+    type: str
+    partition_id: int
+
+
+class Turn(NamedTuple):
+    """What to do with a request in line."""
+
+    attempt: Callable[[], None]
+    """Tries it again. Raises `Overloaded` when there is still no room, and `OutOfTurn` when there
+    may be, but not for this one yet."""
+    refuse: Callable[[SkepError], None]
+    """Answers that there was none in time."""
+
+
+Kind: TypeAlias = Priority | LaneKey
+
+
+class Line:
+    """The requests of one process that found no room."""
+
+    def __init__(
+        self, engine: Engine, *, wait_s: float, weight_max: int, is_congestion: bool = False
+    ) -> None:
+        """Begin with an empty line.
+
+        Args:
+            engine: What there is no room in.
+            wait_s: How long a request is held back that does not say.
+            weight_max: What all of them may weigh; beyond, requests are refused at once.
+            is_congestion: Refuse as `Congested`, for clients that give up at a 429.
+        """
+        self._book: Final[WaitingLine[Turn]] = WaitingLine(weight_max)
+        self._wait_s: Final = wait_s
+        self._refusal: Final = Congested if is_congestion else Overloaded
+        self._loop: Final = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.held_count = 0
+        self.refused_count = 0
+        engine.when_relieved(self.relieve)
+
+    def __len__(self) -> int:
+        return len(self._book)
+
+    def deadline(self) -> float:
+        """Return until when a request that comes now is held back."""
+        return self._loop.time() + self._wait_s
+
+    def has(self, kind: Hashable) -> bool:
+        """Tell whether somebody waits for this."""
+        return self._book.has(kind)
+
+    def stand(self, kind: Kind, turn: Turn, *, weight: int, deadline: float) -> None:
+        """Let a request wait, or refuse it when its time is over or the line too long."""
+        is_late = deadline <= self._loop.time()
+        if is_late or self._book.join(kind, turn, weight=weight, deadline=deadline) is None:
+            self._refuse(turn)
+            return
+        self.held_count += 1
+        self._set_timer()
+
+    def relieve(self) -> None:
+        """Try those who wait for room in the engine, by priority."""
+        if not self._book:
+            return
+        for priority in Priority:
+            self._try(priority)
+        for key in self._book.waited_for():
+            if isinstance(key, LaneKey) and key.type == DEFERRAL:
+                self._try(key)
+        self._set_timer()
+
+    def free(self, lane: LaneKey) -> None:
+        """Try those who wait for a lane."""
+        self._try(lane)
+        self._set_timer()
+
+    def stop(self) -> None:
+        """Refuse everybody."""
+        for place in self._book.take_expired(float("inf")):
+            place.entry.refuse(self._refusal(STOPPING))
+        self._set_timer()
+
+    def _try(self, kind: Kind) -> None:
+        """Let those in line try, each once, until there is no room."""
+        book = self._book
+        for place in book.places(kind):
+            if place.is_left:
+                continue
+            try:
+                place.entry.attempt()
+            except OutOfTurn:
+                continue
+            except Overloaded:
+                return
+            except SkepError as error:
+                place.entry.refuse(error)
+            book.leave(place)
+
+    def _look(self) -> None:
+        self._timer = None
+        for place in self._book.take_expired(self._loop.time()):
+            self._refuse(place.entry)
+        self.relieve()
+        self._set_timer()
+
+    def _refuse(self, turn: Turn) -> None:
+        self.refused_count += 1
+        turn.refuse(self._refusal())
+
+    def _set_timer(self) -> None:
+        if not self._book:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            return
+        if self._timer is None:
+            deadline = self._book.next_deadline()
+            assert deadline is not None
+            at = min(deadline, self._loop.time() + RETRY_S)
+            self._timer = self._loop.call_at(at, self._look)
+
+
+class LaneWatch:
+    """Knows the lanes in which operations wait, as far as this process has met them."""
+
+    def __init__(self, caller: Caller, when_free: Callable[[LaneKey], None]) -> None:
+        self._caller: Final = caller
+        self._when_free: Final = when_free
+        self._lanes: Final[set[LaneKey]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def is_deferred(self, lane: LaneKey) -> bool:
+        """Tell whether operations waited in a lane when it was last looked at."""
+        return lane in self._lanes
+
+    def note(self, lane: LaneKey) -> None:
+        """Remember that operations wait in a lane, and look until they do not."""
+        if len(self._lanes) < LANES_WATCHED_MAX:
+            self._lanes.add(lane)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        try:
+            while self._lanes:
+                await asyncio.sleep(PROBE_S)
+                for type_ in ("push", "ack_batch"):
+                    await self._look(type_)
+        finally:
+            self._task = None
+
+    async def _look(self, type_: str) -> None:
+        asked = [lane for lane in self._lanes if lane.type == type_]
+        if not asked:
+            return
+        try:
+            rows = await self._caller.call(LANES_CALL, [lane.partition_id for lane in asked], type_)
+        except SkepError as error:
+            _log.debug("lanes with waiting operations could not be looked at: %s", error)
+            return
+        still = {row[0] for row in rows}
+        for lane in asked:
+            if lane.partition_id not in still:
+                self._lanes.discard(lane)
+                self._when_free(lane)

@@ -1,0 +1,646 @@
+"""Push: store messages, once each, in the order they came.
+
+Items are sorted by partition; those of many requests gather in one lot per partition until the
+engine takes it into a call, with at most one call in flight per partition. Results are rendered as
+they become known and answered when the last item of the request has its own.
+
+Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
+look-up), and by the database. A lane that only this process pushes into goes through
+`push_vouched`, which stores what the cache vouches for and does not look. All that is left goes
+through `push_segments`, which probes what the cache does not vouch for. When it finds duplicates it
+stores nothing for that partition and says which; the rest goes again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID, uuid4
+
+import msgspec
+import xxhash
+
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner, LaneWish
+from skep.broker.failover.diversion import Diversion
+from skep.broker.push.enforcement import Enforcer
+from skep.broker.push.flush import (
+    NULL,
+    Flush,
+    answer_duplicates,
+    answer_stored,
+    body_of,
+    by_partition,
+    refuse_deferred,
+)
+from skep.broker.push.items import (
+    Answer,
+    Entry,
+    PushLot,
+    PushRequest,
+    fail_entry,
+    fail_item,
+)
+from skep.broker.push.rules import QueueRules, RuleBook
+from skep.broker.scheduled.accept import (
+    Moment,
+    Schedule,
+    ScheduleItem,
+    ScheduleOutcome,
+    parse_moment,
+    render_outcome,
+)
+from skep.db.access.errors import RulesChanged
+from skep.db.access.slots import Caller
+from skep.engine.dedup.cache import DedupCache, Vouch
+from skep.engine.driver import Engine
+from skep.model.envelopes import build_envelope, check_headers, end_of_life
+from skep.model.errors import BadRequest, Overloaded, SkepError, Unavailable
+from skep.model.limits import PUSH_ITEMS_MAX, TRANSACTION_ID_CHARS_MAX
+from skep.model.names import check_name, refuse_transaction_id
+from skep.model.wire import DEFAULT_PARTITION, PushItem
+from skep.telemetry.meters import Meters
+
+PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+PUSH_VOUCHED_CALL: Final = "select * from skep.push_vouched($1, $2, $3, $4, $5, $6, $7, $8)"
+CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
+
+_NO_WORD: Final = (0, datetime.max.replace(tzinfo=UTC))
+"""What a broker vouches for that vouches for nothing."""
+
+_ENTRY_WEIGHT: Final = 512
+"""Bytes an item costs beyond its envelope: objects, key, answer."""
+
+_encode = msgspec.json.encode
+_digest = xxhash.xxh3_128_digest
+
+
+class _Later(NamedTuple):
+    """An item that is to be delivered later."""
+
+    lane: Lane
+    entry: Entry
+    transaction_id: str
+    moment: Moment
+
+
+class _Sorted(NamedTuple):
+    """The items of a request."""
+
+    entries_by_lane: dict[Lane, list[Entry]]
+    later: list[_Later]
+    missing: set[tuple[str, str]]
+    """Lanes to wait for. Their items are not among the others."""
+
+
+class Push:
+    """Accept push requests."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        directory: Directory,
+        schedule: Schedule,
+        *,
+        diversion: Diversion,
+        hash_seed: int,
+        now: Callable[[], datetime],
+        meters: Meters | None = None,
+    ) -> None:
+        self._engine: Final = engine
+        self._queues: Final = (meters or Meters()).queues
+        self._directory: Final = directory
+        self._schedule: Final = schedule
+        self._diversion: Final = diversion
+        self._hash_seed: Final = hash_seed
+        self._now: Final = now
+        # The last lot of each partition that has not left yet; later pushes join it.
+        self._open: Final[dict[int, PushLot]] = {}
+        # How many requests wait for a lane to be provisioned. Until the last of them is through,
+        # later ones queue up behind them, although the lane may be known by then.
+        self._awaited: Final[Counter[tuple[str, str]]] = Counter()
+
+    def push_messages(
+        self, items: Sequence[PushItem], answer: Answer, *, size: int, producer: str | None = None
+    ) -> None:
+        """Store the items; `answer` is called once, when every item has a result.
+
+        Args:
+            items: What to store, in this order.
+            answer: Gets the request back, with its results.
+            size: Bytes of the request, which count evenly for its items.
+            producer: Who sent them, if that is known.
+
+        Raises:
+            BadRequest: The request as a whole is refused and nothing is stored.
+            Overloaded: The engine is full and nothing is stored.
+        """
+        if len(items) > PUSH_ITEMS_MAX:
+            raise BadRequest(f"more than {PUSH_ITEMS_MAX} items in one request")
+        request = PushRequest(len(items), answer)
+        entry_weight = _ENTRY_WEIGHT + size // (len(items) or 1)
+        if self._diversion.is_needed:
+            self._push_around(request, items, producer, entry_weight, may_hold=True)
+        else:
+            self._push_live(request, items, range(len(items)), producer, entry_weight)
+
+    def _push_around(
+        self,
+        request: PushRequest,
+        items: Sequence[PushItem],
+        producer: str | None,
+        entry_weight: int,
+        *,
+        may_hold: bool,
+    ) -> None:
+        """Push while some lanes, or all, go to disk."""
+
+        def again() -> None:
+            try:
+                self._push_around(request, items, producer, entry_weight, may_hold=False)
+            except SkepError as error:
+                request.fail(error)
+
+        positions = self._diversion.take(request, items, producer, again if may_hold else None)
+        if not positions:
+            return
+        try:
+            self._push_live(request, items, positions, producer, entry_weight)
+        except SkepError as error:
+            if len(positions) == len(items):
+                raise
+            for position in positions:  # the others are on their way to the disk
+                fail_item(request, position, items[position], error)
+
+    def _push_live(
+        self,
+        request: PushRequest,
+        items: Sequence[PushItem],
+        positions: Sequence[int],
+        producer: str | None,
+        entry_weight: int,
+    ) -> None:
+        """Push the items at these positions into the database."""
+        in_order = self._sort(request, items, positions, producer, self._awaited)
+        missing = in_order.missing
+        if not missing:
+            self._submit(in_order, entry_weight)
+            return
+
+        def proceed(error: SkepError | None) -> None:
+            self._stop_awaiting(missing)
+            try:
+                if isinstance(error, Unavailable) and self._diversion.is_usable:
+                    self._diversion.divert_items(request, items, positions, producer)
+                    return
+                if error is not None:
+                    raise error
+                self._submit(self._sort(request, items, positions, producer, ()), entry_weight)
+            except SkepError as refusal:
+                request.fail(refusal)
+
+        wish = LaneWish(list(missing), proceed)
+        self._engine.submit("provision", None, _ENTRY_WEIGHT * len(missing), wish)
+        self._awaited.update(missing)
+
+    @property
+    def is_diverting(self) -> bool:
+        """Whether some lanes, or all, go to disk now."""
+        return self._diversion.is_needed
+
+    def prepare(self, items: Sequence[PushItem], producer: str | None) -> dict[Lane, list[Entry]]:
+        """Check the items and sort them by lane, for somebody else to store.
+
+        All lanes must be known, and none of the items be for later.
+
+        Raises:
+            BadRequest: The request as a whole is refused.
+        """
+        request = PushRequest(len(items), lambda _: None)
+        in_order = self._sort(request, items, range(len(items)), producer, ())
+        assert not in_order.missing, "the lanes were to be provisioned"
+        assert not in_order.later, "messages for later do not wait in a lane"
+        return in_order.entries_by_lane
+
+    def close(self, lot: PushLot) -> None:
+        """Let nobody join a lot any more: it is on its way."""
+        # Also breaks the circle of lot and place, which only the cycle collector could free.
+        lot.place = None
+        partition_id = lot.lane.partition_id
+        if self._open.get(partition_id) is lot:
+            del self._open[partition_id]
+
+    def _stop_awaiting(self, keys: Iterable[tuple[str, str]]) -> None:
+        awaited = self._awaited
+        for key in keys:
+            awaited[key] -= 1
+            if not awaited[key]:
+                del awaited[key]
+
+    def _sort(
+        self,
+        request: PushRequest,
+        items: Sequence[PushItem],
+        positions: Sequence[int],
+        producer: str | None,
+        awaited: Collection[tuple[str, str]],
+    ) -> _Sorted:
+        """Check the items and sort them by lane.
+
+        One long loop on purpose: it runs for every item of every push, and calls cost there.
+        """
+        lanes, seed = self._directory.lanes, self._hash_seed
+        producer_json = NULL if producer is None else _encode(producer)
+        untraced = b',"traceId":null,"producerSub":%b,"data":' % producer_json
+        entries_by_lane: dict[Lane, list[Entry]] = {}
+        later: list[_Later] = []
+        missing: set[tuple[str, str]] = set()
+        for position in positions:
+            item = items[position]
+            transaction_id = item.transaction_id
+            if not transaction_id:
+                transaction_id = item.transaction_id = str(uuid4())
+            elif len(transaction_id) > TRANSACTION_ID_CHARS_MAX or "\0" in transaction_id:
+                refuse_transaction_id(transaction_id)
+            trace_json, middle = NULL, untraced
+            if item.trace_id:
+                trace_json = _checked_trace_id(item.trace_id)
+                middle = b',"traceId":%b,"producerSub":%b,"data":' % (trace_json, producer_json)
+            key = (item.queue, item.partition or DEFAULT_PARTITION)
+            lane = lanes.get(key)
+            if lane is None or (awaited and key in awaited):
+                check_name("queue", item.queue)
+                check_name("partition", key[1])
+                missing.add(key)
+                continue
+            id_json = _encode(transaction_id)
+            if (
+                item.headers is not None
+                or item.ttl_seconds is not None
+                or item.deliver_at is not None
+                or item.delay_seconds is not None
+            ):
+                entry, moment = self._with_options(request, position, item, producer)
+                if moment is not None:
+                    later.append(_Later(lane, entry, transaction_id, moment))
+                    continue
+                entries_by_lane.setdefault(lane, []).append(entry)
+                continue
+            entry = (
+                request,
+                position,
+                _digest(transaction_id.encode(), seed),
+                b"".join((b'{"transactionId":', id_json, middle, item.payload, b"}")),
+                id_json,
+                trace_json,
+            )
+            entries = entries_by_lane.get(lane)
+            if entries is None:
+                entries_by_lane[lane] = [entry]
+            else:
+                entries.append(entry)
+        return _Sorted(entries_by_lane, later, missing)
+
+    def _with_options(
+        self, request: PushRequest, position: int, item: PushItem, producer: str | None
+    ) -> tuple[Entry, Moment | None]:
+        """Prepare an item with headers, an end or a time of delivery; return that time as well."""
+        assert item.transaction_id
+        now = self._now()
+        moment = parse_moment(item.deliver_at, item.delay_seconds, now)
+        trace_json = _checked_trace_id(item.trace_id) if item.trace_id else NULL
+        envelope = build_envelope(
+            item.transaction_id,
+            bytes(item.payload),
+            trace_id=msgspec.json.decode(trace_json),
+            producer=producer,
+            headers=check_headers(item.headers),
+            expires_at=end_of_life(item.ttl_seconds, _birth(moment, now)),
+        )
+        key = _digest(item.transaction_id.encode(), self._hash_seed)
+        id_json = _encode(item.transaction_id)
+        return (request, position, key, envelope, id_json, trace_json), moment
+
+    def _submit(self, in_order: _Sorted, entry_weight: int) -> None:
+        """Add the entries of each lane to the lot that waits for it, or let a new one wait."""
+        engine, open_lots = self._engine, self._open
+        for queue in {lane.key[0] for lane in in_order.entries_by_lane}:
+            self._queues.of(queue).push_requests += 1
+        diversion = self._diversion if self._diversion.is_usable else None
+        is_first = True
+        if in_order.later:
+            self._submit_later(in_order.later)
+            is_first = False
+        for lane, entries in in_order.entries_by_lane.items():
+            weight = entry_weight * len(entries)
+            lot = open_lots.get(lane.partition_id)
+            place = lot.place if lot is not None else None
+            try:
+                if lot is not None and place is not None and engine.enlarge(place, weight):
+                    lot.entries += entries
+                else:
+                    lot = PushLot(lane, entries, diversion=diversion)
+                    lot.place = engine.submit("push", lane.partition_id, weight, lot)
+                    open_lots[lane.partition_id] = lot
+            except Overloaded as error:
+                if is_first:
+                    raise
+                # What was accepted will be stored; say of the rest that it was not. Without the
+                # frames, which hold the request: together they would wait for the collector.
+                PushLot(lane, entries).fail(error.with_traceback(None))
+            is_first = False
+
+    def _submit_later(self, later: Sequence[_Later]) -> None:
+        """Let items wait for their time."""
+
+        def answer(outcomes: Sequence[ScheduleOutcome] | None, error: SkepError | None) -> None:
+            if isinstance(error, Unavailable) and self._diversion.is_usable:
+                self._diversion.divert_later(
+                    [(each.lane, each.entry, each.moment) for each in later]
+                )
+                return
+            for number, (lane, entry, _, _) in enumerate(later):
+                if outcomes is None:
+                    fail_entry(lane, entry, error or Overloaded())
+                else:
+                    _answer_later(lane, entry, outcomes[number])
+
+        items = [
+            ScheduleItem(lane.queue_id, lane.key[1], entry[2], transaction_id, entry[3], moment)
+            for lane, entry, transaction_id, moment in later
+        ]
+        self._schedule.schedule_messages(items, answer)
+
+
+def _answer_later(lane: Lane, entry: Entry, outcome: ScheduleOutcome) -> None:
+    request, position, _, _, transaction_id, trace_id = entry
+    result = render_outcome(
+        outcome,
+        position=position,
+        transaction_id=transaction_id,
+        trace_id=trace_id,
+        partition_uuid=lane.uuid,
+        queue=lane.queue_json,
+    )
+    request.settle(position, result, error=outcome.refusal)
+
+
+def _birth(moment: Moment | None, now: datetime) -> datetime:
+    """Return from when on a message may be delivered."""
+    if moment is None:
+        return now
+    return max(now, moment.deliver_at or now + timedelta(seconds=moment.delay_s or 0))
+
+
+class PushExecutor:
+    """Executor of the operation `push`."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        push: Push,
+        directory: Directory,
+        provisioner: LaneProvisioner,
+        listener: LaneListener,
+        rule_book: RuleBook,
+        enforcer: Enforcer,
+        cache: DedupCache,
+        announcer: Announcer,
+        now: Callable[[], datetime],
+        meters: Meters | None = None,
+    ) -> None:
+        self._caller: Final = caller
+        self._meters: Final = meters or Meters()
+        self._push: Final = push
+        self._rule_book: Final = rule_book
+        self._enforcer: Final = enforcer
+        self._now: Final = now
+        self._directory: Final = directory
+        self._provisioner: Final = provisioner
+        self._listener: Final = listener
+        self._cache: Final = cache
+        self._announcer: Final = announcer
+
+    async def execute(self, cargos: Sequence[PushLot], *, is_repeated: bool) -> None:
+        """Store the lots; what an earlier try stored is recognised by its keys."""
+        for lot in cargos:
+            self._push.close(lot)
+        try:
+            await self._store(cargos, is_repeated=is_repeated)
+        except (Unavailable, asyncio.CancelledError):
+            self._note_what_is_known(cargos)
+            raise
+
+    def _note_what_is_known(self, lots: Sequence[PushLot]) -> None:
+        """A call may have stored some of the lots: remember where that would have to lie."""
+        spans = self._cache.vouch_each([lot.lane.partition_id for lot in lots])
+        for lot, span in zip(lots, spans, strict=True):
+            if lot.known_to is None and span is not None:
+                lot.known_to = span[0]
+
+    async def _store(self, cargos: Sequence[PushLot], *, is_repeated: bool) -> None:
+        flushes = by_partition(cargos)
+        spans = self._cache.vouch_each(flushes)
+        forgotten = [
+            flush.lane for flush, span in zip(flushes.values(), spans, strict=True) if span is None
+        ]
+        if forgotten:
+            await self._listener.prepare((), forgotten)
+        await self._answer_cached_duplicates(flushes)
+        await self._enforcer.enforce(flushes, is_repeated=is_repeated)
+        if not is_repeated:
+            await self._push_vouched(flushes)
+        while flushes:
+            pending = [flushes[partition_id] for partition_id in sorted(flushes)]
+            try:
+                rows = await self._call(pending, is_repeated=is_repeated)
+            except RulesChanged:
+                await self._follow_rules(flushes, is_repeated=is_repeated)
+                continue
+            flushes = await self._apply(rows, flushes, is_repeated=is_repeated)
+
+    async def _follow_rules(self, flushes: dict[int, Flush], *, is_repeated: bool) -> None:
+        """A queue was configured anew: read its rules and apply them to what is under way."""
+        await self._rule_book.read(flush.lane.queue_id for flush in flushes.values())
+        for flush in flushes.values():
+            flush.gather()
+        await self._enforcer.enforce(flushes, is_repeated=is_repeated)
+
+    async def _push_vouched(self, flushes: dict[int, Flush]) -> None:
+        """Store and take out what can be stored on this process's word alone."""
+        sure, rules = self._find_sure(flushes)
+        if not sure:
+            return
+        try:
+            rows = await self._caller.call(
+                PUSH_VOUCHED_CALL,
+                [flush.lane.partition_id for flush, _ in sure],
+                [len(flush.entries) for flush, _ in sure],
+                [to if flush.lane.rules.dedup_window_s else None for flush, (to, _) in sure],
+                [flush.keys for flush, _ in sure],
+                [body_of(flush) for flush, _ in sure],
+                [each.queue_id for each in rules],
+                [each.version for each in rules],
+                max(since for _, (_, since) in sure),
+            )
+        except RulesChanged:
+            await self._follow_rules(flushes, is_repeated=False)
+            return
+        stored: list[tuple[Flush, int, datetime]] = []
+        for partition_id, first, created_at in rows:
+            stored.append((flushes.pop(partition_id), first, created_at))
+        self._settle_stored(stored)
+
+    def _find_sure(
+        self, flushes: dict[int, Flush]
+    ) -> tuple[list[tuple[Flush, Vouch]], list[QueueRules]]:
+        """Return, by partition id, what goes to lanes that nobody else seems to push into."""
+        partition_ids = sorted(flushes)
+        spans = self._cache.vouch_each(partition_ids)
+        now = self._now()
+        window_start: dict[QueueRules, datetime] = {}
+        sure: list[tuple[Flush, Vouch]] = []
+        for partition_id, span in zip(partition_ids, spans, strict=True):
+            flush = flushes[partition_id]
+            lane = flush.lane
+            if lane.is_contested or span is None or not flush.is_vouched:
+                continue
+            start = window_start.get(lane.rules)
+            if start is None:
+                start = now - timedelta(seconds=lane.rules.dedup_window_s)
+                window_start[lane.rules] = start
+            if span[1] <= start:
+                sure.append((flush, span))
+        return sure, list(window_start)
+
+    def _settle_stored(self, stored: Sequence[tuple[Flush, int, datetime]]) -> None:
+        """Answer what was stored, remember its keys and wake those who wait for it."""
+        self._cache.record_flush(
+            [
+                (flush.lane.partition_id, first, flush.keys, created_at)
+                for flush, first, created_at in stored
+            ]
+        )
+        lanes_by_queue = Counter([flush.lane.queue_id for flush, _, _ in stored])
+        self._count_stored([flush for flush, _, _ in stored])
+        for flush, first, _ in stored:
+            answer_stored(flush, first)
+        for queue_id, lane_count in lanes_by_queue.items():
+            self._announcer.announce(queue_id, lane_count)
+
+    def _count_stored(self, flushes: Sequence[Flush]) -> None:
+        messages = 0
+        for flush in flushes:
+            queue = self._meters.queues.of(flush.lane.key[0])
+            queue.push_messages += len(flush.entries)
+            queue.push_bytes += flush.body_bytes
+            queue.push_duplicates += len(flush.twins)
+            messages += len(flush.entries)
+        if messages:
+            self._meters.operations["push"].messages.observe(messages)
+
+    def _count_duplicates(self, flush: Flush, count: int) -> None:
+        self._meters.queues.of(flush.lane.key[0]).push_duplicates += count
+
+    async def _call(self, flushes: Sequence[Flush], *, is_repeated: bool) -> Sequence[Any]:
+        partition_ids = [flush.lane.partition_id for flush in flushes]
+        spans = self._cache.vouch_each(partition_ids)
+        vouched = [
+            span if span is not None and flush.is_vouched else _NO_WORD
+            for flush, span in zip(flushes, spans, strict=True)
+        ]
+        rules = {flush.lane.rules for flush in flushes}
+        return await self._caller.call(
+            PUSH_CALL,
+            partition_ids,
+            [len(flush.entries) for flush in flushes],
+            [to for to, _ in vouched],
+            [since for _, since in vouched],
+            [flush.keys for flush in flushes],
+            [body_of(flush) for flush in flushes],
+            is_repeated,
+            [each.queue_id for each in rules],
+            [each.version for each in rules],
+        )
+
+    async def _apply(
+        self, rows: Sequence[Any], flushes: dict[int, Flush], *, is_repeated: bool
+    ) -> dict[int, Flush]:
+        """Answer what was stored or found, and return what has to go again."""
+        again: dict[int, Flush] = {}
+        stored: list[tuple[Flush, int, datetime]] = []
+        cache = self._cache
+        for row in rows:
+            partition_id, first, created_at, positions, offsets, gap_first, gap_keys, gap_at = row
+            flush = flushes.pop(partition_id)
+            flush.lane.is_contested = gap_keys is not None
+            if gap_keys is not None:
+                cache.adopt(partition_id, gap_first, gap_keys, gap_at)
+            if first is not None:
+                stored.append((flush, first, created_at))
+                continue
+            if not positions:
+                refuse_deferred(flush)
+                continue
+            known_to = (cache.vouch(partition_id) or _NO_WORD)[0]
+            if not is_repeated:
+                self._count_duplicates(flush, len(positions))
+            answer_duplicates(
+                flush,
+                zip(positions, offsets, strict=True),
+                # Above what was known before the lost try lies what that try stored.
+                queued_above=(gap_first or known_to + 1) - 1 if is_repeated else None,
+            )
+            if flush.entries:
+                again[partition_id] = flush
+        self._settle_stored(stored)
+        for flush in flushes.values():
+            again.update(await self._find_anew(flush))
+        return again
+
+    async def _find_anew(self, flush: Flush) -> dict[int, Flush]:
+        """The partition is gone, its queue was deleted: create it again under a new id."""
+        self._directory.forget_lane(flush.lane)
+        self._cache.forget(flush.lane.partition_id)
+        await self._provisioner.provide({flush.lane.key})
+        flush.lane = self._directory.lanes[flush.lane.key]
+        flush.is_vouched = False  # its keys were looked up in the lane that is gone
+        for lot in flush.lots:
+            lot.lane = flush.lane
+        return {flush.lane.partition_id: flush}
+
+    async def _answer_cached_duplicates(self, flushes: dict[int, Flush]) -> None:
+        """Take out what the cache knows to be stored, once the database confirms it."""
+        candidates = list(flushes.values())
+        hits = self._cache.find([(flush.lane.partition_id, flush.keys) for flush in candidates])
+        if not hits:
+            return
+        verdicts = await self._caller.call(
+            CONFIRM_CALL,
+            [candidates[lot].lane.partition_id for lot, _, _ in hits],
+            [offset for _, _, offset in hits],
+            [candidates[lot].entries[index][2] for lot, index, _ in hits],
+        )
+        duplicates: dict[int, list[tuple[int, int]]] = {}
+        for number, is_same_key, is_in_window in verdicts:
+            lot, index, offset = hits[int(number) - 1]
+            if not is_same_key:
+                # Two keys share a fingerprint: the cache cannot speak for this one.
+                candidates[lot].is_vouched = False
+            elif is_in_window:
+                duplicates.setdefault(lot, []).append((index, offset))
+        for lot, found in duplicates.items():
+            flush = candidates[lot]
+            self._count_duplicates(flush, len(found))
+            answer_duplicates(flush, found, queued_above=None)
+            if not flush.entries:
+                del flushes[flush.lane.partition_id]
+
+
+def _checked_trace_id(text: str) -> bytes:
+    try:
+        return b'"%b"' % str(UUID(text)).encode()
+    except ValueError:
+        raise BadRequest("traceId must be a UUID") from None

@@ -1,0 +1,256 @@
+"""Admission: queues with a `maxSize` take no more than that.
+
+The size of a queue is what waits for the slowest of its groups. Measuring it for every push would
+cost more than the push, so a process measures now and then and counts its own pushes in between:
+
+* a push that fits is admitted at once, and a measurement that is 200 ms old is renewed meanwhile;
+* a push that does not fit is decided by a measurement of its own time, because consumers may have
+  made room since the last one.
+
+So the bound is approximate: other processes may add, unseen, what arrives within 200 ms. A batch
+larger than `maxSize` is admitted when the queue is empty; it could never be otherwise. Messages
+that are sequenced when their time comes are not held up.
+
+`SizeBook` decides and is pure; `AdmissionGate` measures, and makes room where the queue's overflow
+is `drop_oldest`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from skep.db.access.slots import Caller
+from skep.model.errors import QueueFull, SkepError
+from skep.model.limits import PUSH_ITEMS_MAX
+from skep.model.queue_options import Overflow
+
+_log = logging.getLogger(__name__)
+
+BACKLOG_CALL: Final = "select skep.queue_backlog($1, $2)"
+DROP_CALL: Final = "select * from skep.drop_oldest($1, $2)"
+
+RENEW_S: Final = 0.2
+"""Age at which a measurement is renewed while pushes come."""
+
+TRUST_S: Final = 1.0
+"""Age up to which a measurement is taken for a queue that seems to have room."""
+
+REFUSE_S: Final = 0.02
+"""Age up to which a measurement is taken for a queue that seems to be full."""
+
+DURATION_SHARE: Final = 10
+"""A queue that takes long to measure is measured less often: a tenth of the time at most."""
+
+RETRY_AFTER_S: Final = 1
+QUEUES_MAX: Final = 10_000
+"""Queues remembered; the one heard of first is forgotten and measured anew when needed."""
+
+
+class SizeLimit(NamedTuple):
+    """What a queue's options say. `max_size` is above 0: others need no admission."""
+
+    max_size: int
+    overflow: Overflow = "reject"
+
+    @property
+    def measured_to(self) -> int:
+        """How far to count. To drop what is too much one must know how much that is."""
+        if self.overflow == "reject":
+            return self.max_size
+        return 2 * self.max_size + PUSH_ITEMS_MAX
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """The messages may be stored."""
+
+
+class Full(msgspec.Struct, frozen=True):
+    """The messages may not be stored now."""
+
+    retry_after_s: int = RETRY_AFTER_S
+
+    def error(self, queue: str) -> QueueFull:
+        """Say so for a queue."""
+        return QueueFull(f"queue {queue} is full", retry_after_s=self.retry_after_s)
+
+
+class Unmeasured(msgspec.Struct, frozen=True):
+    """Only a measurement can tell."""
+
+
+Verdict: TypeAlias = Admitted | Full | Unmeasured
+
+
+class _Size:
+    """What is known of one queue."""
+
+    __slots__ = (
+        "added",
+        "added_before",
+        "duration_s",
+        "is_being_measured",
+        "measured_at",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.measured_at = float("-inf")
+        self.duration_s = 0.0
+        self.added = 0
+        """Admitted here since the measurement began."""
+        self.added_before = 0
+        """What `added` was when the measurement under way began."""
+        self.is_being_measured = False
+
+
+class SizeBook:
+    """The sizes of queues as far as this process knows them. Times are in seconds."""
+
+    def __init__(self) -> None:
+        self._sizes: Final[dict[int, _Size]] = {}
+
+    def admit(self, queue_id: int, count: int, limit: SizeLimit, now: float) -> Verdict:
+        """Decide about messages for a queue; those admitted are counted."""
+        size = self._size(queue_id)
+        age_s = now - size.measured_at
+        known = size.waiting + size.added
+        has_room = known + count <= limit.max_size or known <= 0
+        if age_s > max(TRUST_S if has_room else REFUSE_S, self._pause_s(size)):
+            return Unmeasured()
+        if not has_room and limit.overflow == "reject":
+            return Full()
+        size.added += count
+        return Admitted()
+
+    def excess(self, queue_id: int, limit: SizeLimit) -> int:
+        """Return by how many messages a queue is too large, as far as known."""
+        size = self._size(queue_id)
+        return max(0, size.waiting + size.added - limit.max_size)
+
+    def is_renewal_due(self, queue_id: int, now: float) -> bool:
+        """Say whether to measure in the background, now that somebody pushes."""
+        size = self._size(queue_id)
+        if size.is_being_measured:
+            return False
+        return now - size.measured_at >= max(RENEW_S, self._pause_s(size))
+
+    def begin_measurement(self, queue_id: int) -> None:
+        """A measurement begins; what is admitted from now on may be missing in it."""
+        size = self._size(queue_id)
+        size.is_being_measured = True
+        size.added_before = size.added
+
+    def end_measurement(
+        self, queue_id: int, waiting: int | None, *, began_at: float, now: float
+    ) -> None:
+        """A measurement ended; None when it failed."""
+        size = self._size(queue_id)
+        size.is_being_measured = False
+        if waiting is None:
+            return
+        size.waiting = waiting
+        size.added -= size.added_before
+        size.added_before = 0
+        size.measured_at = now
+        size.duration_s = now - began_at
+
+    def note_dropped(self, queue_id: int, count: int) -> None:
+        """So many messages that waited have been dropped."""
+        self._size(queue_id).waiting -= count
+
+    def _size(self, queue_id: int) -> _Size:
+        size = self._sizes.get(queue_id)
+        if size is None:
+            if len(self._sizes) >= QUEUES_MAX:
+                del self._sizes[next(iter(self._sizes))]
+            size = self._sizes[queue_id] = _Size()
+        return size
+
+    def _pause_s(self, size: _Size) -> float:
+        return DURATION_SHARE * size.duration_s
+
+
+class AdmissionGate:
+    """Decides for one process which messages a queue with a limit takes."""
+
+    def __init__(self, caller: Caller, *, now: Callable[[], float]) -> None:
+        self._caller: Final = caller
+        self._now: Final = now
+        self._book: Final = SizeBook()
+        self._measurements: Final[dict[int, asyncio.Task[None]]] = {}
+        self._clearances: Final[dict[int, asyncio.Task[None]]] = {}
+
+    def admit(self, queue_id: int, count: int, limit: SizeLimit) -> Verdict:
+        """Decide at once, or say that only `decide` can. Never waits.
+
+        Admitted messages of a queue that drops its oldest make room in the background.
+        """
+        verdict = self._book.admit(queue_id, count, limit, self._now())
+        if isinstance(verdict, Admitted):
+            if limit.overflow == "drop_oldest":
+                self._make_room(queue_id, limit)
+            if self._book.is_renewal_due(queue_id, self._now()):
+                self._measure(queue_id, limit)
+        return verdict
+
+    async def decide(self, queue_id: int, count: int, limit: SizeLimit) -> Admitted | Full:
+        """Decide, measuring first where needed.
+
+        Raises:
+            SkepError: The queue could not be measured.
+        """
+        while True:
+            verdict = self.admit(queue_id, count, limit)
+            if not isinstance(verdict, Unmeasured):
+                return verdict
+            await asyncio.shield(self._measure(queue_id, limit))
+
+    async def settle(self) -> None:
+        """Wait until nothing is under way; the last thing to do before the connections close."""
+        while tasks := [*self._measurements.values(), *self._clearances.values()]:
+            await asyncio.wait(tasks)
+
+    def _measure(self, queue_id: int, limit: SizeLimit) -> asyncio.Task[None]:
+        """Return the measurement under way, which one begins if there is none."""
+        task = self._measurements.get(queue_id)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._count(queue_id, limit.measured_to))
+            self._measurements[queue_id] = task
+            task.add_done_callback(lambda done: self._end_measurement(queue_id, done))
+        return task
+
+    def _end_measurement(self, queue_id: int, task: asyncio.Task[None]) -> None:
+        del self._measurements[queue_id]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.warning("the size of queue %d could not be measured: %s", queue_id, error)
+
+    async def _count(self, queue_id: int, at_most: int) -> None:
+        began_at, waiting = self._now(), None
+        self._book.begin_measurement(queue_id)
+        try:
+            ((waiting,),) = await self._caller.call(BACKLOG_CALL, queue_id, at_most)
+        finally:
+            self._book.end_measurement(queue_id, waiting, began_at=began_at, now=self._now())
+
+    def _make_room(self, queue_id: int, limit: SizeLimit) -> None:
+        """Begin to drop the oldest messages, unless there is room or it is being made."""
+        if queue_id not in self._clearances and self._book.excess(queue_id, limit):
+            task = asyncio.get_running_loop().create_task(self._drop(queue_id, limit))
+            self._clearances[queue_id] = task
+            task.add_done_callback(lambda _: self._clearances.pop(queue_id))
+
+    async def _drop(self, queue_id: int, limit: SizeLimit) -> None:
+        while excess := self._book.excess(queue_id, limit):
+            try:
+                ((dropped, unread),) = await self._caller.call(DROP_CALL, queue_id, excess)
+            except SkepError as error:
+                _log.warning("queue %d could not drop its oldest messages: %s", queue_id, error)
+                return
+            self._book.note_dropped(queue_id, unread)
+            if not dropped:
+                return  # what is too much is on its way and not stored yet

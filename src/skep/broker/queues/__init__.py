@@ -1,0 +1,1 @@
+"""What operators ask of queues and partitions, and change about them."""

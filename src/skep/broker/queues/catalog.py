@@ -1,0 +1,351 @@
+"""The catalog: what queues and partitions there are, and how much is in them.
+
+Reads only, and always pages. Message counts are exact up to `LANES_EXACT` partitions in one answer;
+beyond that the largest queues are extrapolated from `LANES_SAMPLED` partitions and say so. Every
+figure is of the moment of the request: nothing is rolled up in the background.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from skep.broker.messages.newest import summarize_messages
+from skep.broker.paging import Page
+from skep.broker.queues.configure import stored_options
+from skep.broker.queues.resources import (
+    BriefCounts,
+    GroupSummary,
+    Lag,
+    MessageCounts,
+    MessageSummary,
+    NamespacePage,
+    NamespaceSummary,
+    Overview,
+    PartitionPage,
+    PartitionSummary,
+    QueueDetail,
+    QueuePage,
+    QueueSummary,
+    Spread,
+    TaskPage,
+    TaskSummary,
+    Throughput,
+)
+from skep.db.access.slots import Caller
+from skep.model.errors import BadRequest, NotFound
+from skep.model.ids import parse_partition_uuid, partition_uuid, queue_uuid
+from skep.model.names import check_name
+
+LANES_EXACT: Final = 10_000
+"""Partitions counted one by one in one answer: about a tenth of a second of PostgreSQL's time."""
+
+LANES_SAMPLED: Final = 2_000
+"""Partitions that stand for those of the queues that are not counted one by one."""
+
+INGEST_WINDOW_S: Final = 300
+INGEST_LANES: Final = 1_000
+INGEST_SEGMENTS: Final = 100
+"""What is looked at for the rate of pushes: so many partitions, and segments of each."""
+
+QueueOrder: TypeAlias = Literal["newest", "oldest", "name"]
+
+_LIST_QUEUES: Final = "select * from skep.list_queues($1, $2, $3, $4, $5, $6)"
+_COUNT_MESSAGES: Final = "select * from skep.count_messages($1, $2, $3, $4)"
+_DESCRIBE_QUEUE: Final = "select * from skep.describe_queue($1)"
+_LIST_PARTITIONS: Final = "select * from skep.list_partitions($1, $2, $3, $4, $5)"
+_COUNT_PARTITIONS: Final = "select skep.count_partitions($1, $2)"
+_LIST_LABELS: Final = "select * from skep.list_labels($1, $2, $3)"
+_MEASURE_LAG: Final = "select * from skep.measure_lag($1)"
+_MEASURE_INGEST: Final = "select skep.measure_ingest($1, $2, $3), skep.now()"
+_NEWEST_SEGMENTS: Final = "select * from skep.newest_segments($1, $2, $3)"
+_KNOWN_PARTITION: Final = "select from skep.partition where id = $1"
+_LIST_QUEUE_IDS: Final = (
+    "select q.id from skep.queue q"
+    " where ($1::text is null or q.namespace = $1) and ($2::text is null or q.task = $2)"
+)
+_LIST_QUEUE_LABELS: Final = "select q.id, q.namespace, q.task from skep.queue q"
+
+
+class QueueFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which queues to list, and in which order."""
+
+    namespace: str | None = None
+    task: str | None = None
+    search: str | None = None
+    """A part of the name, in any case."""
+    order: QueueOrder = "newest"
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """A queue's partitions and messages."""
+
+    lanes: int
+    messages: MessageCounts
+    is_estimate: bool
+
+
+class QueueCatalog:
+    """Answers questions about queues, partitions, namespaces and tasks."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller: Final = caller
+
+    async def queues(
+        self, wanted: QueueFilter, page: Page, *, lanes_exact: int = LANES_EXACT
+    ) -> QueuePage:
+        """List queues with their counts, of up to so many partitions exactly."""
+        for kind in ("namespace", "task", "search"):
+            check_name(kind, getattr(wanted, kind) or "")
+        rows = await self._caller.call(
+            _LIST_QUEUES,
+            wanted.namespace,
+            wanted.task,
+            wanted.search,
+            wanted.order,
+            page.limit,
+            page.offset,
+        )
+        found = [row for row in rows if row["id"] is not None]
+        counted = await self._count((row["id"] for row in found), lanes_exact=lanes_exact)
+        queues = [_queue_summary(row, counted[row["id"]]) for row in found]
+        return QueuePage(queues, rows[0]["total"], page)
+
+    async def queue(self, name: str, partitions: Page) -> QueueDetail:
+        """Describe one queue with a page of its partitions.
+
+        Raises:
+            NotFound: There is no such queue.
+        """
+        row = await self._describe(name)
+        stored = json.loads(row["queue"])
+        counted = (await self._count([stored["id"]]))[stored["id"]]
+        lanes = await self._caller.call(
+            _LIST_PARTITIONS, stored["id"], None, None, partitions.limit, partitions.offset
+        )
+        return QueueDetail(
+            id=queue_uuid(stored["id"]),
+            name=stored["name"],
+            namespace=stored["namespace"],
+            task=stored["task"],
+            created_at=datetime.fromisoformat(stored["created_at"]),
+            is_paused=stored["is_paused"],
+            options=stored_options(stored),
+            groups=_groups_of(row),
+            partitions=[_partition_summary(lane) for lane in lanes],
+            partitions_total=counted.lanes,
+            totals=counted.messages,
+            estimated=counted.is_estimate,
+        )
+
+    async def partitions(
+        self, queue: str | None, search: str | None, after: str | None, page: Page
+    ) -> PartitionPage:
+        """List partitions, of one queue or of all.
+
+        Raises:
+            BadRequest: `after` is not the id of a partition.
+            NotFound: There is no such queue, or the partition `after` was removed: a page that
+                just ended there would be taken for the last one.
+        """
+        check_name("search", search or "")
+        queue_id = None if queue is None else await self._queue_id(queue)
+        after_id = None if after is None else _parse_after(after)
+        rows = await self._caller.call(
+            _LIST_PARTITIONS, queue_id, search, after_id, page.limit, page.offset
+        )
+        if not rows and after_id is not None:
+            await self._check_partition(after_id)
+        ((total,),) = await self._caller.call(_COUNT_PARTITIONS, queue_id, search)
+        listed = [_partition_summary(row) for row in rows]
+        is_full = bool(listed) and len(listed) == page.limit
+        return PartitionPage(
+            partitions=listed,
+            total=total,
+            pagination=page,
+            next_after=listed[-1].id if is_full else None,
+        )
+
+    async def namespaces(self, page: Page) -> NamespacePage:
+        """List the namespaces that queues have."""
+        total, labels = await self._labels("namespace", page)
+        return NamespacePage(
+            [NamespaceSummary(namespace=label, **sums) for label, sums in labels], total, page
+        )
+
+    async def tasks(self, page: Page) -> TaskPage:
+        """List the tasks that queues have."""
+        total, labels = await self._labels("task", page)
+        return TaskPage([TaskSummary(task=label, **sums) for label, sums in labels], total, page)
+
+    async def overview(self) -> Overview:
+        """Sum up the whole installation."""
+        queues = await self._caller.call(_LIST_QUEUE_LABELS)
+        counted = await self._count((row["id"] for row in queues), is_sum=True)
+        (lag,) = await self._caller.call(_MEASURE_LAG, LANES_SAMPLED)
+        ((ingested, now),) = await self._caller.call(
+            _MEASURE_INGEST, INGEST_WINDOW_S, INGEST_LANES, INGEST_SEGMENTS
+        )
+        return Overview(
+            queues=len(queues),
+            partitions=sum(each.lanes for each in counted.values()),
+            namespaces=len({row["namespace"] for row in queues}),
+            tasks=len({row["task"] for row in queues}),
+            messages=sum_counts(each.messages for each in counted.values()),
+            estimated=any(each.is_estimate for each in counted.values()),
+            lag=Lag(time=Spread(*lag[:4]), offset=Spread(*lag[4:])),
+            throughput=Throughput(ingested_per_second=ingested, processed_per_second=None),
+            timestamp=now,
+        )
+
+    async def sum_messages(
+        self, *, namespace: str | None = None, task: str | None = None
+    ) -> tuple[MessageCounts, bool]:
+        """Count the messages of queues by namespace and task; also say if it is a guess."""
+        rows = await self._caller.call(_LIST_QUEUE_IDS, namespace, task)
+        counted = (await self._count((row["id"] for row in rows), is_sum=True)).values()
+        is_guess = any(each.is_estimate for each in counted)
+        return sum_counts(each.messages for each in counted), is_guess
+
+    async def newest_messages(self, queue: str, page: Page) -> list[MessageSummary]:
+        """List the messages of a queue, newest first, without their payloads.
+
+        Raises:
+            NotFound: There is no such queue.
+        """
+        queue_id = await self._queue_id(queue)
+        rows = await self._caller.call(_NEWEST_SEGMENTS, queue_id, page.limit, page.offset)
+        return summarize_messages(queue, rows, page)
+
+    async def _labels(
+        self, kind: Literal["namespace", "task"], page: Page
+    ) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
+        """Return how many labels there are, and those of the page with the sums of their queues."""
+        rows = await self._caller.call(_LIST_LABELS, kind, page.limit, page.offset)
+        found = [row for row in rows if row["label"] is not None]
+        counted = await self._count(queue_id for row in found for queue_id in row["queue_id"])
+        labels = [
+            (row["label"], _label_sums([counted[queue_id] for queue_id in row["queue_id"]]))
+            for row in found
+        ]
+        return rows[0]["total"], labels
+
+    async def _count(
+        self,
+        queue_ids: Iterable[int],
+        *,
+        is_sum: bool = False,
+        lanes_exact: int = LANES_EXACT,
+    ) -> dict[int, _Counted]:
+        wanted = list(queue_ids)
+        if not wanted:
+            return {}
+        rows = await self._caller.call(_COUNT_MESSAGES, wanted, lanes_exact, LANES_SAMPLED, is_sum)
+        return {row["queue_id"]: _counted(row) for row in rows}
+
+    async def _describe(self, name: str) -> Any:
+        rows = await self._caller.call(_DESCRIBE_QUEUE, check_name("queue", name))
+        if not rows:
+            raise NotFound("Queue not found")
+        return rows[0]
+
+    async def _check_partition(self, partition_id: int) -> None:
+        if not await self._caller.call(_KNOWN_PARTITION, partition_id):
+            raise NotFound("the partition given as after is gone: begin anew")
+
+    async def _queue_id(self, name: str) -> int:
+        rows = await self._caller.call(
+            "select q.id from skep.queue q where q.name = $1", check_name("queue", name)
+        )
+        if not rows:
+            raise NotFound("Queue not found")
+        return rows[0]["id"]
+
+
+def _parse_after(after: str) -> int:
+    partition_id = parse_partition_uuid(after)
+    if partition_id is None:
+        raise BadRequest("after must be the id of a partition")
+    return partition_id
+
+
+def _queue_summary(row: Any, counted: _Counted) -> QueueSummary:
+    return QueueSummary(
+        id=queue_uuid(row["id"]),
+        name=row["name"],
+        namespace=row["namespace"],
+        task=row["task"],
+        created_at=row["created_at"],
+        is_paused=row["is_paused"],
+        partitions=counted.lanes,
+        messages=counted.messages,
+        estimated=counted.is_estimate,
+    )
+
+
+def _partition_summary(row: Any) -> PartitionSummary:
+    return PartitionSummary(
+        id=partition_uuid(row["id"]),
+        name=row["name"],
+        queue=row["queue_name"],
+        created_at=row["created_at"],
+        head=row["head"],
+        tail=row["tail"],
+        stats=_counts_of(row),
+        last_activity=row["pushed_at"],
+        oldest_message=row["oldest_at"],
+        newest_message=row["pushed_at"] if row["head"] >= row["tail"] else None,
+    )
+
+
+def _groups_of(row: Any) -> list[GroupSummary]:
+    columns = ("group_name", "group_mode", "group_from", "group_is_paused", "group_created_at")
+    return [
+        GroupSummary(
+            name=name,
+            subscription_mode=mode,
+            subscription_timestamp=start,
+            is_paused=is_paused,
+            created_at=created_at,
+        )
+        for name, mode, start, is_paused, created_at in zip(
+            *(row[column] or () for column in columns), strict=True
+        )
+    ]
+
+
+def _counts_of(row: Any) -> MessageCounts:
+    return MessageCounts.of(
+        total=row["total"],
+        pending=row["pending"],
+        processing=row["processing"],
+        failed=row["failed"],
+        dead_letters=row["dead_letters"],
+    )
+
+
+def _counted(row: Any) -> _Counted:
+    return _Counted(row["lanes"], _counts_of(row), row["is_estimate"])
+
+
+def _label_sums(counted: Sequence[_Counted]) -> dict[str, Any]:
+    messages = sum_counts(each.messages for each in counted)
+    return {
+        "queues": len(counted),
+        "partitions": sum(each.lanes for each in counted),
+        "messages": BriefCounts(messages.total, messages.pending),
+        "estimated": any(each.is_estimate for each in counted),
+    }
+
+
+def sum_counts(all_counts: Iterable[MessageCounts]) -> MessageCounts:
+    """Add up counts."""
+    listed = list(all_counts)
+    return MessageCounts(
+        **{
+            name: sum(getattr(counts, name) for counts in listed)
+            for name in MessageCounts.__struct_fields__
+        }
+    )

@@ -1,0 +1,82 @@
+"""Which queue a partition belongs to, and which namespace a queue has.
+
+Asked for callers that are restricted to some queues. A partition never changes its queue, so that
+is remembered for good, within bounds; a namespace can be configured anew and is asked again after a
+few seconds. Names that do not exist are not remembered.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from skep.db.access.slots import Caller
+
+PARTITIONS_CALL: Final = "select * from skep.queues_of_partitions($1)"
+NAMESPACES_CALL: Final = "select * from skep.namespaces_of_queues($1)"
+
+NAMESPACE_KNOWN_FOR_S: Final = 5.0
+ENTRIES_MAX: Final = 100_000
+
+
+def first_namespace(queue: str) -> str:
+    """Return the namespace a queue gets that comes into being by a push or a poll."""
+    return queue.partition(".")[0]
+
+
+class Whereabouts:
+    """Looks up where things belong."""
+
+    def __init__(self, caller: Caller, *, now: Callable[[], float]) -> None:
+        self._caller: Final = caller
+        self._now: Final = now
+        self._queue_by_partition: Final[OrderedDict[int, str]] = OrderedDict()
+        self._namespaces: Final[OrderedDict[str, tuple[float, str]]] = OrderedDict()
+
+    def known_queue(self, partition_id: int) -> str | None:
+        """Return the queue of a partition if that is known already."""
+        return self._queue_by_partition.get(partition_id)
+
+    def known_namespace(self, queue: str) -> str | None:
+        """Return the namespace of a queue if that is known and fresh."""
+        asked_at, namespace = self._namespaces.get(queue, (float("-inf"), ""))
+        return namespace if self._now() - asked_at < NAMESPACE_KNOWN_FOR_S else None
+
+    async def queues_of(self, partition_ids: Collection[int]) -> Mapping[int, str]:
+        """Return the queues of those partitions that exist.
+
+        Raises:
+            Unavailable: The database is away.
+        """
+        known = {each: self._queue_by_partition.get(each) for each in partition_ids}
+        strange = [each for each, queue in known.items() if queue is None]
+        if strange:
+            rows = await self._caller.call(PARTITIONS_CALL, strange)
+            found: dict[int, str] = {row[0]: row[1] for row in rows}
+            self._queue_by_partition.update(found)
+            known |= found
+            _make_room(self._queue_by_partition)
+        return {each: queue for each, queue in known.items() if queue is not None}
+
+    async def namespaces_of(self, queues: Collection[str]) -> Mapping[str, str]:
+        """Return the namespaces of those queues that exist; empty for a queue without one.
+
+        Raises:
+            Unavailable: The database is away.
+        """
+        known = {queue: self.known_namespace(queue) for queue in queues}
+        strange = [queue for queue, namespace in known.items() if namespace is None]
+        if strange:
+            rows = await self._caller.call(NAMESPACES_CALL, strange)
+            found: dict[str, str] = {row[0]: row[1] for row in rows}
+            asked_at = self._now()
+            for queue, namespace in found.items():
+                self._namespaces[queue] = (asked_at, namespace)
+                self._namespaces.move_to_end(queue)
+            known |= found
+            _make_room(self._namespaces)
+        return {queue: namespace for queue, namespace in known.items() if namespace is not None}
+
+
+def _make_room(entries: "OrderedDict[Any, Any]") -> None:
+    while len(entries) > ENTRIES_MAX:
+        entries.popitem(last=False)

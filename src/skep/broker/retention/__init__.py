@@ -1,0 +1,1 @@
+"""What the leader removes in the background, in bounded steps, and what holds keep."""

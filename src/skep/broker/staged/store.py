@@ -1,0 +1,372 @@
+"""Move staged messages into the log: read them, let the rules of their queues decide, store them.
+
+Each message leaves in one of three calls. Those that the queue takes are appended to their lanes;
+those for later wait for their time; those that the queue refuses become dead letters with the
+reason, because the transaction that staged them has committed and nobody is left to be told. Every
+call takes its messages off the staged ones in the transaction that stores them, so a message
+arrives once, whichever process or connection dies in between.
+
+The duplicate cache is one of its own, for the reason that `settlement` gives.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import xxhash
+
+from skep.broker.ack.statuses import storable_error
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner
+from skep.broker.push.rules import QueueRules, RuleBook
+from skep.broker.push.size_limit import AdmissionGate, Full
+from skep.broker.scheduled.accept import DueListener
+from skep.broker.staged.read import Portion, StagedMessage, StagedReader
+from skep.db.access.errors import RejectedData, RulesChanged
+from skep.db.access.slots import Caller
+from skep.engine.dedup.cache import KEY_BYTES, DedupCache, Vouch
+from skep.model.envelopes import build_envelope, end_of_life
+from skep.model.errors import SkepError
+from skep.telemetry.meters import NoteLetters
+
+SEQUENCE_CALL: Final = "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+SCHEDULE_CALL: Final = "select * from skep.schedule_claimed($1, $2, $3, $4, $5, $6, $7, $8)"
+REJECT_CALL: Final = "select skep.reject_staged($1, $2, $3, $4, $5)"
+
+PORTION_MESSAGES: Final = 1_000
+
+_NO_WORD: Final[Vouch] = (0, datetime.max.replace(tzinfo=UTC))
+"""What a broker vouches for that vouches for nothing."""
+
+_FULL: Final = "too many messages of the queue wait for their time"
+
+
+class Moved(NamedTuple):
+    """What became of one look at the staged messages."""
+
+    found: int
+    has_more: bool
+    is_whole: bool
+    """All that was found is moved. If not, another process was at it, or rules were changed."""
+
+
+class _Prepared(NamedTuple):
+    """A message as it will be stored."""
+
+    staged: StagedMessage
+    lane: Lane
+    key: bytes
+    envelope: bytes
+
+    @property
+    def is_later(self) -> bool:
+        return self.staged.deliver_at is not None
+
+
+class _Refused(NamedTuple):
+    """A message that its queue does not take."""
+
+    message: _Prepared
+    reason: str
+
+
+class StagedMover:
+    """Moves staged messages, a portion at a time."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        directory: Directory,
+        provisioner: LaneProvisioner,
+        listener: LaneListener,
+        rule_book: RuleBook,
+        gate: AdmissionGate,
+        cache: DedupCache,
+        announcer: Announcer,
+        due_listener: DueListener,
+        hash_seed: int,
+        scheduled_max: int,
+        note_letters: NoteLetters,
+    ) -> None:
+        """Take what is needed; `cache` and the `listener` that fills it are the mover's own."""
+        self._caller: Final = caller
+        self._reader: Final = StagedReader(caller)
+        self._directory: Final = directory
+        self._provisioner: Final = provisioner
+        self._listener: Final = listener
+        self._rule_book: Final = rule_book
+        self._gate: Final = gate
+        self._cache: Final = cache
+        self._announcer: Final = announcer
+        self._due_listener: Final = due_listener
+        self._hash_seed: Final = hash_seed
+        self._scheduled_max: Final = scheduled_max
+        self._note_letters: Final = note_letters
+        self._portion_messages = PORTION_MESSAGES
+
+    def start_over(self) -> None:
+        """Look at everything again that is staged."""
+        self._reader.start_over()
+
+    async def move(self) -> Moved:
+        """Move what was staged since the last time, up to a portion.
+
+        Raises:
+            SkepError: It could not be done; nothing is lost, and it may be tried again.
+        """
+        portion = await self._reader.read(self._portion_messages)
+        if not portion.messages:
+            self._reader.pass_over(portion)
+            return Moved(0, has_more=False, is_whole=True)
+        lanes = await self._find_lanes(portion.messages)
+        try:
+            is_whole = await self._move(portion, lanes)
+        except RulesChanged:
+            await self._learn_anew(lanes.values())
+            is_whole = False
+        except RejectedData as error:
+            is_whole = await self._isolate(portion, lanes, error)
+        else:
+            self._portion_messages = min(PORTION_MESSAGES, self._portion_messages * 2)
+        if is_whole:
+            self._reader.pass_over(portion)
+        return Moved(len(portion.messages), has_more=portion.is_cut, is_whole=is_whole)
+
+    async def _find_lanes(self, messages: Sequence[StagedMessage]) -> dict[tuple[str, str], Lane]:
+        keys = {message.lane_key for message in messages}
+        await self._provisioner.provide(keys)
+        lanes = {key: self._directory.lanes[key] for key in keys}
+        strange = [lane for lane in lanes.values() if not self._cache.vouch(lane.partition_id)]
+        if strange:
+            await self._listener.prepare((), strange)
+        return lanes
+
+    async def _learn_anew(self, lanes: Collection[Lane]) -> None:
+        """A queue was configured or deleted: forget what was known of it."""
+        for lane in lanes:
+            self._directory.forget_lane(lane)
+            self._cache.forget(lane.partition_id)
+        await self._rule_book.read(lane.queue_id for lane in lanes)
+
+    async def _isolate(
+        self, portion: Portion, lanes: dict[tuple[str, str], Lane], error: SkepError
+    ) -> bool:
+        """The database refused a value: find the guilty message, and let it go alone."""
+        if len(portion.messages) > 1:
+            self._portion_messages = len(portion.messages) // 2
+            return False
+        prepared = self._prepare(portion.messages[0], lanes, portion.read_at)
+        return await self._reject([_Refused(prepared, error.message)])
+
+    async def _move(self, portion: Portion, lanes: dict[tuple[str, str], Lane]) -> bool:
+        """Store the messages of a portion; return whether all of them are."""
+        prepared = [self._prepare(each, lanes, portion.read_at) for each in portion.messages]
+        accepted, refused = self._judge(prepared)
+        accepted, turned_away = await self._admit(accepted)
+        later = [each for each in accepted if each.is_later]
+        at_once = [each for each in accepted if not each.is_later]
+        is_whole = await self._reject(refused + turned_away)
+        if later:
+            is_whole = await self._schedule(later) and is_whole
+        if at_once:
+            is_whole = await self._sequence(at_once) and is_whole
+        return is_whole
+
+    def _prepare(
+        self, staged: StagedMessage, lanes: dict[tuple[str, str], Lane], read_at: datetime
+    ) -> _Prepared:
+        if staged.deliver_at is not None and staged.deliver_at <= read_at:
+            staged = staged._replace(deliver_at=None)
+        envelope = build_envelope(
+            staged.transaction_id,
+            staged.payload,
+            trace_id=None if staged.trace_id is None else str(staged.trace_id),
+            headers=staged.headers,
+            expires_at=end_of_life(staged.ttl_s, staged.deliver_at or read_at),
+        )
+        key = xxhash.xxh3_128_digest(staged.transaction_id.encode(), self._hash_seed)
+        return _Prepared(staged, lanes[staged.lane_key], key, envelope)
+
+    def _judge(self, prepared: Sequence[_Prepared]) -> tuple[list[_Prepared], list[_Refused]]:
+        """Let the rules decide, and encrypt what is to be stored."""
+        accepted: list[_Prepared] = []
+        refused: list[_Refused] = []
+        for message in prepared:
+            rules = message.lane.rules
+            reason = rules.refusal_of(message.envelope)
+            try:
+                sealed = message._replace(envelope=self._rule_book.seal(rules, message.envelope))
+            except SkepError as error:
+                refused.append(_Refused(message, reason or error.message))
+                continue
+            if reason is None:
+                accepted.append(sealed)
+            else:
+                refused.append(_Refused(sealed, reason))
+        return accepted, refused
+
+    async def _admit(self, accepted: Sequence[_Prepared]) -> tuple[list[_Prepared], list[_Refused]]:
+        """Turn away the messages of queues that are full."""
+        counts: Counter[QueueRules] = Counter(
+            message.lane.rules for message in accepted if message.lane.rules.size_limit is not None
+        )
+        full: set[QueueRules] = set()
+        for rules, count in counts.items():
+            assert rules.size_limit is not None
+            verdict = await self._gate.decide(rules.queue_id, count, rules.size_limit)
+            if isinstance(verdict, Full):
+                full.add(rules)
+        return (
+            [each for each in accepted if each.lane.rules not in full],
+            [
+                _Refused(each, f"queue {each.lane.key[0]} is full")
+                for each in accepted
+                if each.lane.rules in full
+            ],
+        )
+
+    async def _reject(self, refused: Sequence[_Refused]) -> bool:
+        """Make dead letters, a lane at a time."""
+        is_whole = True
+        by_lane: dict[int, list[_Refused]] = {}
+        for each in refused:
+            by_lane.setdefault(each.message.lane.partition_id, []).append(each)
+        for partition_id, its_refused in by_lane.items():
+            its_refused.sort(key=lambda each: each.message.staged.id)
+            ((count,),) = await self._caller.call(
+                REJECT_CALL,
+                partition_id,
+                [each.message.staged.id for each in its_refused],
+                [os.urandom(KEY_BYTES) for _ in its_refused],
+                [each.message.envelope for each in its_refused],
+                [storable_error(each.reason) for each in its_refused],
+            )
+            is_whole = is_whole and count is not None
+            self._note_letters(its_refused[0].message.lane.key[0], count or 0)
+        return is_whole
+
+    async def _schedule(self, later: Sequence[_Prepared]) -> bool:
+        """Let messages wait; of those with the same id the first, the others come again."""
+        first_by_identity: dict[tuple[int, bytes], _Prepared] = {}
+        for message in later:
+            first_by_identity.setdefault((message.lane.partition_id, message.key), message)
+        sent = sorted(first_by_identity.values(), key=lambda message: message.staged.id)
+        rows = await self._caller.call(
+            SCHEDULE_CALL,
+            [message.staged.id for message in sent],
+            [message.lane.queue_id for message in sent],
+            [message.lane.key[1] for message in sent],
+            [message.key for message in sent],
+            [message.staged.transaction_id for message in sent],
+            [message.envelope for message in sent],
+            [message.staged.deliver_at for message in sent],
+            self._scheduled_max,
+        )
+        for _, outcome, seconds in rows:
+            if outcome == "scheduled":
+                self._due_listener.hear_of_due(seconds)
+        outcomes = Counter(row[1] for row in rows)
+        if outcomes["gone"]:
+            raise RulesChanged("a queue was deleted meanwhile")
+        too_many = [_Refused(sent[row[0] - 1], _FULL) for row in rows if row[1] == "full"]
+        settled = outcomes["scheduled"] + outcomes["duplicate"] + len(too_many)
+        return await self._reject(too_many) and settled == len(later)
+
+    async def _sequence(self, messages: Sequence[_Prepared]) -> bool:
+        """Append messages to their lanes; of those with the same id in a lane the first."""
+        pending, repeated = _without_twins(messages)
+        while pending or repeated:
+            call = _SequenceCall(pending, repeated)
+            rows = await self._caller.call(SEQUENCE_CALL, *call.arguments(self._cache))
+            if not rows:
+                return False
+            lanes_by_queue = Counter(lane.queue_id for lane in call.settle(rows[1:], self._cache))
+            for queue_id, lane_count in lanes_by_queue.items():
+                self._announcer.announce(queue_id, lane_count)
+            pending, repeated = call.pending, call.repeated
+        return True
+
+
+def _without_twins(
+    messages: Sequence[_Prepared],
+) -> tuple[list[_Prepared], list[_Prepared]]:
+    """Return the messages that have their key first in their lane, and the others."""
+    first_by_key: dict[tuple[int, bytes], _Prepared] = {}
+    twins = [
+        message
+        for message in messages
+        if first_by_key.setdefault((message.lane.partition_id, message.key), message) is not message
+    ]
+    return list(first_by_key.values()), twins
+
+
+class _SequenceCall:
+    """The messages of one call by lane, no key twice in a lane."""
+
+    def __init__(self, messages: Sequence[_Prepared], repeated: Sequence[_Prepared]) -> None:
+        """Take what to store, and what is only to be dropped because it repeats another."""
+        by_lane: dict[Lane, list[_Prepared]] = {}
+        for message in messages:
+            by_lane.setdefault(message.lane, []).append(message)
+        self._lots: Final = sorted(by_lane.items(), key=lambda lot: lot[0].partition_id)
+        self._dropped: Final = repeated
+        self.pending: list[_Prepared] = []
+        """After the call: what has to go again."""
+        self.repeated: list[_Prepared] = []
+        """After the call: what turned out to be stored already."""
+
+    def arguments(self, cache: DedupCache) -> tuple[object, ...]:
+        """Return the arguments of the call, with the word of the cache for its lanes."""
+        numbers: dict[int, int | None] = {message.staged.id: None for message in self._dropped}
+        for number, (_, messages) in enumerate(self._lots, start=1):
+            numbers.update((message.staged.id, number) for message in messages)
+        ids = sorted(numbers)
+        rules = {lane.rules for lane, _ in self._lots}
+        keys = [b"".join([message.key for message in messages]) for _, messages in self._lots]
+        words = self._vouch(keys, cache)
+        return (
+            ids,
+            [numbers[id_] for id_ in ids],
+            [each.queue_id for each in rules],
+            [each.version for each in rules],
+            [lane.partition_id for lane, _ in self._lots],
+            [len(messages) for _, messages in self._lots],
+            [to for to, _ in words],
+            [since for _, since in words],
+            keys,
+            [
+                b"[%b]" % b",".join([message.envelope for message in messages])
+                for _, messages in self._lots
+            ],
+        )
+
+    def _vouch(self, keys: Sequence[bytes], cache: DedupCache) -> list[Vouch]:
+        """Give the cache's word for each lane; none for a lane in which it suspects a duplicate."""
+        partition_ids = [lane.partition_id for lane, _ in self._lots]
+        suspects = {hit.lot for hit in cache.find(list(zip(partition_ids, keys, strict=True)))}
+        return [
+            _NO_WORD if lot in suspects or word is None else word
+            for lot, word in enumerate(cache.vouch_each(partition_ids))
+        ]
+
+    def settle(self, rows: Sequence[Any], cache: DedupCache) -> list[Lane]:
+        """Take what became of the lanes; return those that got something."""
+        woken: list[Lane] = []
+        for row in rows:
+            number: int = row[0]
+            first, created_at, duplicates, _, gap_first, gap_keys, gap_created_at = row[2:]
+            lane, messages = self._lots[number - 1]
+            if gap_keys is not None:
+                cache.adopt(lane.partition_id, gap_first, gap_keys, gap_created_at)
+            if first is not None:
+                keys = b"".join([message.key for message in messages])
+                cache.record(lane.partition_id, first, keys, created_at)
+                woken.append(lane)
+                continue
+            repeated = frozenset[int](duplicates)
+            for index, message in enumerate(messages):
+                (self.repeated if index in repeated else self.pending).append(message)
+        return woken

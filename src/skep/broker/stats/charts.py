@@ -1,0 +1,366 @@
+"""Charts: what happened over time, from the rollups that the workers write.
+
+Reads only. What a chart costs is bounded: rollups by minute serve up to a day, those by hour
+longer times, and a chart over all queues shows the busiest.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from skep.broker.stats.ranges import ChartRange, ChartSpan, Interval
+from skep.broker.stats.samples import Sample, decode_sample, merge_samples
+from skep.broker.stats.shapes import (
+    GroupLagChart,
+    GroupLagPoint,
+    MessageChart,
+    MessagePoint,
+    ParkedChart,
+    ParkedPoint,
+    QueueLagPoint,
+    QueueLagSummary,
+    QueueOpsChart,
+    QueueOpsPoint,
+    ReplicaName,
+)
+from skep.broker.timestamps import spell_moment
+from skep.db.access.slots import Caller
+from skep.model.names import check_name
+from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
+from skep.telemetry.meters import COUNTERS
+
+NOW_CALL: Final = "select skep.now()"
+BUSIEST_CALL: Final = "select * from skep.busiest_queues($1, $2, $3, $4)"
+CHOSEN_CALL: Final = (
+    "select q.id, q.name from skep.queue q where ($1::text is null or q.name = $1)"
+    " and ($2::text is null or q.namespace = $2) and ($3::text is null or q.task = $3)"
+    " order by q.id limit $4"
+)
+QUEUES_CALL: Final = "select * from skep.chart_queues($1, $2, $3, $4, $5, $6, $7)"
+REMOVED_CALL: Final = "select * from skep.removed_partitions($1, $2, $3, $4)"
+PARKED_CALL: Final = "select * from skep.chart_parked($1, $2, $3, $4, $5)"
+GROUPS_CALL: Final = "select * from skep.chart_groups($1, $2, $3, $4, $5, $6)"
+SAMPLES_CALL: Final = "select * from skep.worker_samples($1, $2, $3, $4, $5, $6)"
+COUNT_LANES_CALL: Final = (
+    "select p.queue_id, count(*) from skep.partition p where p.queue_id = any($1) group by 1"
+)
+
+QUEUES_CHARTED: Final = 20
+"""Queues in a chart over all of them."""
+QUEUES_SUMMED: Final = 10_000
+"""Queues that a sum by namespace or task goes through."""
+MINUTES_SUMMED: Final = 100_000
+"""Rollups by minute that a sum goes through; beyond that it goes by the hour."""
+ROWS_MAX: Final = 20_000
+"""Rows that a chart reads, or points it has."""
+
+
+class QueueChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which queues a chart is about."""
+
+    queue: str | None = None
+    namespace: str | None = None
+    task: str | None = None
+
+    def __post_init__(self) -> None:
+        for kind in ("queue", "namespace", "task"):
+            check_name(kind, getattr(self, kind) or "")
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self.queue is None and self.namespace is None and self.task is None
+
+
+class WorkerSample(NamedTuple):
+    """What a worker was doing from a moment on."""
+
+    worker_id: int
+    hostname: str
+    port: int
+    number: int
+    pid: int
+    seen_at: datetime
+    at: datetime
+    sample: Sample
+
+
+class ChosenQueues(NamedTuple):
+    """Queues that are summed up, and the time as it is summed up."""
+
+    covered: ChartRange
+    queue_ids: list[int]
+
+
+class Charts:
+    """Answers what happened over time."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller: Final = caller
+
+    async def now(self) -> datetime:
+        """Return the time by the database's clock."""
+        ((now,),) = await self._caller.call(NOW_CALL)
+        return now
+
+    async def worker_samples(
+        self, covered: ChartRange, *, hostname: str | None = None, number: int | None = None
+    ) -> list[WorkerSample]:
+        """Return what workers were doing, oldest first."""
+        check_name("hostname", hostname or "")
+        rows = await self._caller.call(SAMPLES_CALL, *_span(covered), hostname, number, ROWS_MAX)
+        return [_worker_sample(row) for row in rows]
+
+    async def choose(self, covered: ChartRange, choice: QueueChoice) -> "ChosenQueues":
+        """Find the queues of a sum; over many of them, long times are summed up by the hour."""
+        queues = await self._find(covered, choice, QUEUES_SUMMED)
+        minutes = (covered.until - covered.since).total_seconds() / 60
+        if len(queues) * minutes > MINUTES_SUMMED:
+            covered = covered.by_hour()
+        return ChosenQueues(covered, list(queues))
+
+    async def sum_queues(self, chosen: "ChosenQueues") -> Sequence[Any]:
+        """Return the rollups of the queues chosen, all of them together, by bucket."""
+        return await self._rows(chosen.covered, chosen.queue_ids, is_sum=True)
+
+    async def queue_operations(self, covered: ChartRange, choice: QueueChoice) -> QueueOpsChart:
+        """Chart everything that happened in queues."""
+        names = await self._find(covered, choice, QUEUES_CHARTED)
+        ids = list(names)
+        rows = await self._rows(covered, ids, has_lags=choice.queue is not None)
+        extras = await self._extras(covered, ids, choice)
+        return QueueOpsChart(
+            time_range=ChartSpan.of(covered),
+            bucket_minutes=covered.bucket_minutes,
+            series=[
+                _operations_point(covered, row, names[row["queue_id"]], extras) for row in rows
+            ],
+            queues=sorted(names.values()),
+        )
+
+    async def queue_lag(self, covered: ChartRange, choice: QueueChoice) -> list[QueueLagPoint]:
+        """Chart how long messages took from push to delivery."""
+        names = await self._find(covered, choice, QUEUES_CHARTED)
+        rows = await self._rows(covered, list(names))
+        return [
+            QueueLagPoint(
+                queue_name=names[row["queue_id"]],
+                pop_count=row["pop_messages"],
+                avg_lag_ms=average(row["lag_ms_sum"], row["pop_messages"]),
+                max_lag_ms=row["lag_ms_max"],
+                bucket_time=spell_moment(row["bucket"]),
+            )
+            for row in rows
+            if row["pop_messages"]
+        ]
+
+    async def queue_lags(self, covered: ChartRange) -> list[QueueLagSummary]:
+        """Sum up the lag of the busiest queues."""
+        names = await self._find(covered, QueueChoice(), QUEUES_CHARTED)
+        rows = await self._rows(covered, list(names))
+        rows = sorted(rows, key=lambda row: row["queue_id"])
+        summaries: list[QueueLagSummary] = []
+        for queue_id, its_rows in groupby(rows, key=lambda row: row["queue_id"]):
+            of_queue = list(its_rows)
+            count = sum(row["pop_messages"] for row in of_queue)
+            summaries.append(
+                QueueLagSummary(
+                    queue_name=names[queue_id],
+                    pop_count=count,
+                    avg_lag_ms=average(sum(row["lag_ms_sum"] for row in of_queue), count),
+                    max_lag_ms=max(row["lag_ms_max"] for row in of_queue),
+                )
+            )
+        return summaries
+
+    async def parked(self, covered: ChartRange, choice: QueueChoice) -> ParkedChart:
+        """Chart where polls waited."""
+        rows = await self._parked_rows(covered, choice)
+        return ParkedChart(
+            time_range=ChartSpan.of(covered),
+            bucket_minutes=covered.bucket_minutes,
+            series=[
+                ParkedPoint(
+                    bucket=spell_moment(row["bucket"]),
+                    queue_name=row["queue"],
+                    hostname=row["hostname"],
+                    worker_id=row["number"],
+                    parked_count=row["parked"],
+                )
+                for row in rows
+            ],
+            replicas=[
+                ReplicaName(hostname=hostname, worker_id=number)
+                for hostname, number in sorted({(row["hostname"], row["number"]) for row in rows})
+            ],
+        )
+
+    async def group_lag(
+        self, covered: ChartRange, choice: QueueChoice, group: str | None
+    ) -> GroupLagChart:
+        """Chart how far groups were behind."""
+        check_name("consumerGroup", group or "")
+        rows = await self._caller.call(
+            GROUPS_CALL,
+            covered.since,
+            covered.until,
+            covered.bucket_s,
+            choice.queue,
+            group,
+            ROWS_MAX,
+        )
+        return GroupLagChart(
+            time_range=ChartSpan.of(covered),
+            bucket_minutes=covered.bucket_minutes,
+            series=[
+                GroupLagPoint(
+                    bucket=spell_moment(row["bucket"]),
+                    queue_name=row["queue"],
+                    consumer_group=row["group_name"],
+                    offset_lag=row["backlog"],
+                    time_lag_seconds=row["lag_s"],
+                )
+                for row in rows
+            ],
+        )
+
+    async def pushed(
+        self, covered: ChartRange, choice: QueueChoice, *, interval: Interval
+    ) -> MessageChart:
+        """Chart the messages pushed, by an interval, or by the hour where that is all there is."""
+        return MessageChart(
+            data_points=[
+                MessagePoint(spell_moment(bucket), messages)
+                for bucket, messages in await self._pushed(covered.by(interval), choice)
+                if messages
+            ],
+            interval=interval,
+            since=spell_moment(covered.since),
+            until=spell_moment(covered.until),
+        )
+
+    async def _pushed(self, covered: ChartRange, choice: QueueChoice) -> list[tuple[datetime, int]]:
+        if choice.is_everything:  # the samples of the workers are few, however many queues
+            samples = by_bucket(covered, await self.worker_samples(covered))
+            return [(bucket, each.count("push_messages")) for bucket, each in samples.items()]
+        rows = await self.sum_queues(await self.choose(covered, choice))
+        return [(row["bucket"], row["push_messages"]) for row in rows]
+
+    async def _find(self, covered: ChartRange, choice: QueueChoice, limit: int) -> dict[int, str]:
+        """Return the names of the queues to show, by id: those chosen, or else the busiest."""
+        if not choice.is_everything:
+            rows = await self._caller.call(
+                CHOSEN_CALL, choice.queue, choice.namespace, choice.task, limit
+            )
+        else:
+            # By hour unless it is short, from the begin of the first hour on: it is only a choice.
+            by_hour = covered.bucket_minutes > 1
+            since = covered.since.replace(minute=0, second=0, microsecond=0)
+            span = (since if by_hour else covered.since, covered.until, by_hour)
+            rows = await self._caller.call(BUSIEST_CALL, *span, limit)
+        return {row["id"]: row["name"] for row in rows}
+
+    async def _rows(
+        self,
+        covered: ChartRange,
+        queue_ids: Sequence[int],
+        *,
+        is_sum: bool = False,
+        has_lags: bool = False,
+    ) -> Sequence[Any]:
+        if not queue_ids:
+            return []
+        return await self._caller.call(
+            QUEUES_CALL, *_span(covered), covered.bucket_s, queue_ids, is_sum, has_lags
+        )
+
+    async def _parked_rows(self, covered: ChartRange, choice: QueueChoice) -> Sequence[Any]:
+        return await self._caller.call(
+            PARKED_CALL, covered.since, covered.until, covered.bucket_s, choice.queue, ROWS_MAX
+        )
+
+    async def _extras(
+        self, covered: ChartRange, queue_ids: Sequence[int], choice: QueueChoice
+    ) -> "_Extras":
+        parked: Counter[tuple[datetime, str]] = Counter()
+        for row in await self._parked_rows(covered, choice):
+            parked[row["bucket"], row["queue"]] += row["parked"]
+        removed = await self._caller.call(
+            REMOVED_CALL, covered.since, covered.until, covered.bucket_s, queue_ids
+        )
+        lanes = await self._caller.call(COUNT_LANES_CALL, queue_ids)
+        return _Extras(
+            parked,
+            {(row["bucket"], row["queue_id"]): row["partitions"] for row in removed},
+            {row[0]: row[1] for row in lanes},
+        )
+
+
+class _Extras(NamedTuple):
+    """What a chart of operations takes from elsewhere."""
+
+    parked: Counter[tuple[datetime, str]]
+    removed: dict[tuple[datetime, int], int]
+    lanes: dict[int, int]
+
+
+def _worker_sample(row: Any) -> WorkerSample:
+    worker_id, hostname, port, number, pid, seen_at, at, sample = row
+    return WorkerSample(worker_id, hostname, port, number, pid, seen_at, at, decode_sample(sample))
+
+
+def average(total: float, count: int) -> float:
+    """Return the mean of so many values, 0 when there are none."""
+    return round(total / count, 2) if count else 0.0
+
+
+def rate(count: int, seconds: float) -> float:
+    """Return how many there were in a second."""
+    return round(count / seconds, 3)
+
+
+def by_bucket(covered: ChartRange, samples: Iterable[WorkerSample]) -> dict[datetime, Sample]:
+    """Merge the samples of all workers by bucket, oldest first."""
+    sorted_in: dict[datetime, list[Sample]] = {}
+    for each in samples:
+        sorted_in.setdefault(covered.bucket_of(each.at), []).append(each.sample)
+    return {bucket: merge_samples(found) for bucket, found in sorted(sorted_in.items())}
+
+
+def _span(covered: ChartRange) -> tuple[datetime, datetime, bool]:
+    # From the begin of its bucket on, or the first point would be of a part only.
+    since = covered.bucket_of(covered.since) if covered.is_hourly else covered.since
+    return since, covered.until, covered.is_hourly
+
+
+def _operations_point(covered: ChartRange, row: Any, queue: str, extras: _Extras) -> QueueOpsPoint:
+    bucket, queue_id = row["bucket"], row["queue_id"]
+    seconds = covered.seconds_in(bucket)
+    lag_counts: list[int] = row["lag_counts"]
+    p50, p95, p99 = (quantile(LAG_BOUNDS_MS, lag_counts, share) for share in (0.5, 0.95, 0.99))
+    counted = {name: row[name] for name in QueueOpsPoint.__struct_fields__ if name in _COLUMNS}
+    return QueueOpsPoint(
+        bucket=spell_moment(bucket),
+        queue_name=queue,
+        **counted,
+        partitions_deleted=extras.removed.get((bucket, queue_id), 0),
+        partition_count=extras.lanes.get(queue_id, 0),
+        avg_lag_ms=average(row["lag_ms_sum"], row["pop_messages"]),
+        p50_lag_ms=p50,
+        p95_lag_ms=p95,
+        p99_lag_ms=p99,
+        max_lag_ms=row["lag_ms_max"],
+        push_per_second=rate(row["push_messages"], seconds),
+        pop_per_second=rate(row["pop_messages"], seconds),
+        ack_per_second=rate(row["ack_success"] + row["ack_failed"], seconds),
+        empty_per_second=rate(row["pop_empty"], seconds),
+        parked_count=extras.parked[bucket, queue],
+    )
+
+
+_COLUMNS: Final = frozenset(COUNTERS) - {"lag_ms_sum"}
+"""What a point takes from its row as it is."""

@@ -1,0 +1,246 @@
+"""Write what this process counts to the database, and keep what all of them wrote in order.
+
+`Reporter` adds what is new every few seconds: one call, whose size follows the queues that were
+used since. What cannot be written is kept for the next time. The duties, which one process of the
+installation attends to, sum up minutes to hours, note how far groups are behind, and purge.
+
+Times are those of the database's clock, as far as this process knows the difference to its own.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from skep.broker.cluster.leadership import Term
+from skep.broker.stats.samples import (
+    EMPTY,
+    Sample,
+    decode_sample,
+    encode_sample,
+    merge_samples,
+    observe,
+)
+from skep.db.access.slots import Caller
+from skep.model.errors import SkepError
+from skep.telemetry.meters import COUNTERS, OTHER_QUEUES, Meters, QueueDelta
+
+_log = logging.getLogger(__name__)
+
+REGISTER_CALL: Final = "select * from skep.register_worker($1, $2, $3, $4)"
+RECORD_CALL: Final = "select skep.record_metrics($1, $2, $3, $4, $5)"
+ROLL_UP_CALL: Final = "select skep.roll_up_queues($1, $2, $3)"
+UNROLLED_CALL: Final = "select * from skep.unrolled_samples($1)"
+RECORD_HOUR_CALL: Final = "select skep.record_worker_hour($1, $2, $3, $4, $5)"
+SAMPLE_GROUPS_CALL: Final = "select skep.sample_groups($1, $2, $3, $4)"
+PURGE_CALL: Final = "select skep.purge_metrics($1, $2, $3, $4, $5)"
+
+MINUTES_KEPT: Final = timedelta(hours=48)
+"""How long rollups by minute are kept."""
+SETTLE_S: Final = 120
+"""How long after its end an hour is left alone. A report is late by seconds, if at all."""
+ROLL_UP_INTERVAL_S: Final = 60.0
+PURGE_INTERVAL_S: Final = 300.0
+PURGE_BATCH: Final = 5_000
+GROUPS_SAMPLED: Final = 200
+LANES_SAMPLED: Final = 2_000
+LAST_REPORT_S: Final = 1.0
+"""How long the last report may hold up the end of the process."""
+
+_encode = msgspec.json.encode
+
+
+class WorkerIdentity(NamedTuple):
+    """Which process of the installation this is."""
+
+    hostname: str
+    port: int
+    number: int
+    pid: int
+
+
+class Reporter:
+    """Adds what this process counts to the rollups, for as long as it runs."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        meters: Meters,
+        identity: WorkerIdentity,
+        *,
+        read_gauges: Callable[[], Mapping[str, Iterable[float]]],
+        read_parked: Callable[[], Counter[str]],
+        interval_s: float,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._caller: Final = caller
+        self._meters: Final = meters
+        self._identity: Final = identity
+        self._read_gauges: Final = read_gauges
+        self._read_parked: Final = read_parked
+        self._interval_s: Final = interval_s
+        self._now: Final = now
+        self._ahead = timedelta()
+        """By how much the database's clock is ahead of this process's."""
+        self._worker_id: int | None = None
+        self._minute = datetime.min.replace(tzinfo=UTC)
+        self._sample: Sample = EMPTY
+        self._calls_told = (0, 0)
+        self._reporting: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to report."""
+        self._reporting = asyncio.get_running_loop().create_task(self._report_again_and_again())
+
+    async def stop(self) -> None:
+        """Report once more, and then no longer."""
+        if self._reporting is None:
+            return
+        self._reporting.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._reporting
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_REPORT_S):
+                await self.report()
+
+    async def report(self) -> None:
+        """Write what is new; what cannot be written is kept."""
+        deltas = self._meters.queues.tell()
+        try:
+            await self._record(deltas)
+        except SkepError as error:
+            self._meters.queues.take_back(deltas)
+            _log.debug("metrics could not be recorded: %s", error)
+        except asyncio.CancelledError:
+            self._meters.queues.take_back(deltas)
+            raise
+
+    async def _report_again_and_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self.report()
+
+    async def _record(self, deltas: Sequence[QueueDelta]) -> None:
+        worker_id = self._worker_id
+        if worker_id is None:
+            worker_id = self._worker_id = await self._register()
+        minute = (self._now() + self._ahead).replace(second=0, microsecond=0)
+        so_far = self._sample if minute == self._minute else EMPTY
+        calls = _calls(self._meters)
+        sample = so_far.merge(self._look(deltas, calls))
+        ((recorded_at,),) = await self._caller.call(
+            RECORD_CALL,
+            worker_id,
+            minute,
+            encode_sample(sample).decode(),
+            _encode([_row(delta) for delta in deltas if delta.queue != OTHER_QUEUES]).decode(),
+            _encode(dict(self._read_parked())).decode(),
+        )
+        if recorded_at is None:
+            self._worker_id = None  # it was silent for so long that it was purged
+            self._meters.queues.take_back(deltas)
+            return
+        self._ahead = recorded_at - self._now()
+        self._minute, self._sample, self._calls_told = minute, sample, calls
+
+    async def _register(self) -> int:
+        ((worker_id, registered_at),) = await self._caller.call(REGISTER_CALL, *self._identity)
+        self._ahead = registered_at - self._now()
+        return worker_id
+
+    def _look(self, deltas: Sequence[QueueDelta], calls: tuple[int, int]) -> Sample:
+        counters: Counter[str] = Counter()
+        for delta in deltas:
+            for name, count in zip(COUNTERS, delta.counts, strict=True):
+                counters[name] += count
+        counters["calls"] = calls[0] - self._calls_told[0]
+        counters["db_errors"] = calls[1] - self._calls_told[1]
+        gauges = dict(self._read_gauges())
+        gauges["lag_ms_max"] = [delta.lag_ms_max for delta in deltas if any(delta.lag_counts)]
+        return observe(counters, gauges)
+
+
+def _row(delta: QueueDelta) -> dict[str, Any]:
+    return {
+        "queue": delta.queue,
+        **dict(zip(COUNTERS, delta.counts, strict=True)),
+        "lag_ms_max": delta.lag_ms_max,
+        "lag_counts": delta.lag_counts,
+    }
+
+
+def _calls(meters: Meters) -> tuple[int, int]:
+    """Return how many calls there were in all, and how many failed."""
+    calls = meters.calls.values()
+    return sum(call.durations.count for call in calls), sum(call.failures for call in calls)
+
+
+class RollUpDuty:
+    """Sums up the minutes of hours that are over."""
+
+    def __init__(self, caller: Caller, term: Term) -> None:
+        self.name: Final = "roll-up of metrics"
+        self.interval_s: Final = ROLL_UP_INTERVAL_S
+        self._caller: Final = caller
+        self._term: Final = term
+
+    async def run(self) -> bool:
+        """Sum up one hour of queues and of workers."""
+        ((hour,),) = await self._caller.call(ROLL_UP_CALL, *self._term, SETTLE_S)
+        return await self._roll_up_workers() or hour is not None
+
+    async def _roll_up_workers(self) -> bool:
+        rows = await self._caller.call(UNROLLED_CALL, SETTLE_S)
+        if not rows:
+            return False
+        merged = {
+            worker_id: merge_samples(decode_sample(row["sample"]) for row in its_rows)
+            for worker_id, its_rows in groupby(rows, key=lambda row: row["worker_id"])
+        }
+        await self._caller.call(
+            RECORD_HOUR_CALL,
+            *self._term,
+            rows[0]["hour"],
+            list(merged),
+            [encode_sample(sample).decode() for sample in merged.values()],
+        )
+        return True
+
+
+class LagSampleDuty:
+    """Notes how far the groups of queues in use are behind."""
+
+    def __init__(self, caller: Caller, term: Term) -> None:
+        self.name: Final = "sampling of lag"
+        self.interval_s: Final = ROLL_UP_INTERVAL_S
+        self._caller: Final = caller
+        self._term: Final = term
+
+    async def run(self) -> bool:
+        """Look once."""
+        await self._caller.call(SAMPLE_GROUPS_CALL, *self._term, GROUPS_SAMPLED, LANES_SAMPLED)
+        return False
+
+
+class MetricsPurge:
+    """Deletes rollups that were kept long enough."""
+
+    def __init__(self, caller: Caller, term: Term, *, keep: timedelta) -> None:
+        self.name: Final = "purge of metrics"
+        self.interval_s: Final = PURGE_INTERVAL_S
+        self._caller: Final = caller
+        self._term: Final = term
+        self._keep_s: Final = int(keep.total_seconds())
+
+    async def run(self) -> bool:
+        """Delete a batch of each kind."""
+        ((count,),) = await self._caller.call(
+            PURGE_CALL, *self._term, int(MINUTES_KEPT.total_seconds()), self._keep_s, PURGE_BATCH
+        )
+        return count >= PURGE_BATCH

@@ -1,0 +1,499 @@
+"""Settle: acks and pushes that happen together or not at all.
+
+Transactions and stream cycles are both made of this. A `Stager` checks what a client sent and
+turns it into rows of a call; a `Settler` runs the call, and when it is done tells everyone who has
+to know: the duplicate cache, the memory of leases, waiting polls.
+
+The duplicate cache is one of its own, apart from that of live pushes. A word given by a cache holds
+only for keys looked up since its span last grew. Here looking up and giving the word is one step
+without an await, whatever runs at the same time; the push path relies on having only one call in
+flight per partition instead, and would break that rule if somebody else let its spans grow. To each
+cache the other's pushes look like those of another broker, and are probed once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+import msgspec
+import xxhash
+
+from skep.broker.ack.statuses import (
+    REFUSAL_BY_OUTCOME,
+    STATUS_BY_WORD,
+    spelled_offset,
+    storable_error,
+    unknown_status,
+)
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner
+from skep.broker.pop.lease_memory import LeaseMemory
+from skep.broker.push.rules import RuleBook
+from skep.broker.push.size_limit import AdmissionGate, Full
+from skep.db.access.slots import Caller
+from skep.engine.dedup.cache import DedupCache
+from skep.model.envelopes import (
+    build_envelope,
+    check_headers,
+    checked_trace_id,
+    end_of_life,
+)
+from skep.model.errors import BadRequest, InvalidPayload, LaneDeferred, Refused
+from skep.model.ids import parse_partition_uuid
+from skep.model.limits import NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
+from skep.model.names import check_name, refuse_transaction_id
+from skep.model.wire import DEFAULT_PARTITION, QUEUE_MODE, AckItem, PushItem
+from skep.telemetry.meters import OTHER_QUEUES, Meters
+
+LANE_TRIES_MAX: Final = 3
+"""How often a lane may vanish under a call before its queue is taken to be in deletion."""
+
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+"""vouched_since of a broker that vouches for nothing."""
+
+TEXT_BY_REFUSAL: Final = {**REFUSAL_BY_OUTCOME, "required_lease": "Invalid or expired lease"}
+
+_digest = xxhash.xxh3_128_digest
+
+
+class StagedPush(msgspec.Struct, gc=False):
+    """A message to store."""
+
+    lane_key: tuple[str, str]
+    transaction_id: str
+    trace_id: str | None
+    key: bytes
+    envelope: bytes
+
+
+class StagedAck(msgspec.Struct, gc=False):
+    """A message to acknowledge."""
+
+    transaction_id: str
+    partition_id: int
+    group: str
+    lease_id: UUID | None
+    offset: int | None
+    key: bytes
+    status: str
+    error: str | None
+    lease_text: str
+
+
+class Operations(msgspec.Struct):
+    """What has to happen together."""
+
+    pushes: list[StagedPush]
+    acks: list[StagedAck]
+    required_leases: list[UUID]
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it holds on to."""
+        return 1024 + 512 * len(self.acks) + sum(512 + len(push.envelope) for push in self.pushes)
+
+    def lane_keys(self) -> set[tuple[str, str]]:
+        """Return the queue and partition of everything pushed."""
+        return {push.lane_key for push in self.pushes}
+
+
+class AckSettled(msgspec.Struct, gc=False):
+    """What became of an ack."""
+
+    outcome: str
+    lease_released: bool
+
+
+class PushSettled(msgspec.Struct, gc=False):
+    """Where a message is stored."""
+
+    lane: Lane
+    offset: int
+    is_duplicate: bool
+
+
+class Settled(msgspec.Struct):
+    """How it ended. Without a refusal everything is done; with one, nothing."""
+
+    refusal: str | None
+    refused_position: int
+    """The ack or required lease that was refused, from 0."""
+    acks: list[AckSettled]
+    pushes: list[PushSettled]
+    further: Sequence[Any]
+    """The columns that the call returns beyond those of `settle_operations`."""
+
+
+class Unacceptable(Refused):
+    """An operation cannot be done, whatever the state of the broker."""
+
+    code = "unacceptable"
+
+
+class Stager:
+    """Checks what clients send and turns it into rows of a call."""
+
+    def __init__(
+        self,
+        leases: LeaseMemory,
+        *,
+        hash_seed: int,
+        now: Callable[[], datetime],
+        check_lane: Callable[[tuple[str, str]], None] = lambda _: None,
+        requires_lease: bool = False,
+    ) -> None:
+        """Take what is needed; `check_lane` raises when nothing may be pushed into a lane now."""
+        self._check_lane: Final = check_lane
+        self._requires_lease: Final = requires_lease
+        self._leases: Final = leases
+        self._hash_seed: Final = hash_seed
+        self._now: Final = now
+
+    def stage_push(
+        self, item: PushItem, *, producer: str | None, transaction_id: str | None = None
+    ) -> StagedPush:
+        """Make a row of an item; `transaction_id` names it if the item does not.
+
+        Raises:
+            BadRequest: A name or an id cannot be stored, or an option does not work here.
+            Unavailable: Messages of its lane that came first are not stored yet.
+        """
+        if item.deliver_at is not None or item.delay_seconds is not None:
+            raise BadRequest("messages for later cannot be part of this: push them on their own")
+        name = item.transaction_id or transaction_id or str(uuid4())
+        if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
+            refuse_transaction_id(name)
+        trace_id = checked_trace_id(item.trace_id)
+        lane_key = (
+            check_name("queue", item.queue),
+            check_name("partition", item.partition or DEFAULT_PARTITION),
+        )
+        self._check_lane(lane_key)
+        return StagedPush(
+            lane_key=lane_key,
+            transaction_id=name,
+            trace_id=trace_id,
+            key=_digest(name.encode(), self._hash_seed),
+            envelope=build_envelope(
+                name,
+                bytes(item.payload),
+                trace_id=trace_id,
+                producer=producer,
+                headers=check_headers(item.headers),
+                expires_at=end_of_life(item.ttl_seconds, self._now()),
+            ),
+        )
+
+    def stage_ack(self, item: AckItem, required_leases: Sequence[str]) -> StagedAck:
+        """Make a row of an ack. The message may be named by its transaction id or its own id.
+
+        Raises:
+            Unacceptable: It can never succeed; the text says why.
+        """
+        word = item.status or "completed"
+        status = STATUS_BY_WORD.get(word)
+        if status is None:
+            raise Unacceptable(unknown_status(word))
+        partition_id = parse_partition_uuid(item.partition_id)
+        if partition_id is None:
+            raise Unacceptable(TEXT_BY_REFUSAL["not_found"])
+        group = item.consumer_group or QUEUE_MODE
+        if len(group) > NAME_CHARS_MAX or "\0" in group:
+            raise Unacceptable(TEXT_BY_REFUSAL["no_group"])
+        key = _digest(item.transaction_id.encode(), self._hash_seed)
+        lease_texts = [item.lease_id] if item.lease_id else required_leases
+        if self._requires_lease and not lease_texts:
+            raise Unacceptable(TEXT_BY_REFUSAL["lease_missing"])
+        offset, lease_text = self._find(item.transaction_id, partition_id, key, lease_texts)
+        return StagedAck(
+            transaction_id=item.transaction_id,
+            partition_id=partition_id,
+            group=group,
+            lease_id=parse_lease_id(item.lease_id) if item.lease_id else None,
+            offset=offset,
+            key=key,
+            status=status,
+            error=storable_error(item.error),
+            lease_text=lease_text,
+        )
+
+    def _find(
+        self, transaction_id: str, partition_id: int, key: bytes, lease_texts: Sequence[str]
+    ) -> tuple[int | None, str]:
+        """Return the offset, if it is known here, and the lease the message went out under."""
+        for lease_text in lease_texts:
+            offset = self._leases.find(lease_text, partition_id, key)
+            if offset is not None:
+                return offset, lease_text
+        return spelled_offset(transaction_id, partition_id), ""
+
+
+def parse_lease_id(text: str) -> UUID:
+    """Return a lease id.
+
+    Raises:
+        Unacceptable: It is no id of a lease.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise Unacceptable(TEXT_BY_REFUSAL["lease_lost"]) from None
+
+
+class Settler:
+    """Runs calls that settle operations, and passes on what they did."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        directory: Directory,
+        provisioner: LaneProvisioner,
+        listener: LaneListener,
+        rule_book: RuleBook,
+        gate: AdmissionGate,
+        cache: DedupCache,
+        leases: LeaseMemory,
+        announcer: Announcer,
+        meters: Meters | None = None,
+    ) -> None:
+        """Take what is needed; `cache` and the `listener` that fills it are the settler's own."""
+        self._caller: Final = caller
+        self._queues: Final = (meters or Meters()).queues
+        self._directory: Final = directory
+        self._provisioner: Final = provisioner
+        self._listener: Final = listener
+        self._rule_book: Final = rule_book
+        self._gate: Final = gate
+        self._cache: Final = cache
+        self._leases: Final = leases
+        self._announcer: Final = announcer
+
+    async def settle(
+        self,
+        statement: str,
+        leading: Sequence[object],
+        operations: Operations,
+        *,
+        is_repeated: bool,
+        with_places: bool = False,
+    ) -> Settled:
+        """Call a function that settles the operations.
+
+        Args:
+            statement: The call. Its last arguments and its first columns are those of `transact`
+                without the first two of its arguments.
+            leading: Its first arguments.
+            operations: What to settle.
+            is_repeated: An earlier call may have settled them. So the queues took what is pushed,
+                and must not refuse it now, perhaps for being full of it.
+            with_places: Tell the function, after the leading arguments, which of the messages sent
+                each push is: those with the same key are sent once.
+
+        Raises:
+            LaneDeferred: Operations wait in a lane.
+            Refused: A queue is being deleted faster than it can be created.
+            BadRequest: A queue does not take a payload.
+            QueueFull: A queue has no room.
+            SkepError: As the call fails.
+        """
+        for _ in range(LANE_TRIES_MAX):
+            pushed = _Pushed(operations, await self._find_lanes(operations))
+            await self._enforce(pushed, is_repeated=is_repeated)
+            places = [pushed.places] if with_places else []
+            row = await self._call(statement, [*leading, *places], operations, pushed)
+            if row[0] == "deferred":
+                partition_id = _deferred_lane(row[1], pushed.lanes, operations)
+                raise LaneDeferred(partition_id=partition_id)
+            if row[0] != "lane_gone":
+                return self._conclude(row, operations, pushed)
+            number: int = row[1]
+            lane = pushed.lanes[number - 1]
+            self._directory.forget_lane(lane)
+            self._cache.forget(lane.partition_id)
+        raise Refused("a queue that is pushed to is being deleted")
+
+    async def _enforce(self, pushed: "_Pushed", *, is_repeated: bool) -> None:
+        """Let the rules of the queues decide about what is pushed; all of it is, or nothing."""
+        if not pushed.sent:
+            return
+        await self._rule_book.read(lane.queue_id for lane in pushed.lanes)
+        sizes: Counter[Lane] = Counter()
+        for number, (lane_number, push) in enumerate(pushed.sent):
+            lane = pushed.lanes[lane_number - 1]
+            sizes[lane] += 1
+            if not is_repeated and (refusal := lane.rules.refusal_of(push.envelope)):
+                raise InvalidPayload(refusal)
+            envelope = self._rule_book.seal(lane.rules, push.envelope)
+            pushed.sent[number] = lane_number, msgspec.structs.replace(push, envelope=envelope)
+        for lane, count in sizes.items():
+            if lane.rules.size_limit is not None and not is_repeated:
+                verdict = await self._gate.decide(lane.queue_id, count, lane.rules.size_limit)
+                if isinstance(verdict, Full):
+                    raise verdict.error(lane.key[0])
+
+    async def _find_lanes(self, operations: Operations) -> dict[tuple[str, str], Lane]:
+        keys = operations.lane_keys()
+        await self._provisioner.provide(keys)
+        lanes = {key: self._directory.lanes[key] for key in keys}
+        strange = [lane for lane in lanes.values() if not self._cache.vouch(lane.partition_id)]
+        if strange:
+            await self._listener.prepare((), strange)
+        return lanes
+
+    async def _call(
+        self,
+        statement: str,
+        leading: Sequence[object],
+        operations: Operations,
+        pushed: "_Pushed",
+    ) -> Sequence[Any]:
+        acks = operations.acks
+        vouched = pushed.vouch(self._cache)
+        (row,) = await self._caller.call(
+            statement,
+            *leading,
+            operations.required_leases,
+            [ack.partition_id for ack in acks],
+            [ack.group for ack in acks],
+            [ack.lease_id for ack in acks],
+            [ack.offset for ack in acks],
+            [ack.key for ack in acks],
+            [ack.status for ack in acks],
+            [ack.error for ack in acks],
+            [lane.partition_id for lane in pushed.lanes],
+            [to for to, _ in vouched],
+            [since for _, since in vouched],
+            [lane_number for lane_number, _ in pushed.sent],
+            [push.key for _, push in pushed.sent],
+            [push.envelope for _, push in pushed.sent],
+        )
+        return row
+
+    def _conclude(self, row: Sequence[Any], operations: Operations, pushed: "_Pushed") -> Settled:
+        refusal, refused_item, items, outcomes, released, has_more, queue_ids = row[:7]
+        if refusal is not None:
+            position = refused_item - 1 if refused_item else 0
+            return Settled(refusal, position, [], [], row[14:])
+        acks: list[AckSettled | None] = [None] * len(operations.acks)
+        ready: dict[int, set[int]] = {}
+        for item, outcome, is_released, is_ready, queue_id in zip(
+            items or (),
+            outcomes or (),
+            released or (),
+            has_more or (),
+            queue_ids or (),
+            strict=True,
+        ):
+            ack = operations.acks[item - 1]
+            acks[item - 1] = AckSettled(outcome, is_released)
+            self._count_ack(queue_id, ack.status, outcome)
+            if is_released and ack.lease_text:
+                self._leases.forget(ack.lease_text, ack.partition_id)
+            if is_ready:
+                ready.setdefault(queue_id, set()).add(ack.partition_id)
+        pushes = pushed.settle(row[7], row[8])
+        pushed.teach(self._cache, row[8], row[9:14])
+        self._count(operations, pushes, queue_ids or ())
+        for push in pushes:
+            if not push.is_duplicate:
+                ready.setdefault(push.lane.queue_id, set()).add(push.lane.partition_id)
+        for queue_id, partition_ids in ready.items():
+            self._announcer.announce(queue_id, len(partition_ids))
+        return Settled(None, 0, [ack for ack in acks if ack is not None], pushes, row[14:])
+
+    def _count_ack(self, queue_id: int, status: str, outcome: str) -> None:
+        meter = self._queues.of(self._directory.queue_name(queue_id) or OTHER_QUEUES)
+        if status == "completed":
+            meter.ack_success += 1
+        else:
+            meter.ack_failed += 1
+        meter.dead_letters += outcome == "dead_lettered"
+
+    def _count(
+        self, operations: Operations, pushes: Sequence[PushSettled], acked: Sequence[int]
+    ) -> None:
+        names = {push.lane.key[0] for push in pushes}
+        names |= {self._directory.queue_name(queue_id) or OTHER_QUEUES for queue_id in acked}
+        for name in names:
+            self._queues.of(name).transactions += 1
+        for push, staged in zip(pushes, operations.pushes, strict=True):
+            meter = self._queues.of(push.lane.key[0])
+            if push.is_duplicate:
+                meter.push_duplicates += 1
+            else:
+                meter.push_messages += 1
+                meter.push_bytes += len(staged.envelope)
+
+
+def _deferred_lane(number: int, lanes: Sequence[Lane], operations: Operations) -> int:
+    """Return the partition that is waited for, by its number among those pushed and acked."""
+    if number <= len(lanes):
+        return lanes[number - 1].partition_id
+    return operations.acks[number - len(lanes) - 1].partition_id
+
+
+class _Pushed:
+    """The pushes of one call by lane, each key once."""
+
+    def __init__(self, operations: Operations, lane_by_key: dict[tuple[str, str], Lane]) -> None:
+        self.lanes: list[Lane] = sorted(lane_by_key.values(), key=lambda lane: lane.partition_id)
+        self.sent: list[tuple[int, StagedPush]] = []
+        """(number of the lane from 1, push); later pushes of the same key are left out."""
+        self.places: list[int] = []
+        """Of every push: where in `sent` it is, or the one of the same key before it."""
+        number_by_key = {lane.key: number for number, lane in enumerate(self.lanes, start=1)}
+        place_by_key: dict[tuple[int, bytes], int] = {}
+        for push in operations.pushes:
+            number = number_by_key[push.lane_key]
+            place = place_by_key.setdefault((number, push.key), len(self.sent))
+            if place == len(self.sent):
+                self.sent.append((number, push))
+            self.places.append(place)
+
+    def vouch(self, cache: DedupCache) -> list[tuple[int, datetime]]:
+        """Give the cache's word for each lane; none for a lane in which it suspects a duplicate."""
+        keys = self._keys_by_lane(self.sent)
+        lots = [(lane.partition_id, keys[number]) for number, lane in enumerate(self.lanes, 1)]
+        suspects = {hit.lot for hit in cache.find(lots)}
+        return [
+            (0, _NEVER) if lot in suspects else cache.vouch(lane.partition_id) or (0, _NEVER)
+            for lot, lane in enumerate(self.lanes)
+        ]
+
+    def settle(self, offsets: Sequence[int], duplicates: Sequence[bool]) -> list[PushSettled]:
+        """Say of every push where it is, also of those left out."""
+        settled: list[PushSettled] = []
+        seen: set[int] = set()
+        for place in self.places:
+            lane = self.lanes[self.sent[place][0] - 1]
+            settled.append(PushSettled(lane, offsets[place], duplicates[place] or place in seen))
+            seen.add(place)
+        return settled
+
+    def teach(
+        self, cache: DedupCache, duplicates: Sequence[bool], by_lane: Sequence[Sequence[Any] | None]
+    ) -> None:
+        """Let the cache learn what was stored, by others since and by this call."""
+        if by_lane[0] is None:
+            return  # an earlier try stored it; the next push finds it as a gap
+        verdicts = zip(self.sent, duplicates, strict=True)
+        keys = self._keys_by_lane([sent for sent, is_duplicate in verdicts if not is_duplicate])
+        columns = [column or () for column in by_lane]
+        for number, (lane, first, created_at, gap_first, gap_keys, gap_created_at) in enumerate(
+            zip(self.lanes, *columns, strict=True), start=1
+        ):
+            if gap_keys is not None:
+                cache.adopt(lane.partition_id, gap_first, gap_keys, gap_created_at)
+            if first is not None:
+                cache.record(lane.partition_id, first, keys[number], created_at)
+
+    @staticmethod
+    def _keys_by_lane(sent: Sequence[tuple[int, StagedPush]]) -> dict[int, bytes]:
+        """Return the joined keys of each lane, by its number."""
+        keys: dict[int, list[bytes]] = {}
+        for number, push in sent:
+            keys.setdefault(number, []).append(push.key)
+        return {number: b"".join(each) for number, each in keys.items()}

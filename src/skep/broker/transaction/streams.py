@@ -1,0 +1,490 @@
+"""Streams: register queries, keep their state, commit their cycles.
+
+The operators run in the client; the broker stores a query's state by source partition (a *shard*)
+and settles cycles: state changes, results to push and the ack of the source, all or nothing.
+
+Two runners must never emit the same result. A cycle with an ack is fenced by its lease. One
+without, the flush of windows that nobody feeds any more, is fenced by the state rows it deletes: a
+row that is gone, or another one by now, was closed by somebody else. Results get transaction ids
+that follow from what they were computed of, so the same cycle sent twice pushes once.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID, uuid4, uuid5
+
+import msgspec
+
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.directory import Directory
+from skep.broker.pop.accept import wire_time
+from skep.broker.transaction.settlement import (
+    TEXT_BY_REFUSAL,
+    Operations,
+    Settled,
+    Settler,
+    StagedAck,
+    StagedPush,
+    Stager,
+    Unacceptable,
+)
+from skep.broker.transaction.transaction import submit_when_provisioned
+from skep.db.access.slots import Caller
+from skep.engine.driver import Cargo, Engine
+from skep.model.errors import BadRequest, NotFound, SkepError
+from skep.model.ids import message_id, parse_partition_uuid
+from skep.model.limits import (
+    PUSH_ITEMS_MAX,
+    STREAM_SHARD_BYTES_MAX,
+    STREAM_STATE_KEY_CHARS_MAX,
+    STREAM_STATE_OPERATIONS_MAX,
+    STREAM_STATE_VALUE_BYTES_MAX,
+)
+from skep.model.names import check_name
+from skep.model.stream_wire import (
+    CycleAck,
+    CycleAcked,
+    CycleAnswer,
+    CycleBody,
+    CyclePush,
+    QueryInfo,
+    QueryPage,
+    RegisterBody,
+    Registered,
+    StateAnswer,
+    StateBody,
+    StateOperation,
+    StateRow,
+)
+from skep.model.wire import AckItem, PushItem
+
+REGISTER_CALL: Final = "select * from skep.register_query($1, $2, $3, $4, $5)"
+CYCLE_CALL: Final = (
+    "select * from skep.commit_cycle("
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, "
+    "$21, $22, $23, $24, $25, $26)"
+)
+STATE_CALL: Final = "select * from skep.read_state($1, $2, $3, $4, $5)"
+VERSIONS_CALL: Final = (
+    "select key, version, offered_version from skep.read_state($1, $2, $3, null, null)"
+)
+LIST_CALL: Final = "select * from skep.list_queries($1, $2, $3)"
+DELETE_CALL: Final = "select skep.delete_query($1)"
+
+_ERROR_BY_REFUSAL: Final = {
+    **TEXT_BY_REFUSAL,
+    "no_query": "query not found: register it first",
+    "no_partition": "partition not found",
+    "state_gone": "state conflict: another runner has closed this window already",
+    "state_changed": "state conflict: the row was changed meanwhile",
+    "shard_full": f"state of this partition would exceed {STREAM_SHARD_BYTES_MAX} bytes",
+}
+
+_DELAY_MS_MAX: Final = 86_400_000
+
+
+class _Window(msgspec.Struct, rename="camel", gc=False):
+    """The one member of a state value that the broker looks at."""
+
+    window_end: float | None = None
+
+
+_window_decoder = msgspec.json.Decoder(_Window)
+
+
+class Cycle(Cargo):
+    """One cycle under way."""
+
+    __slots__ = ("done", "id", "leading", "operations")
+
+    def __init__(self, leading: Sequence[object], operations: Operations) -> None:
+        super().__init__()
+        self.id: Final = uuid4()
+        self.leading: Final = leading
+        """The arguments of the call between those of the cycle itself and those of operations."""
+        self.operations: Final = operations
+        self.done: Final[asyncio.Future[Settled]] = asyncio.get_running_loop().create_future()
+
+    def finish(self, settled: Settled) -> None:
+        """Answer with how it ended."""
+        self.is_settled = True
+        if not self.done.done():
+            self.done.set_result(settled)
+
+    def fail(self, error: SkepError) -> None:
+        """Answer that it is not known to have happened."""
+        self.is_settled = True
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class CycleExecutor:
+    """Executor of the operation `cycle`. A call carries one of them."""
+
+    def __init__(self, settler: Settler, announcer: Announcer) -> None:
+        self._settler: Final = settler
+        self._announcer: Final = announcer
+
+    async def execute(self, cargos: Sequence[Cycle], *, is_repeated: bool) -> None:
+        """Settle each cycle; one that an earlier try settled is found by its id."""
+        for cycle in cargos:
+            settled = await self._settler.settle(
+                CYCLE_CALL,
+                (cycle.id, is_repeated, *cycle.leading),
+                cycle.operations,
+                is_repeated=is_repeated,
+            )
+            if settled.refusal in {"state_gone", "state_changed"}:
+                _, queue_id, _ = settled.further
+                self._announcer.announce(queue_id, 1)  # the batch is there to be computed anew
+            cycle.finish(settled)
+
+
+class Streams:
+    """What the streams SDK asks of a broker."""
+
+    def __init__(
+        self, caller: Caller, engine: Engine, directory: Directory, stager: Stager
+    ) -> None:
+        self._caller: Final = caller
+        self._engine: Final = engine
+        self._directory: Final = directory
+        self._stager: Final = stager
+
+    async def register(self, body: RegisterBody) -> Registered:
+        """Find or create a query; without success its pipeline differs from the stored one.
+
+        Raises:
+            BadRequest: A name cannot be stored.
+        """
+        check_name("name", body.name)
+        check_name("source_queue", body.source_queue)
+        check_name("config_hash", body.config_hash)
+        sink_queue = check_name("sink_queue", body.sink_queue) if body.sink_queue else None
+        ((query_id, config_hash, is_fresh, is_reset),) = await self._caller.call(
+            REGISTER_CALL, body.name, body.source_queue, sink_queue, body.config_hash, body.reset
+        )
+        if config_hash != body.config_hash:
+            text = (
+                f"config_hash mismatch: query {body.name!r} is registered with another pipeline "
+                f"({config_hash}); register with reset to forget its state, or under another name"
+            )
+            return Registered(success=False, query_id=str(query_id), name=body.name, error=text)
+        return Registered(
+            success=True,
+            query_id=str(query_id),
+            name=body.name,
+            config_hash=config_hash,
+            fresh=is_fresh,
+            reset=is_reset,
+        )
+
+    async def commit_cycle(self, body: CycleBody, *, producer: str | None = None) -> CycleAnswer:
+        """Do all of a cycle or nothing; `producer` is who sent it, if that is known.
+
+        Raises:
+            BadRequest: The request makes no sense.
+            Overloaded: The engine is full.
+            Unavailable: The database is away.
+        """
+        query_id, partition_id = _query_uuid(body.query_id), _partition_id(body.partition_id)
+        state_ops, items = body.state_ops or [], body.push_items or []
+        _check_sizes(body, state_ops, items)
+        try:
+            acks = self._stage_ack(body)
+            _check_kinds(state_ops)
+            if body.ack is None:
+                state_ops = await self._pin_versions(query_id, partition_id, state_ops)
+        except Unacceptable as refusal:
+            return _refused(body, refusal.message)
+        pushes = self._stage_pushes(query_id, body, state_ops, items, producer)
+        leading = _leading(query_id, partition_id, body, state_ops)
+        cycle = Cycle(leading, Operations(pushes, acks, []))
+        submit_when_provisioned(self._engine, self._directory, "cycle", cycle, cycle.operations)
+        return _answer(body, pushes, await cycle.done)
+
+    async def read_state(self, body: StateBody) -> StateAnswer:
+        """Return state rows of a shard.
+
+        Raises:
+            BadRequest: The request makes no sense.
+            NotFound: There is no such query.
+        """
+        query_id, partition_id = _query_uuid(body.query_id), _partition_id(body.partition_id)
+        keys = body.keys or []
+        for text in (*keys, body.key_prefix or ""):
+            _check_key(text)
+        rows = await self._caller.call(
+            STATE_CALL, query_id, partition_id, keys, body.key_prefix, body.ripe_at_or_before
+        )
+        if not rows:
+            await self._check_query(query_id)
+        return StateAnswer(
+            rows=[
+                StateRow(
+                    key=key,
+                    value=msgspec.Raw(value.encode()),
+                    version=version,
+                    updated_at=wire_time(updated_at).decode(),
+                )
+                for key, value, version, _, updated_at in rows
+            ]
+        )
+
+    async def list_queries(self, *, limit: int, offset: int) -> QueryPage:
+        """Return registered queries by name."""
+        rows = await self._caller.call(LIST_CALL, None, limit, offset)
+        return QueryPage(
+            queries=[_info(row) for row in rows],
+            total=rows[0][10] if rows else await self._count(),
+            limit=limit,
+            offset=offset,
+        )
+
+    async def get_query(self, name: str) -> QueryInfo:
+        """Return one query.
+
+        Raises:
+            NotFound: There is none of this name.
+        """
+        rows = await self._caller.call(LIST_CALL, check_name("name", name), 1, 0)
+        if not rows:
+            raise NotFound(f"there is no query {name!r}")
+        return _info(rows[0])
+
+    async def delete_query(self, name: str) -> None:
+        """Remove a query and its state.
+
+        Raises:
+            NotFound: There is none of this name.
+        """
+        ((is_deleted,),) = await self._caller.call(DELETE_CALL, check_name("name", name))
+        if not is_deleted:
+            raise NotFound(f"there is no query {name!r}")
+
+    async def _count(self) -> int:
+        """Return how many queries there are, for a page behind the last."""
+        rows = await self._caller.call(LIST_CALL, None, 1, 0)
+        return rows[0][10] if rows else 0
+
+    async def _check_query(self, query_id: UUID) -> None:
+        found = await self._caller.call("select 1 from skep.stream_query where id = $1", query_id)
+        if not found:
+            raise NotFound(_ERROR_BY_REFUSAL["no_query"])
+
+    async def _pin_versions(
+        self, query_id: UUID, partition_id: int, state_ops: Sequence[StateOperation]
+    ) -> list[StateOperation]:
+        """Let deletes name the version of the row they delete.
+
+        The transaction ids of the results are derived from it: a window that was closed, opened
+        again by a late message and closed once more has another result, which is no duplicate.
+
+        Raises:
+            Unacceptable: A row was changed since it was read to be flushed.
+        """
+        keys = [op.key for op in state_ops if op.type == "delete" and op.version is None]
+        if not keys:
+            return list(state_ops)
+        rows = await self._caller.call(VERSIONS_CALL, query_id, partition_id, keys)
+        if any(offered not in {None, version} for _, version, offered in rows):
+            raise Unacceptable(_ERROR_BY_REFUSAL["state_changed"])
+        version_by_key: dict[str, int] = {key: version for key, version, _ in rows}
+        return [
+            msgspec.structs.replace(op, version=version_by_key.get(op.key))
+            if op.type == "delete" and op.version is None
+            else op
+            for op in state_ops
+        ]
+
+    def _stage_ack(self, body: CycleBody) -> list[StagedAck]:
+        if body.ack is None:
+            return []
+        if not body.ack.transaction_id:
+            raise Unacceptable("ack.transactionId is required")
+        if not body.ack.lease_id:
+            raise Unacceptable("ack.leaseId is required: a cycle is fenced by its lease")
+        item = AckItem(
+            body.ack.transaction_id,
+            body.partition_id,
+            body.ack.status,
+            body.ack.error,
+            body.ack.lease_id,
+            body.consumer_group,
+        )
+        return [self._stager.stage_ack(item, ())]
+
+    def _stage_pushes(
+        self,
+        query_id: UUID,
+        body: CycleBody,
+        state_ops: Sequence[StateOperation],
+        items: Sequence[PushItem],
+        producer: str | None,
+    ) -> list[StagedPush]:
+        origin = _origin(body.ack, state_ops)
+        return [
+            self._stager.stage_push(
+                item,
+                producer=producer,
+                transaction_id=origin
+                and str(uuid5(query_id, f"{body.partition_id}\n{position}\n{origin}")),
+            )
+            for position, item in enumerate(items)
+        ]
+
+
+def _origin(ack: CycleAck | None, state_ops: Sequence[StateOperation]) -> str | None:
+    """Spell what the results of a cycle follow from; None if they follow from nothing we see.
+
+    A batch is known by its lease and its last message: the lease is another one at each delivery,
+    and a message's own id may be used again. A flush is known by the rows it deletes, in the
+    versions they have.
+    """
+    if ack is not None:
+        return f"ack\n{ack.lease_id}\n{ack.transaction_id}"
+    deleted = sorted((op.key, op.version or 0) for op in state_ops if op.type == "delete")
+    if deleted:
+        return "flush\n" + msgspec.json.encode(deleted).decode()
+    return "state\n" + msgspec.json.encode(state_ops).decode() if state_ops else None
+
+
+def _leading(
+    query_id: UUID, partition_id: int, body: CycleBody, state_ops: Sequence[StateOperation]
+) -> list[object]:
+    is_upsert = [op.type == "upsert" for op in state_ops]
+    return [
+        query_id,
+        partition_id,
+        body.release_lease,
+        body.release_delay_ms,
+        [op.type for op in state_ops],
+        [op.key for op in state_ops],
+        [bytes(op.value).decode() if is_upsert[at] else None for at, op in enumerate(state_ops)],
+        [_window_end(op.value) if is_upsert[at] else None for at, op in enumerate(state_ops)],
+        [op.version for op in state_ops],
+        STREAM_SHARD_BYTES_MAX,
+    ]
+
+
+def _window_end(value: msgspec.Raw) -> float | None:
+    try:
+        return _window_decoder.decode(value).window_end
+    except msgspec.ValidationError:
+        return None  # no window: some other accumulator
+
+
+def _check_sizes(
+    body: CycleBody, state_ops: Sequence[StateOperation], items: Sequence[PushItem]
+) -> None:
+    if len(state_ops) > STREAM_STATE_OPERATIONS_MAX:
+        raise BadRequest(f"more than {STREAM_STATE_OPERATIONS_MAX} state_ops in one cycle")
+    if len(items) > PUSH_ITEMS_MAX:
+        raise BadRequest(f"more than {PUSH_ITEMS_MAX} push_items in one cycle")
+    if not 0 <= body.release_delay_ms <= _DELAY_MS_MAX:
+        raise BadRequest(f"release_delay_ms must be between 0 and {_DELAY_MS_MAX}")
+    for op in state_ops:
+        _check_key(op.key)
+        if len(bytes(op.value)) > STREAM_STATE_VALUE_BYTES_MAX:
+            raise BadRequest(f"a state value is larger than {STREAM_STATE_VALUE_BYTES_MAX} bytes")
+
+
+def _check_key(key: str) -> None:
+    if len(key) > STREAM_STATE_KEY_CHARS_MAX:
+        raise BadRequest(f"a state key is longer than {STREAM_STATE_KEY_CHARS_MAX} characters")
+    if "\0" in key:
+        raise BadRequest("a state key contains a NUL character")
+
+
+def _check_kinds(state_ops: Sequence[StateOperation]) -> None:
+    for op in state_ops:
+        if op.type not in {"upsert", "delete"}:
+            raise Unacceptable(f"Unknown state_op type {op.type!r}: use upsert or delete")
+
+
+def _query_uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise BadRequest("query_id must be a UUID, as registered") from None
+
+
+def _partition_id(text: str) -> int:
+    partition_id = parse_partition_uuid(text)
+    if partition_id is None:
+        raise BadRequest("partition_id must be the id of a partition, as popped")
+    return partition_id
+
+
+def _refused(body: CycleBody, error: str, queue: str | None = None) -> CycleAnswer:
+    return CycleAnswer(
+        success=False,
+        query_id=body.query_id,
+        partition_id=body.partition_id,
+        queue_name=queue,
+        error=error,
+    )
+
+
+def _answer(body: CycleBody, pushes: Sequence[StagedPush], settled: Settled) -> CycleAnswer:
+    queue, _, state_count = settled.further
+    is_replayed = settled.refusal == "replayed"
+    if settled.refusal is not None and not is_replayed:
+        return _refused(body, _ERROR_BY_REFUSAL[settled.refusal], queue)
+    return CycleAnswer(
+        success=True,
+        query_id=body.query_id,
+        partition_id=body.partition_id,
+        queue_name=queue,
+        state_ops_applied=0 if is_replayed else state_count,
+        push_results=_push_results(pushes, settled),
+        ack_result=_ack_result(body.ack, settled),
+        replayed=is_replayed or msgspec.UNSET,
+    )
+
+
+def _push_results(pushes: Sequence[StagedPush], settled: Settled) -> list[CyclePush]:
+    """Say where each item is; of a cycle that was done before only that it is."""
+    results: list[CyclePush] = []
+    for index, push in enumerate(pushes):
+        found = settled.pushes[index] if settled.pushes else None
+        results.append(
+            CyclePush(
+                index=index,
+                transaction_id=push.transaction_id,
+                status="queued" if found and not found.is_duplicate else "duplicate",
+                message_id=message_id(found.lane.partition_id, found.offset) if found else None,
+                partition_id=found.lane.uuid.decode() if found else None,
+                trace_id=push.trace_id,
+                queue_name=push.lane_key[0],
+            )
+        )
+    return results
+
+
+def _ack_result(ack: CycleAck | None, settled: Settled) -> CycleAcked | None:
+    if ack is None:
+        return None
+    acked = settled.acks[0] if settled.acks else None
+    return CycleAcked(
+        success=True,
+        count=ack.count,
+        lease_released=bool(acked and acked.lease_released),
+        dlq=bool(acked and acked.outcome == "dead_lettered"),
+    )
+
+
+def _info(row: Sequence[Any]) -> QueryInfo:
+    return QueryInfo(
+        query_id=str(row[0]),
+        name=row[1],
+        source_queue=row[2],
+        sink_queue=row[3],
+        config_hash=row[4],
+        created_at=wire_time(row[5]).decode(),
+        updated_at=wire_time(row[6]).decode(),
+        partitions=row[7],
+        state_rows=row[8],
+        state_bytes=row[9],
+    )

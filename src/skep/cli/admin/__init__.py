@@ -1,0 +1,1 @@
+"""Commands for operators: queues, partitions, groups, apply, top, maintenance."""

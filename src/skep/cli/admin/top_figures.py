@@ -1,0 +1,198 @@
+"""What `skep top` shows, worked out from two readings of a broker. Pure.
+
+Rates and percentiles are what happened between the readings, in the instance that answered; what
+there is (messages, lag, groups, instances) is of the whole installation.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from skep.cli.admin.exposition import Labels, Metrics, by_label, total
+from skep.telemetry.histograms import quantile
+
+if TYPE_CHECKING:
+    from skep.client.values import GroupEntry, QueueSummary
+
+PUSHED: Final = "skep_pushed_messages_total"
+POPPED: Final = "skep_popped_messages_total"
+ACKED: Final = "skep_acked_messages_total"
+PARKED: Final = "skep_parked_polls"
+CPU: Final = "skep_process_cpu_seconds_total"
+MEMORY: Final = "skep_process_resident_memory_bytes"
+CONNECTIONS: Final = "skep_db_connections"
+STARTED: Final = "skep_process_start_time_seconds"
+AWAY: Final = "skep_database_away"
+MAINTENANCE: Final = "skep_maintenance_mode"
+DELIVERY: Final = "skep_delivery_lag_seconds_bucket"
+REQUEST: Final = "skep_http_request_duration_seconds_bucket"
+SQL: Final = "skep_sql_call_duration_seconds_bucket"
+
+NAMES: Final = frozenset(
+    {
+        PUSHED,
+        POPPED,
+        ACKED,
+        PARKED,
+        CPU,
+        MEMORY,
+        CONNECTIONS,
+        STARTED,
+        AWAY,
+        MAINTENANCE,
+        DELIVERY,
+        REQUEST,
+        SQL,
+    }
+)
+
+_LATENCIES: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
+    ("push to delivery", DELIVERY, {}),
+    ("push request", REQUEST, {"route": "push"}),
+    ("ack request", REQUEST, {"route": "ack_batch"}),
+    ("SQL call", SQL, {}),
+)
+SHARES: Final = (0.5, 0.95, 0.99)
+
+
+class Reading(NamedTuple):
+    """What a broker said at one moment."""
+
+    at: float
+    """Seconds of a clock that only goes on."""
+    moment: datetime
+    metrics: Metrics
+    overview: Mapping[str, Any]
+    queues: "Sequence[QueueSummary]"
+    groups: "Sequence[GroupEntry]"
+    instances: Sequence[Mapping[str, Any]] | None
+    """None when the caller may not ask for them."""
+
+
+class Rates(NamedTuple):
+    """Messages per second."""
+
+    pushed: float
+    delivered: float
+    acked: float
+
+
+class Latency(NamedTuple):
+    """Percentiles in seconds; None when nothing happened."""
+
+    name: str
+    values: tuple[float | None, ...]
+
+
+class QueueRow(NamedTuple):
+    """A queue and how busy it is."""
+
+    name: str
+    rates: Rates
+    pending: int
+    dead_letters: int
+    is_paused: bool
+
+
+class Frame(NamedTuple):
+    """One picture of a broker."""
+
+    moment: datetime
+    rates: Rates
+    latencies: Sequence[Latency]
+    queues: Sequence[QueueRow]
+    """The busiest first."""
+    groups: "Sequence[GroupEntry]"
+    """Those furthest behind first."""
+    instances: Sequence[Mapping[str, Any]] | None
+    overview: Mapping[str, Any]
+    parked: int
+    cpu_share: float
+    """Of one core."""
+    memory_bytes: float
+    connections: int
+    busy_connections: int
+    warnings: Sequence[str]
+
+
+def frame_between(before: Reading, now: Reading) -> Frame:
+    """Return what happened between two readings, and what there is at the second."""
+    seconds = max(now.at - before.at, 1e-9)
+
+    def grown(name: str) -> dict[Labels, float]:
+        earlier = before.metrics[name]
+        # A count that shrank belongs to a worker that was started again.
+        return {
+            labels: value - earlier.get(labels, 0.0) if value >= earlier.get(labels, 0.0) else value
+            for labels, value in now.metrics[name].items()
+        }
+
+    flows = [by_label(grown(name), "queue") for name in (PUSHED, POPPED, ACKED)]
+    connections = now.metrics[CONNECTIONS]
+    return Frame(
+        moment=now.moment,
+        rates=Rates(*(sum(flow.values()) / seconds for flow in flows)),
+        latencies=[
+            Latency(title, percentiles(grown(name), labels)) for title, name, labels in _LATENCIES
+        ],
+        queues=_queue_rows(now.queues, flows, seconds),
+        groups=sorted(now.groups, key=lambda group: group.total_lag or 0, reverse=True),
+        instances=now.instances,
+        overview=now.overview,
+        parked=int(total(now.metrics[PARKED])),
+        cpu_share=sum(grown(CPU).values()) / seconds,
+        memory_bytes=total(now.metrics[MEMORY]),
+        connections=int(total(connections)),
+        busy_connections=int(total(connections) - total(connections, state="idle")),
+        warnings=_warnings(now),
+    )
+
+
+def percentiles(
+    grown: Mapping[Labels, float], labels: Mapping[str, str]
+) -> tuple[float | None, ...]:
+    """Return the percentiles of a histogram's buckets, each of which counts those below, too."""
+    wanted = set(labels.items())
+    below: dict[float, float] = {}
+    for of, count in grown.items():
+        if wanted <= of:
+            bound = float(dict(of)["le"])
+            below[bound] = below.get(bound, 0.0) + count
+    bounds = sorted(below)
+    counts = [
+        round(below[bound] - (below[bounds[index - 1]] if index else 0.0))
+        for index, bound in enumerate(bounds)
+    ]
+    finite = [bound for bound in bounds if bound != inf]
+    return tuple(quantile(finite, counts, share) if finite else None for share in SHARES)
+
+
+def _queue_rows(
+    queues: "Sequence[QueueSummary]", flows: Sequence[Mapping[str, float]], seconds: float
+) -> list[QueueRow]:
+    rows = [
+        QueueRow(
+            queue.name,
+            Rates(*(flow.get(queue.name, 0.0) / seconds for flow in flows)),
+            queue.messages.pending,
+            queue.messages.dead_letter,
+            queue.is_paused,
+        )
+        for queue in queues
+    ]
+    return sorted(rows, key=lambda row: (-sum(row.rates), -row.pending, row.name))
+
+
+def _warnings(now: Reading) -> list[str]:
+    warnings: list[str] = []
+    if total(now.metrics[AWAY]):
+        warnings.append("the database is away: pushes wait on disk")
+    modes = by_label(now.metrics[MAINTENANCE], "mode")
+    warnings += [f"{mode} maintenance is on" for mode, value in sorted(modes.items()) if value]
+    missing = [each for each in now.instances or () if each["state"] != "alive"]
+    warnings += [
+        f"instance {each['host']}:{each['port']} is silent for {each['silentSeconds']:.0f} s"
+        for each in missing
+    ]
+    return warnings

@@ -1,0 +1,1 @@
+"""Commands on job chains, and the worker."""

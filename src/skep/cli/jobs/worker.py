@@ -1,0 +1,185 @@
+"""`skep worker module:app`: run the jobs of a program until somebody asks to stop.
+
+SIGTERM and Ctrl-C stop claiming at once and let what runs end within the grace; the second of them
+does not wait any longer. What did not end is returned, and another worker runs it.
+"""
+
+import asyncio
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skep.cli.jobs.database import jobs_dsn, with_jobs_flags
+from skep.cli.shared.options import DatabaseFlags
+from skep.model.errors import BadRequest
+
+if TYPE_CHECKING:
+    from skep.jobs import Worker, WorkerApp
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How a worker runs."""
+
+    dsn: str
+    name: str
+    concurrency: int
+    processes: int
+    lease_s: float
+    poll_s: float
+    grace_s: float
+    uses_notify: bool
+    health_host: str
+    health_port: int | None
+
+
+@with_jobs_flags
+def worker(
+    flags: DatabaseFlags,
+    app: Annotated[
+        str, typer.Argument(help="`module:name` of a WorkerApp or JobTypes.", metavar="MODULE:APP")
+    ],
+    *,
+    name: Annotated[
+        str | None, typer.Option(help="What it is called in lists; the host by default.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 20,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes for jobs that are declared to run in one.")
+    ] = 2,
+    lease: Annotated[
+        float, typer.Option(min=1, help="Seconds after which a worker that died loses its jobs.")
+    ] = 30.0,
+    poll: Annotated[
+        float, typer.Option(min=0.05, help="Seconds between looks when nobody notifies.")
+    ] = 5.0,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that jobs have to end when it is stopped.")
+    ] = 20.0,
+    notify: Annotated[
+        bool, typer.Option(help="Listen and notify; not possible behind a transaction pooler.")
+    ] = True,
+    health_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Serve livez, readyz, health and metrics here."),
+    ] = None,
+    health_host: Annotated[str, typer.Option(help="The address of that.")] = "127.0.0.1",
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+) -> None:
+    """Run the jobs of a program until SIGTERM or Ctrl-C."""
+    from skep.telemetry.logs import configure_logging
+
+    settings = flags.settings(log_level=log_level)
+    configure_logging(level=settings.log_level, style=settings.log_format)
+    options = WorkerOptions(
+        dsn=jobs_dsn(settings),
+        name=name or socket.gethostname(),
+        concurrency=concurrency,
+        processes=processes,
+        lease_s=lease,
+        poll_s=poll,
+        grace_s=grace,
+        uses_notify=notify,
+        health_host=health_host,
+        health_port=health_port,
+    )
+    _run(find_app(app), options)
+
+
+def find_app(text: str) -> "WorkerApp":
+    """Import what `module:name` says.
+
+    Raises:
+        BadRequest: there is no such module or name, or it is something else.
+    """
+    from skep.jobs import JobTypes, WorkerApp
+
+    module_name, colon, attribute = text.partition(":")
+    if not colon or not module_name or not attribute:
+        raise BadRequest(f"{text!r} is not of the form module:app")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does: programs lie where one stands
+    try:
+        found: Any = import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except ModuleNotFoundError as error:
+        raise BadRequest(f"cannot import {text}: {error}") from error
+    except AttributeError as error:
+        raise BadRequest(f"there is no {attribute!r} in {module_name}") from error
+    if isinstance(found, JobTypes):
+        return WorkerApp([found])
+    if not isinstance(found, WorkerApp):
+        raise BadRequest(f"{text} is neither a WorkerApp nor a JobTypes")
+    return found
+
+
+def _run(app: "WorkerApp", options: WorkerOptions) -> None:
+    try:
+        import uvloop
+    except ModuleNotFoundError:  # an extra; the loop of the standard library will do
+        asyncio.run(_work(app, options))
+    else:
+        uvloop.run(_work(app, options))
+
+
+async def _work(app: "WorkerApp", options: WorkerOptions) -> None:
+    from skep.jobs import JobClient, Worker
+    from skep.jobs.worker.health import HealthServer
+
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            JobClient(
+                options.dsn,
+                types=app.registries,
+                uses_notify=options.uses_notify,
+                tracing=app.tracing,
+            )
+        )
+        if app.lifespan is not None:
+            await stack.enter_async_context(app.lifespan(client))
+        runner = Worker(
+            client,
+            app.registries,
+            name=options.name,
+            concurrency=options.concurrency,
+            lease_s=options.lease_s,
+            poll_s=options.poll_s,
+            processes=options.processes,
+            middleware=app.middleware,
+            schedules=app.schedules,
+        )
+        await runner.start()
+        address = ""
+        if options.health_port is not None:
+            health = HealthServer(runner, host=options.health_host, port=options.health_port)
+            await stack.enter_async_context(health)
+            address = f", health at http://{options.health_host}:{health.port}/health"
+        typer.echo(f"Worker {options.name} runs {options.concurrency} jobs at a time{address}")
+        await _stop_when_asked(runner, options.grace_s)
+
+
+async def _stop_when_asked(runner: "Worker", grace_s: float) -> None:
+    """Wait for a signal, then drain; a second signal ends the grace."""
+    first, second = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hear() -> None:
+        (second if first.is_set() else first).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, hear)
+    await first.wait()
+    stopping = loop.create_task(runner.stop(grace_s=grace_s))
+    impatience = loop.create_task(second.wait())
+    await asyncio.wait([stopping, impatience], return_when=asyncio.FIRST_COMPLETED)
+    if not stopping.done():
+        runner.hurry()
+    await stopping
+    impatience.cancel()

@@ -1,0 +1,1 @@
+"""Commands on messages: push, pop, ack, tail, dead letters, traces, transactions."""

@@ -1,0 +1,112 @@
+"""`skep tail`: watch the messages of a queue as they come, without consuming them."""
+
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from skep.cli.shared.completion import QueueName
+from skep.cli.shared.connection import ContextName, Token, Url, find_server
+from skep.cli.shared.exits import Nothing
+from skep.cli.shared.output import Format, Output, print_record
+from skep.cli.shared.times import read_moment
+from skep.settings.connection import ConnectionChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.text import Text
+
+_TIME: Final = slice(len("2026-01-31T"), len("2026-01-31T12:00:00.000"))
+
+
+def _read_start(text: str) -> str:
+    return text if text in ("now", "start") else read_moment(text).isoformat()
+
+
+def tail(
+    queue: QueueName,
+    *,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            parser=_read_start,
+            metavar="TIME",
+            help="`now`, `start`, or a time: ISO 8601, or `2h`.",
+        ),
+    ] = "now",
+    partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    idle: Annotated[
+        float | None, typer.Option(min=0.1, help="End when nothing came for so many seconds.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    context: ContextName = None,
+    output: Output = "table",
+) -> None:
+    """Watch the messages of a queue. Nothing is consumed; a broker that restarts is waited for."""
+    from skep.cli.messages.event_stream import EventStream
+    from skep.client.addresses import path_of
+
+    server = find_server(ConnectionChoice(url=url, token=token, context=context))
+    path = path_of("stream/queue", queue, "events", **{"from": start})
+    stream = EventStream(
+        server.urls,
+        server.token,
+        path,
+        idle_s=idle,
+        on_wait=lambda reason: typer.echo(f"skep: waiting: {reason}", err=True),
+    )
+    messages = _of_partition((event.data for event in stream.events()), partition)
+    shown = _show(islice(messages, limit), output)
+    if shown == 0:
+        raise Nothing(f"nothing came in {queue}")
+
+
+def _of_partition(messages: "Iterable[bytes]", partition: str | None) -> "Iterator[bytes]":
+    import msgspec
+
+    for message in messages:
+        if partition is None or msgspec.json.decode(message)["partition"] == partition:
+            yield message
+
+
+def _show(messages: "Iterable[bytes]", output: Format) -> int:
+    """Print messages as they come; return how many there were."""
+    import msgspec
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    count = 0
+    for count, message in enumerate(messages, 1):  # noqa: B007 (the last count is returned)
+        if output == "ndjson":
+            typer.echo(message.replace(b"\n", b" ").decode())
+        elif output == "table":
+            console.print(message_line(msgspec.json.decode(message)), soft_wrap=True)
+        else:
+            if output == "yaml":
+                typer.echo("---")
+            print_record(msgspec.Raw(message), output)
+        sys.stdout.flush()
+    return count
+
+
+def message_line(message: dict[str, Any]) -> "Text":
+    """Return a message on one line, for people."""
+    import msgspec
+    from rich.text import Text
+
+    data = msgspec.json.encode(message.get("data")).decode()
+    return Text.assemble(
+        (message["createdAt"][_TIME], "dim"),
+        " ",
+        (message["partition"], "cyan"),
+        " ",
+        (message["transactionId"], "dim"),
+        " ",
+        (f"[{message['error']}] " if message.get("error") else "", "red"),
+        data,
+    )

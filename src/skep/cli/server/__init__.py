@@ -1,0 +1,1 @@
+"""Run and examine a broker: serve, migrate, config, doctor, bench."""

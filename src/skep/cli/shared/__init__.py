@@ -1,0 +1,1 @@
+"""What commands share: the broker they talk to, flags, output, pages, exit codes."""

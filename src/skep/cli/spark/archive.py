@@ -1,0 +1,257 @@
+"""`skep archive`: copy old messages to the lake, keep it in good shape, and show what is there."""
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from skep.cli.shared.examples import examples
+from skep.cli.shared.options import DatabaseFlags, with_database_flags
+from skep.cli.shared.output import Output
+from skep.cli.shared.pages import one_page, print_pages
+from skep.cli.shared.stopping import stop_signals
+from skep.cli.shared.times import Since, Until
+from skep.cli.spark.options import Master, StorageText, Warehouse, session
+from skep.model.errors import BadRequest, NotFound
+
+if TYPE_CHECKING:
+    from skep.app.processes.database import Database
+    from skep.settings import Settings
+    from skep.spark.lake.archive_jobs import OnProgress, RunTasks
+    from skep.spark.lake.compaction import Compacted
+    from skep.spark.lake.lake import Lake
+
+archive_app: Final = typer.Typer(
+    name="archive", help="Copy old messages to a lake of Iceberg tables.", no_args_is_help=True
+)
+
+Queues: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--queue", help="Only this queue; may be given several times.")
+]
+
+
+@archive_app.command(epilog=examples("skep archive run --warehouse s3://bucket/skep --every 300"))
+@with_database_flags
+def run(
+    flags: DatabaseFlags,
+    *,
+    warehouse: Warehouse = None,
+    storage: StorageText = None,
+    queue: Queues = None,
+    master: Master = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Archive what is old enough now, then end; the default.")
+    ] = False,
+    every: Annotated[
+        float | None, typer.Option(help="Archive again and again, so many seconds apart.", min=1)
+    ] = None,
+    compact_every: Annotated[
+        float,
+        typer.Option(
+            help="With --every, also compact: after the first round, and so many seconds apart. "
+            "0: never.",
+            min=0,
+        ),
+    ] = 86_400.0,
+) -> None:
+    """Copy what is older than `archiveAfterSeconds` to the lake."""
+    from skep.spark.lake.archive_runs import ArchivePlan, Archiver
+    from skep.spark.lake.archive_service import ArchiveService
+    from skep.spark.lake.compaction import CompactionPlan, Compactor
+    from skep.spark.lake.lake import explained
+    from skep.telemetry.logs import configure_logging
+
+    if once and every is not None:
+        raise BadRequest("--once and --every exclude each other")
+    settings = flags.settings(archive_warehouse=warehouse, archive_storage=storage)
+    with _lake_and_database(settings) as (lake, database), _bar() as bar:
+        plan = ArchivePlan(
+            url=database.dsn, warehouse=settings.archive_warehouse, queues=tuple(queue or ())
+        )
+        archiver = Archiver(
+            lake, plan, _on_spark(master), on_progress=bar.advance, on_run=bar.expect
+        )
+
+        def archive() -> None:
+            with explained():
+                done = archiver.archive()
+            typer.echo(
+                f"archived {done.messages:,} messages of {len(done.queues)} queues in "
+                f"{done.files} files ({done.bytes:,} bytes); {done.deleted:,} left the live log"
+            )
+
+        def tidy_up() -> None:
+            # Until something was old enough to be archived there is no archive.
+            with explained(), suppress(NotFound):
+                _say_compacted(Compactor(lake, CompactionPlan(), _on_spark(master)).compact())
+
+        if every is None:
+            archive()
+        else:
+            configure_logging(level=settings.log_level, style=settings.log_format)
+            service = ArchiveService(
+                archive,
+                every_s=every,
+                before_waiting=partial(_require_a_comeback, database),
+                compact=tidy_up if compact_every else None,
+                compact_every_s=compact_every,
+            )
+            with stop_signals() as stop:
+                service.run(stop)
+
+
+@archive_app.command()
+@with_database_flags
+def compact(
+    flags: DatabaseFlags,
+    *,
+    storage: StorageText = None,
+    master: Master = None,
+    keep: Annotated[
+        float,
+        typer.Option(help="Seconds for which queries that were planned find old files.", min=0),
+    ] = 86_400.0,
+) -> None:
+    """Put small files together, and remove what nobody needs any more."""
+    from skep.spark.lake.compaction import CompactionPlan, Compactor
+
+    with _lake(flags.settings(archive_storage=storage)) as lake, _bar() as bar:
+        plan = CompactionPlan(keep_s=keep)
+        done = Compactor(lake, plan, _on_spark(master), on_progress=bar.advance).compact()
+    _say_compacted(done)
+
+
+@archive_app.command()
+@with_database_flags
+def files(
+    flags: DatabaseFlags,
+    *,
+    storage: StorageText = None,
+    queue: Annotated[str | None, typer.Option(help="Only files of this queue.")] = None,
+    since: Since = None,
+    until: Until = None,
+) -> None:
+    """Print the addresses of the files, for other programs to read."""
+    with _lake(flags.settings(archive_storage=storage)) as lake:
+        for file in lake.files(queue, since=since, until=until):
+            typer.echo(file.address)
+
+
+@archive_app.command()
+@with_database_flags
+def status(
+    flags: DatabaseFlags,
+    *,
+    queue: Queues = None,
+    output: Output = "table",
+) -> None:
+    """Show how far each queue is archived."""
+    from skep.spark.lake.archive_runs import archive_status
+
+    with _lake(flags.settings()) as lake:
+        rows = [
+            {
+                "queue": row.queue,
+                "messages": row.messages,
+                "archivedAt": row.archived_at,
+                "state": row.state,
+            }
+            for row in archive_status(lake, tuple(queue or ()))
+        ]
+    columns = ("queue", "messages", "archivedAt", "state")
+    print_pages(one_page(rows), columns, output, what="queue is archived")
+
+
+def _say_compacted(done: "Compacted") -> None:
+    typer.echo(
+        f"{done.files_before} files became {done.files_after}; forgot {done.snapshots} snapshots, "
+        f"removed {done.removed} files"
+    )
+
+
+@contextmanager
+def _lake(settings: "Settings") -> Generator["Lake"]:
+    """Open the lake of the database that the settings name."""
+    with _lake_and_database(settings) as (lake, _):
+        yield lake
+
+
+@contextmanager
+def _lake_and_database(settings: "Settings") -> Generator[tuple["Lake", "Database"]]:
+    from skep.app.processes.database import join_database
+    from skep.spark.lake.lake import Lake, explained
+    from skep.spark.lake.storage import storage_properties
+
+    properties = storage_properties(settings.archive_storage)
+    with join_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:
+        yield lake, database
+
+
+def _require_a_comeback(database: "Database") -> None:
+    """Make sure that a database that is away can come back; an embedded one is started again.
+
+    Raises:
+        WrongDatabase: It is not away, it cannot be used by this URL.
+        SkepError: The embedded server cannot run.
+    """
+    from skep.app.processes.supervisor import revive_ended
+    from skep.db.access.reach import is_reachable
+
+    revive_ended(database.companions)
+    asyncio.run(is_reachable(database.dsn))
+
+
+def _on_spark(master: str | None) -> "RunTasks":
+    """Return what runs tasks on Spark; nothing is started until there is something to do."""
+    from skep.spark.lake.archive_jobs import run_on_spark
+
+    def run_tasks(
+        tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: "OnProgress"
+    ) -> list[Any]:
+        return run_on_spark(session("skep archive", master))(tasks, work, on_progress)
+
+    return run_tasks
+
+
+class _Bar:
+    """The progress of runs in the terminal: how much of what was planned, and how quickly."""
+
+    def __init__(self, progress: Any) -> None:
+        self._progress: Final = progress
+        self._task: Final = progress.add_task("archiving", total=None, size=0, rate="")
+
+    def expect(self, queue: str, messages: int) -> None:
+        """Be told that a run of a queue has so many messages."""
+        task = self._progress.tasks[self._task]
+        self._progress.update(
+            self._task, description=queue, total=(task.total or 0) + messages, visible=True
+        )
+
+    def advance(self, messages: int, size_bytes: int) -> None:
+        """Be told what was done since the last time."""
+        task = self._progress.tasks[self._task]
+        size = task.fields["size"] + size_bytes
+        seconds = max(task.elapsed or 0, 0.001)
+        rate = (
+            f"{(task.completed + messages) / seconds:,.0f} messages/s, "
+            f"{size / seconds / 1e6:,.1f} MB/s written"
+        )
+        self._progress.update(self._task, advance=messages, size=size, rate=rate)
+
+
+@contextmanager
+def _bar() -> Generator[_Bar]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _Bar(progress)

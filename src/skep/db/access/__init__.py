@@ -1,0 +1,1 @@
+"""Connections and calls: slots that calls share, transactions, sessions, errors by SQLSTATE."""

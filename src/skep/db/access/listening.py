@@ -1,0 +1,133 @@
+"""Hear what transactions tell when they commit: LISTEN on a connection of its own.
+
+A notification is a hint and nothing more. Whoever relies on hearing of something also looks by
+itself now and then, because none is repeated: those of a time without a connection are lost, and a
+pooler that shares sessions passes on none at all.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+import asyncpg
+
+from skep.db.access.connection import Connection, connect
+
+_log = logging.getLogger(__name__)
+
+CHECK_S: Final = 3.0
+"""How often to see whether listening is still wanted."""
+
+PROBE_S: Final = 10.0
+"""How often to make sure that the session is alive: one that was cut silently hears nothing."""
+
+PROBE_TIMEOUT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 5.0
+RECONNECT_S: Final = 0.5
+
+_FAILURES: Final = (
+    OSError,  # TimeoutError is one
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+
+
+class Listener:
+    """Listens on channels, and connects again when the connection breaks."""
+
+    def __init__(
+        self,
+        dsn: str,
+        channels: Mapping[str, Callable[[str], None]],
+        *,
+        on_connect: Callable[[], None],
+        application_name: str = "skep-listen",
+    ) -> None:
+        """Take what is needed.
+
+        Args:
+            dsn: Of the database.
+            channels: Called with the payload of every notification, by channel.
+            on_connect: Called when listening begins (again): what was told before was not heard.
+            application_name: What the session is called in PostgreSQL.
+        """
+        self._dsn: Final = dsn
+        self._channels: Final = dict(channels)
+        self._on_connect: Final = on_connect
+        self._settings: Final = {"application_name": application_name}
+        self._task: asyncio.Task[None] | None = None
+        self.is_listening: Final = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to listen, until `stop`."""
+        self._task = asyncio.get_running_loop().create_task(self.listen_while(lambda: True))
+
+    async def stop(self) -> None:
+        """Close the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def listen_while(self, is_wanted: Callable[[], bool]) -> None:
+        """Listen until it is not wanted any more."""
+        while is_wanted():
+            try:
+                await self._listen_while(is_wanted)
+            except _FAILURES as error:
+                _log.debug("not listening, trying again: %s", error)
+                await asyncio.sleep(RECONNECT_S)
+
+    async def _listen_while(self, is_wanted: Callable[[], bool]) -> None:
+        connection = await connect(
+            self._dsn, timeout_s=CONNECT_TIMEOUT_S, server_settings=self._settings
+        )
+        try:
+            has_ended = asyncio.Event()
+            connection.add_termination_listener(lambda *_: has_ended.set())
+            for channel, hear in self._channels.items():
+                await connection.add_listener(channel, _payload_to(hear))
+            self.is_listening.set()
+            self._on_connect()
+            await _watch(connection, has_ended, is_wanted)
+        finally:
+            self.is_listening.clear()
+            connection.terminate()
+
+
+def _payload_to(hear: Callable[[str], None]) -> Callable[..., None]:
+    def heard(*notification: object) -> None:
+        try:
+            hear(str(notification[-1]))
+        except Exception:  # noqa: BLE001 (one hint must not cost the connection)
+            _log.exception("a notification could not be handled")
+
+    return heard
+
+
+async def _watch(
+    connection: Connection, has_ended: asyncio.Event, is_wanted: Callable[[], bool]
+) -> None:
+    """Return when listening is not wanted any more.
+
+    Raises:
+        OSError: The connection has broken.
+    """
+    loop = asyncio.get_running_loop()
+    probe_at = loop.time() + PROBE_S
+    while is_wanted():
+        try:
+            async with asyncio.timeout(CHECK_S):
+                await has_ended.wait()
+        except TimeoutError:
+            pass
+        else:
+            raise ConnectionResetError("the session has ended")
+        if loop.time() >= probe_at:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                await connection.execute("select 1")
+            probe_at = loop.time() + PROBE_S

@@ -1,0 +1,352 @@
+"""A fixed set of PostgreSQL connections that repair themselves.
+
+A slot runs one statement at a time, in its own implicit transaction. Connections are opened once,
+with every statement prepared and the planner told what a hot path needs; a connection that breaks
+is replaced in the background, and callers wait for a free slot meanwhile. An asyncpg pool is not
+used because it resets a connection after every use, a round trip that would double the cost of
+a call.
+
+Promises: `call` raises only `SkepError`s; `OutcomeUnknown` exactly when the statement may have
+been executed although no answer came, and only once it can no longer happen: the server's side of
+a broken connection is ended before its replacement is used. A replaced connection is available
+again within about half a second of the database's return.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from time import perf_counter
+from typing import Any, Final, Protocol
+
+import asyncpg
+
+from skep.db.access.connection import Connection, Prepared
+from skep.db.access.errors import NotExecuted, OutcomeUnknown, translate
+from skep.db.access.sessions import PoolerInBetween, open_session
+from skep.model.errors import Unavailable
+from skep.telemetry.slow_calls import CallWatch
+
+_log = logging.getLogger(__name__)
+
+HOT_PATH: Final[Mapping[str, str]] = {
+    # Plans are made once, when tables may be empty, and must fit when they are full: walk indexes
+    # in order, join by look-up, whatever the statistics of the moment say.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+    "work_mem": "32MB",
+}
+"""Planner settings of connections that run the broker's procedures."""
+
+ONE_OFF: Final[Mapping[str, str]] = {"jit": "off"}
+"""Settings of connections that run listings, configuration and the like."""
+
+_FAILURES: Final = (
+    OSError,  # TimeoutError is one
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+"""Whatever a connection may raise."""
+
+END_SESSION: Final = (
+    "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1 and backend_start = $2"
+)
+"""Asked again until there is no row: a session ends when it has rolled back or committed."""
+
+END_PAUSE_S: Final = 0.01
+RECONNECT_PAUSE_S_MAX: Final = 0.5
+CONNECT_TIMEOUT_S: Final = 5.0
+LOCK_TIMEOUT_S: Final = 10.0
+SILENCE_S: Final = 5.0
+"""How much longer than its own timeout a server may be silent before it is given up."""
+
+
+class Caller(Protocol):
+    """Whatever can run a named procedure call."""
+
+    async def call(self, statement: str, *arguments: object) -> Sequence[Any]:
+        """Run a statement and return its rows."""
+        ...
+
+
+class _Slot:
+    __slots__ = ("connection", "is_over", "prepared", "session")
+
+    def __init__(
+        self, connection: Connection, prepared: dict[str, Prepared], session: tuple[int, datetime]
+    ) -> None:
+        self.connection = connection
+        self.prepared = prepared
+        self.session = session
+        """Process id and start of the server's side."""
+        self.is_over = asyncio.Event()
+        """The connection broke, and the server's side is known to have ended."""
+
+
+class Slots:
+    """Connections to one database, each serving one call at a time."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        size: int,
+        server_settings: Mapping[str, str],
+        statement_timeout_s: float,
+        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        patience_s: float = 10.0,
+        application_name: str = "skep",
+        prepare: Sequence[str] = (),
+        watch: CallWatch | None = None,
+    ) -> None:
+        self._dsn: Final = dsn
+        self._watch: Final = watch or CallWatch()
+        self._size: Final = size
+        self._prepare: Final = tuple(prepare)
+        self._timeout_s: Final = statement_timeout_s
+        self._patience_s: Final = patience_s
+        self._server_settings: Final = {
+            **server_settings,
+            "application_name": application_name,
+            "timezone": "UTC",
+            "statement_timeout": _milliseconds(statement_timeout_s),
+            "lock_timeout": _milliseconds(min(lock_timeout_s, statement_timeout_s)),
+            # Nobody here leaves a transaction open; if one ever is, its locks must not stay.
+            "idle_in_transaction_session_timeout": _milliseconds(statement_timeout_s),
+        }
+        self._free: list[_Slot] = []
+        self._waiters: deque[asyncio.Future[_Slot]] = deque()
+        self._repairs: set[asyncio.Task[None]] = set()
+        self._busy: set[_Slot] = set()
+        self._is_closed = False
+        self.connected_count = 0
+        self.call_count = 0
+        self.listener: Callable[[bool], None] | None = None
+        """Hears when the last connection is gone, and when the first one is back."""
+
+    @property
+    def size(self) -> int:
+        """How many connections there are when all is well."""
+        return self._size
+
+    @property
+    def busy_count(self) -> int:
+        """Connections with a call under way."""
+        return len(self._busy)
+
+    @property
+    def waiting_count(self) -> int:
+        """Calls that wait for a connection."""
+        return len(self._waiters)
+
+    async def open(self) -> None:
+        """Open every connection.
+
+        Raises:
+            NotExecuted: The database cannot be reached or refuses the login.
+            PoolerInBetween: Something else answers for it.
+        """
+        opening = [asyncio.ensure_future(self._connect()) for _ in range(self._size)]
+        # All of them end before one failure is told: nobody would close those still on their way.
+        await asyncio.wait(opening)
+        self._free = [task.result() for task in opening if task.exception() is None]
+        try:
+            for task in opening:
+                task.result()
+        except _FAILURES as error:
+            await self.close()
+            raise NotExecuted(f"cannot connect to the database: {error}") from error
+        except PoolerInBetween:
+            await self.close()
+            raise
+        self.connected_count = len(self._free)
+
+    async def close(self) -> None:
+        """Close everything; calls in flight end with `OutcomeUnknown`."""
+        self._is_closed = True
+        for repair in tuple(self._repairs):
+            repair.cancel()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(NotExecuted("this instance is shutting down"))
+        for slot in self._busy:
+            slot.connection.terminate()
+        for slot in self._free:
+            with suppress(*_FAILURES):
+                await slot.connection.close(timeout=2)
+        self._free.clear()
+
+    async def call(self, statement: str, *arguments: object) -> Sequence[Any]:
+        """Run a statement in a transaction of its own and return its rows.
+
+        Raises:
+            SkepError: As `skep.db.access.errors` explains.
+        """
+        slot = await self._acquire()
+        self.call_count += 1
+        try:
+            return await self._run(slot, statement, arguments)
+        except OutcomeUnknown as error:
+            # The server may still be at work on the call, or may yet receive it. Only when its
+            # session has ended can the outcome be found out.
+            try:
+                async with asyncio.timeout(self._patience_s):
+                    await slot.is_over.wait()
+            except TimeoutError:
+                raise Unavailable from error
+            raise
+
+    async def _run(self, slot: _Slot, statement: str, arguments: Sequence[object]) -> Sequence[Any]:
+        is_sent = False
+        began, row_count = perf_counter(), None
+        try:
+            # The server's own timeout comes first; this one is for a server that went silent.
+            async with asyncio.timeout(self._timeout_s + SILENCE_S):
+                prepared = slot.prepared.get(statement)
+                if prepared is None:
+                    prepared = slot.prepared[statement] = await slot.connection.prepare(statement)
+                is_sent = True
+                rows = await prepared.fetch(*arguments)
+                row_count = len(rows)
+                return rows
+        except TimeoutError as error:
+            slot.connection.terminate()
+            kind = OutcomeUnknown if is_sent else NotExecuted
+            raise kind("the database did not answer in time") from error
+        except asyncio.CancelledError:
+            # The statement may still run; a connection in that state must not be used again.
+            slot.connection.terminate()
+            raise
+        except (*_FAILURES, ValueError) as error:
+            if getattr(error, "sqlstate", None) in {"0A000", "42883"}:
+                slot.prepared.clear()
+            failure = translate(error)
+            if isinstance(failure, OutcomeUnknown):
+                # The server's goodbye comes before the end of the stream: do not wait for that.
+                slot.connection.terminate()
+                failure = failure if is_sent else NotExecuted(failure.message)
+            raise failure from error
+        finally:
+            self._release(slot)
+            self._watch.note(statement, arguments, began, row_count)
+
+    async def _acquire(self) -> _Slot:
+        if self._is_closed:
+            raise NotExecuted("this instance is shutting down")
+        while self._free:
+            slot = self._free.pop()
+            if not slot.connection.is_closed():
+                self._busy.add(slot)
+                return slot
+            self._replace(slot)
+        waiter: asyncio.Future[_Slot] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                return await waiter
+        except BaseException as error:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._release(waiter.result())  # handed over in the very turn we gave up
+            if isinstance(error, TimeoutError):
+                raise NotExecuted("the database is not reachable") from error
+            raise
+
+    def _release(self, slot: _Slot) -> None:
+        self._busy.discard(slot)
+        if slot.connection.is_closed():
+            self._replace(slot)
+        else:
+            self._hand_out(slot)
+
+    def _hand_out(self, slot: _Slot) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                self._busy.add(slot)
+                waiter.set_result(slot)
+                return
+        self._free.append(slot)
+
+    def _replace(self, broken: _Slot) -> None:
+        self.connected_count -= 1
+        if self._is_closed:
+            broken.is_over.set()
+            return
+        if self.connected_count == 0:
+            _log.warning("lost the database; trying to reconnect")
+            self._tell(is_connected=False)
+        repair = asyncio.get_running_loop().create_task(self._reconnect(broken))
+        self._repairs.add(repair)
+        repair.add_done_callback(self._repairs.discard)
+
+    @property
+    def is_whole(self) -> bool:
+        """Every connection is there, so no session of a broken one is left to do anything."""
+        return self.connected_count == self._size
+
+    def _tell(self, *, is_connected: bool) -> None:
+        if self.listener is not None:
+            self.listener(is_connected)
+
+    async def _reconnect(self, broken: _Slot) -> None:
+        """Open a connection in place of a broken one, and see that the broken one has ended."""
+        pause_s = 0.02
+        try:
+            while (slot := await self._try_to_replace(broken)) is None:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RECONNECT_PAUSE_S_MAX)
+        finally:
+            broken.is_over.set()
+        self.connected_count += 1
+        if self.connected_count == 1:
+            _log.warning("the database is back")
+            self._tell(is_connected=True)
+        self._hand_out(slot)
+
+    async def _try_to_replace(self, broken: _Slot) -> _Slot | None:
+        try:
+            slot = await self._connect()
+        except (*_FAILURES, PoolerInBetween) as error:
+            _log.debug("cannot reconnect to the database yet: %s", error)
+            return None
+        try:
+            await _end_session(slot.connection, broken.session)
+        except _FAILURES:
+            slot.connection.terminate()
+            return None
+        except BaseException:
+            slot.connection.terminate()
+            raise
+        return slot
+
+    async def _connect(self) -> _Slot:
+        session = await open_session(
+            self._dsn, timeout_s=CONNECT_TIMEOUT_S, server_settings=self._server_settings
+        )
+        connection = session.connection
+        try:
+            prepared = {text: await connection.prepare(text) for text in self._prepare}
+        except BaseException:
+            connection.terminate()
+            raise
+        return _Slot(connection, prepared, (session.process_id, session.started_at))
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, int(seconds * 1000)))  # 0 would mean no limit
+
+
+async def _end_session(connection: Connection, session: tuple[int, datetime]) -> None:
+    """End another session of ours and return when it is gone, its last call done or undone."""
+    is_there = True
+    while is_there:
+        is_there = bool(await connection.fetch(END_SESSION, *session))
+        if is_there:
+            await asyncio.sleep(END_PAUSE_S)

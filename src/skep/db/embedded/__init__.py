@@ -1,0 +1,1 @@
+"""PostgreSQL from a wheel or the system, started and stopped by us."""

@@ -1,0 +1,1 @@
+"""The SQL texts and how they get into a database: catalogue, plan (pure), migration, inspection."""

@@ -1,0 +1,345 @@
+"""Remember which keys were stored where, and vouch for what was not.
+
+This is the broker's half of duplicate detection. With every push the broker gives its word for a
+*span* of each partition: none of the keys sent occurs there at offsets up to `to` in segments
+created at or after `since`. The push procedure probes the rest of the window under the partition's
+lock, so detection is exact whatever this cache holds; the cache only makes probing rare.
+
+Promises:
+
+* Whatever lies inside a span it vouches for, `find` finds, at its newest offset. A hit may be
+  outside the window by now, so the caller confirms it in the database. One that is not confirmed
+  is new, unless two keys of the partition agree in 63 bits and the newer hides the older: a caller
+  that cares even for that pushes such a lot without a vouch.
+* Memory stays below `memory_bytes_max`. What is forgotten is taken out of the spans first.
+* The cost of a call is bounded by the keys it carries; there is nothing to run in between.
+
+It relies on the procedure for one thing: along a partition created_at never decreases. It may
+stay the same over many segments, when the server's clock was set back.
+
+Keys are 16 bytes each, uniformly distributed. Not here: hashing, SQL, and repeats within one
+flush, which the caller has to take out.
+"""
+
+import struct
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from skep.engine.dedup.runs import INSTANT, Geometry, KeyRuns
+from skep.engine.dedup.table import ALWAYS, Fingerprints
+
+KEY_BYTES: Final = 16
+
+Segment: TypeAlias = tuple[int, int, bytes, datetime]
+"""Partition id, first offset, joined keys, created_at."""
+
+Vouch: TypeAlias = tuple[int, datetime]
+"""(to, since): every key at offsets up to `to` in segments created at or after `since` is known."""
+
+_YOUNG_KEYS_MAX: Final = 4_096
+"""Keys between two pours. One pour takes about a millisecond."""
+
+_YOUNG_OBJECT_BYTES: Final = 48 + 32
+"""The two integers of an entry; the dictionary knows its own size."""
+
+_YOUNG_KEY_BYTES: Final = 128
+"""An entry with its share of the dictionary just after it has grown."""
+
+_SPAN_BYTES: Final = 340
+"""A span with its share of the ordered dictionary just after it has grown."""
+
+_FIXED_BYTES: Final = 4_096
+"""The objects there is one of."""
+
+# Up to these numbers doing it one by one is quicker than numpy's cost per call.
+_FIND_FEW_KEYS: Final = 6
+_FINGERPRINT_FEW_KEYS: Final = 32
+_RECORD_FEW_SEGMENTS: Final = 8
+
+_EMPTY: Final[Vouch] = (0, ALWAYS)
+"""What can be said of any partition: there is nothing before the first offset, which is 1."""
+
+_SALT: Final = 0x9E37_79B9_7F4A_7C15
+_ALL_BITS: Final = 0xFFFF_FFFF_FFFF_FFFF
+
+_first_halves = struct.Struct("<Q8x").iter_unpack
+
+
+class Hit(NamedTuple):
+    """A key that seems to be stored already: which one, and its newest offset."""
+
+    lot: int
+    key_index: int
+    offset: int
+
+
+@dataclass(slots=True)
+class DedupCounters:
+    """What happened so far, for metrics."""
+
+    keys_recorded: int = 0
+    keys_adopted: int = 0
+    keys_sought: int = 0
+    hits: int = 0
+    spans_restarted: int = 0
+    spans_evicted: int = 0
+
+
+class DedupCache:
+    """The keys of recent segments, and the span of each partition they are complete for.
+
+    Args:
+        memory_bytes_max: Bound on what is held in memory. An eighth is for spans (385 partitions
+            per MiB), the rest for keys (about 37,000 per MiB; 290,000 with a spill directory).
+        spill_dir: Where unlinked files may hold older keys, at 22 bytes per key.
+        run_keys: Keys that are forgotten together; by default a 64th of what the memory holds.
+
+    Raises:
+        ValueError: The bound is too small to be of use; a quarter of a MiB is enough.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory_bytes_max: int,
+        spill_dir: Path | None = None,
+        run_keys: int | None = None,
+    ) -> None:
+        self.counters: Final = DedupCounters()
+        self._spans: Final[OrderedDict[int, Vouch]] = OrderedDict()
+        self._spans_max: Final = max(1, memory_bytes_max // 8 // _SPAN_BYTES)
+        # The young generation: keys since the last pour, by fingerprint.
+        self._young: Final[dict[int, int]] = {}
+        self._young_newest = ALWAYS
+        young_share = memory_bytes_max // 16 // _YOUNG_KEY_BYTES
+        self._young_keys_max: Final = max(1, min(young_share, _YOUNG_KEYS_MAX))
+        taken = self._spans_max * _SPAN_BYTES + self._young_keys_max * _YOUNG_KEY_BYTES
+        geometry = Geometry.plan(
+            memory_bytes_max - taken - _FIXED_BYTES,
+            is_spilling=spill_dir is not None,
+            run_keys=run_keys,
+        )
+        self._runs: Final = KeyRuns(geometry, spill_dir=spill_dir)
+
+    @property
+    def horizon(self) -> datetime:
+        """The earliest moment from which anything can be vouched for."""
+        return self._runs.horizon
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory taken now, the filter's fixed part included."""
+        young = sys.getsizeof(self._young) + len(self._young) * _YOUNG_OBJECT_BYTES
+        return _FIXED_BYTES + young + len(self._spans) * _SPAN_BYTES + self._runs.memory_bytes
+
+    @property
+    def keys_held(self) -> int:
+        """Keys that can be found now."""
+        return len(self._young) + self._runs.keys_held
+
+    @property
+    def partitions_held(self) -> int:
+        """Partitions that have a span."""
+        return len(self._spans)
+
+    @property
+    def runs_dropped(self) -> int:
+        """Runs given up so far, for room or because they had expired."""
+        return self._runs.dropped_count
+
+    @property
+    def spill_failures(self) -> int:
+        """Writes to the spill directory that failed."""
+        return self._runs.spill_failure_count
+
+    def vouch(self, partition_id: int) -> Vouch | None:
+        """Return what `find` is complete for in the partition; None if for nothing.
+
+        It stands for keys looked up since the span last grew: after an `adopt`, or an await during
+        which one may have happened, look them up again before giving this word for them.
+        """
+        return self.vouch_each((partition_id,))[0]
+
+    def vouch_each(self, partition_ids: Iterable[int]) -> list[Vouch | None]:
+        """Return what `vouch` says of each; together it costs a fraction."""
+        spans, horizon = self._spans, self._runs.horizon
+        return [
+            span if (span := spans.get(each)) is None or span[1] >= horizon else (span[0], horizon)
+            for each in partition_ids
+        ]
+
+    def find(self, lots: Sequence[tuple[int, bytes]]) -> list[Hit]:
+        """Look up the keys of a whole flush.
+
+        Args:
+            lots: (partition id, joined keys).
+
+        Returns:
+            The keys that seem to be stored already, in the order of the lots.
+        """
+        key_count = sum(len(keys) for _, keys in lots) // KEY_BYTES
+        hits = self._find_few(lots) if key_count <= _FIND_FEW_KEYS else self._find_many(lots)
+        self.counters.keys_sought += key_count
+        self.counters.hits += len(hits)
+        return hits
+
+    def begin(self, partition_id: int, *, head: int, since: datetime) -> None:
+        """Vouch for the partition up to `head` in segments created at or after `since`.
+
+        The keys of those segments were or will be given, in any order, before the next `find`.
+        A partition just created has head 0 and is known since `ALWAYS`.
+        """
+        self._set_span(partition_id, head, since)
+
+    def record(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
+        """Take in a segment this broker stored, from offset `first` on."""
+        self.counters.keys_recorded += len(keys) // KEY_BYTES
+        self._learn(partition_id, first, keys, created_at)
+
+    def record_flush(self, segments: Sequence[Segment]) -> None:
+        """Take in all the segments of one call; the same as `record` for each, but cheaper."""
+        if len(segments) < _RECORD_FEW_SEGMENTS:
+            for segment in segments:
+                self.record(*segment)
+            return
+        lots = [(partition_id, keys) for partition_id, _, keys, _ in segments]
+        counts = [len(keys) // KEY_BYTES for _, keys in lots]
+        offsets: list[int] = []
+        for (partition_id, first, _, created_at), count in zip(segments, counts, strict=True):
+            self._extend_span(partition_id, first, first + count - 1, created_at)
+            offsets += range(first, first + count)
+        self.counters.keys_recorded += len(offsets)
+        # One moment for all is the newest: it only decides how long they are vouched for at most.
+        newest = max(created_at for _, _, _, created_at in segments)
+        self._keep(_joined_fingerprints(lots, counts).tolist(), offsets, newest)
+
+    def adopt(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
+        """Take in segments another broker stored; `created_at` is that of the newest of them."""
+        self.counters.keys_adopted += len(keys) // KEY_BYTES
+        self._learn(partition_id, first, keys, created_at)
+
+    def forget(self, partition_id: int) -> None:
+        """Stop vouching for the partition; its keys leave with the others of their age."""
+        self._spans.pop(partition_id, None)
+
+    def expire(self, before: datetime) -> None:
+        """Give up what was created before the start of every window. Cheap; call it now and then.
+
+        Keys leave in whole runs, so some stay for a while.
+        """
+        self._runs.expire(before)
+
+    def _find_few(self, lots: Sequence[tuple[int, bytes]]) -> list[Hit]:
+        hits: list[Hit] = []
+        for lot, (partition_id, keys) in enumerate(lots):
+            for index, fingerprint in enumerate(_fingerprints(partition_id, keys)):
+                young = self._young.get(fingerprint, 0)
+                if offset := max(young, self._runs.find_one(fingerprint)):
+                    hits.append(Hit(lot, index, offset))
+        return hits
+
+    def _find_many(self, lots: Sequence[tuple[int, bytes]]) -> list[Hit]:
+        counts = [len(keys) // KEY_BYTES for _, keys in lots]
+        fingerprints = _joined_fingerprints(lots, counts)
+        found = dict(self._runs.find(fingerprints))
+        self._find_young(fingerprints.tolist(), found)
+        if not found:
+            return []
+        ends = np.fromiter(accumulate(counts), np.int64, len(counts))
+        positions = sorted(found)
+        owners = np.searchsorted(ends, positions, side="right").tolist()
+        return [
+            Hit(lot, position - int(ends[lot]) + counts[lot], found[position])
+            for lot, position in zip(owners, positions, strict=True)
+        ]
+
+    def _find_young(self, fingerprints: list[int], found: dict[int, int]) -> None:
+        young = self._young
+        if young.keys().isdisjoint(fingerprints):
+            return
+        for position, fingerprint in enumerate(fingerprints):
+            if offset := young.get(fingerprint):
+                found[position] = max(offset, found.get(position, 0))
+
+    def _learn(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
+        assert len(keys) % KEY_BYTES == 0, "keys are joined without anything between them"
+        count = len(keys) // KEY_BYTES
+        self._extend_span(partition_id, first, first + count - 1, created_at)
+        self._keep(_fingerprints(partition_id, keys), range(first, first + count), created_at)
+
+    def _keep(
+        self, fingerprints: Sequence[int], offsets: Sequence[int], created_at: datetime
+    ) -> None:
+        if created_at < self.horizon:
+            # No span reaches that far back any more: do not let it push out what can be vouched.
+            return
+        for start in range(0, len(fingerprints), self._young_keys_max):
+            end = start + self._young_keys_max
+            portion = fingerprints[start:end]
+            if len(self._young) + len(portion) > self._young_keys_max:
+                self._pour_young()
+            self._keep_young(portion, offsets[start:end])
+            self._young_newest = max(self._young_newest, created_at)
+
+    def _extend_span(self, partition_id: int, first: int, last: int, created_at: datetime) -> None:
+        to, since = self._spans.get(partition_id, _EMPTY)
+        if first <= to + 1:
+            self._set_span(partition_id, max(to, last), since)
+            return
+        # Some segments before this one are unknown. They may have been created at the same moment
+        # as this one, never later, so the word covers only what comes after that moment.
+        self.counters.spans_restarted += 1
+        self._set_span(partition_id, last, created_at + INSTANT)
+
+    def _set_span(self, partition_id: int, to: int, since: datetime) -> None:
+        self._spans[partition_id] = to, since
+        self._spans.move_to_end(partition_id)
+        if len(self._spans) > self._spans_max:
+            # A partition not pushed to for long: probing it costs the database least.
+            self._spans.popitem(last=False)
+            self.counters.spans_evicted += 1
+
+    def _keep_young(self, fingerprints: Sequence[int], offsets: Sequence[int]) -> None:
+        young = self._young
+        numbered = zip(fingerprints, offsets, strict=True)
+        if young.keys().isdisjoint(fingerprints):
+            young.update(numbered)
+            return
+        # A key stored again after its window. Segments may be learned in any order, so the later
+        # call is not always the newer one.
+        for fingerprint, offset in numbered:
+            young[fingerprint] = max(offset, young.get(fingerprint, 0))
+
+    def _pour_young(self) -> None:
+        young = self._young
+        fingerprints = np.fromiter(young.keys(), np.uint64, len(young))
+        offsets = np.fromiter(young.values(), np.int64, len(young))
+        self._runs.pour(fingerprints, offsets, self._young_newest)
+        young.clear()
+        self._young_newest = ALWAYS
+
+
+def _fingerprints(partition_id: int, keys: bytes) -> list[int]:
+    """Mix each key with its partition into 64 bits.
+
+    Half of a key is random enough; the salt keeps the same key apart in different partitions.
+    """
+    salt = partition_id * _SALT & _ALL_BITS
+    if len(keys) <= _FINGERPRINT_FEW_KEYS * KEY_BYTES:
+        return [half ^ salt for (half,) in _first_halves(keys)]
+    return (np.frombuffer(keys, "<u8")[::2] ^ np.uint64(salt)).tolist()
+
+
+def _joined_fingerprints(lots: Sequence[tuple[int, bytes]], counts: list[int]) -> Fingerprints:
+    """Return the fingerprints of all lots, one after the other."""
+    halves = np.frombuffer(b"".join([keys for _, keys in lots]), "<u8")[::2]
+    partition_ids = np.array([partition_id for partition_id, _ in lots], np.uint64)
+    return halves ^ np.repeat(partition_ids * np.uint64(_SALT), counts)

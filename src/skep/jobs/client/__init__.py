@@ -1,0 +1,1 @@
+"""Chains from any process: start, wait, inspect, control one or all that match."""

@@ -1,0 +1,315 @@
+"""Start chains, wait for them, and change what becomes of them; from any process.
+
+`JobClient.start(job, input, tx=connection)` writes inside the user's own transaction: the chain is
+there if and only if that commits. Without `tx` it is a transaction of its own. A call whose outcome
+is unknown raises `OutcomeUnknown`; to repeat it safely give it a `key` or a `chain_id`.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+from uuid import UUID
+
+from skep.db.access.foreign import join
+from skep.db.access.listening import Listener
+from skep.db.access.slots import ONE_OFF, Slots
+from skep.db.access.transactions import TransactionPool
+from skep.jobs.client.awaiting import Awaiting
+from skep.jobs.client.bulk import Bulk
+from skep.jobs.client.control import ChainControl, HeldJob, held_job, require_other_chains
+from skep.jobs.client.inspection import Inspection
+from skep.jobs.declare.codec import Ref
+from skep.jobs.declare.declaration import Continue, Dedup, Job, JobTypes, Start
+from skep.jobs.errors import (
+    BlockerMissing,
+    ChainCancelled,
+    ChainExists,
+    ChainFailed,
+    JobTypeMismatch,
+    OwnershipLost,
+    ResultTimeout,
+)
+from skep.jobs.signals import CHAIN_CLOSED, Announcements, Signals, each_line
+from skep.jobs.store import (
+    ENSURE_TYPES_CALL,
+    HOLD_CALL,
+    START_CALL,
+    Fetch,
+    Settlement,
+    Started,
+    start_arguments,
+    started,
+)
+from skep.jobs.worker.tracing import Propagation, Tracing
+from skep.model.schema_name import DEFAULT_SCHEMA, split_schema, with_schema
+
+_log = logging.getLogger(__name__)
+
+I = TypeVar("I")  # noqa: E741 -- input and output, as in Job[I, O]
+O = TypeVar("O")  # noqa: E741
+
+CONNECTIONS: Final = 4
+STATEMENT_TIMEOUT_S: Final = 30.0
+RESULT_POLL_S: Final = 2.0
+
+
+class Chain(Generic[O]):
+    """A chain that yields an `O`."""
+
+    def __init__(
+        self, client: "JobClient", job: Job[Any, O], chain_id: UUID, *, is_duplicate: bool = False
+    ) -> None:
+        self._client: Final = client
+        self._job: Final = job
+        self.id: Final = chain_id
+        self.is_duplicate: Final = is_duplicate
+        """Whether it was there already: the start found its key held."""
+
+    @property
+    def ref(self) -> Ref[O]:
+        """What stands for its output in the input of a job that waits for it."""
+        return Ref(self.id)
+
+    async def result(self, *, timeout: float | None = None) -> O:  # noqa: ASYNC109 -- part of the API
+        """Return what the chain yields, once it has.
+
+        Raises:
+            ResultTimeout: it goes on; wait again if you like.
+            ChainFailed, ChainCancelled: it will not yield anything.
+            ChainNotFound: it was deleted.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                outcome = await self._client.awaiting.outcome(self.id)
+        except TimeoutError:
+            raise ResultTimeout from None
+        if outcome.type != self._job.name:
+            raise JobTypeMismatch(f"chain {self.id} is a {outcome.type}, not a {self._job.name}")
+        if outcome.state == "failed":
+            raise ChainFailed(outcome.error)
+        if outcome.state == "cancelled":
+            raise ChainCancelled(outcome.error)
+        return self._job.decode_output(outcome.output or "null")
+
+
+class Pending(Generic[I, O]):
+    """The open job of a chain that is being completed from outside; locked."""
+
+    def __init__(self, job: Job[I, O], held: HeldJob) -> None:
+        self.input: Final = job.decode_input(held.input)
+        self.settlement: Settlement | None = None
+        self._job: Final = job
+        self._held: Final = held
+
+    def finish(self, output: O) -> None:
+        """Complete the chain."""
+        encoded = self._job.encode_output(output)
+        self.settlement = Settlement(
+            self._held.job_id, self._held.attempt, "completed", output=encoded
+        )
+
+    def go_on(self, continuation: Continue[O]) -> None:
+        """Let the chain go on with another job."""
+        step = continuation.step
+        require_other_chains(step, self._held.chain_id)
+        self.settlement = Settlement(self._held.job_id, self._held.attempt, "continued", next=step)
+
+    def fail(self, error: str) -> None:
+        """Let the chain fail."""
+        self.settlement = Settlement(self._held.job_id, self._held.attempt, "failed", error=error)
+
+
+class JobClient(ChainControl):
+    """Starts, awaits and administers chains in one database."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        schema: str = DEFAULT_SCHEMA,
+        types: Sequence[JobTypes] = (),
+        uses_notify: bool = True,
+        result_poll_s: float = RESULT_POLL_S,
+        tracing: Tracing | None = None,
+    ) -> None:
+        dsn = with_schema(dsn, schema)
+        self.slots: Final = Slots(
+            dsn,
+            size=CONNECTIONS,
+            server_settings=ONE_OFF,
+            statement_timeout_s=STATEMENT_TIMEOUT_S,
+            application_name="skep-jobs",
+        )
+        super().__init__(
+            self.slots,
+            Announcements(self.slots, is_silent=not uses_notify),
+            uses_notify=uses_notify,
+            schema=split_schema(dsn)[1],
+        )
+        self.dsn: Final = dsn
+        """Of the installation: it names the schema, unless that is the default."""
+        self.types: Final = tuple(types)
+        self.tracing: Final = tracing or Propagation()
+        self.pool: Final = TransactionPool(dsn, size=CONNECTIONS, application_name="skep-jobs")
+        self.awaiting: Final = Awaiting(self.slots, poll_s=result_poll_s)
+        self.inspection: Final = Inspection(self.slots)
+        self.bulk: Final = Bulk(self.slots, self.announcements)
+        self._listener: Final = Listener(
+            dsn,
+            {CHAIN_CLOSED: each_line(self.awaiting.hear_closed)},
+            on_connect=self.awaiting.look_at_all,
+        )
+
+    async def __aenter__(self) -> "JobClient":
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            Unavailable: the database cannot be reached.
+        """
+        await self.slots.open()
+        await self.pool.open()
+        names = [job.name for types in self.types for job in types]
+        if names:
+            await self.slots.call(ENSURE_TYPES_CALL, names)
+        if self.uses_notify:
+            self._listener.start()
+
+    async def close(self) -> None:
+        """Send what is still to be said, and disconnect."""
+        await self.announcements.flush()
+        await self._listener.stop()
+        await self.awaiting.stop()
+        await self.pool.close()
+        await self.slots.close()
+
+    async def start(
+        self,
+        job: Job[I, O],
+        value: I,
+        *,
+        tx: object = None,
+        chain_id: UUID | None = None,
+        after: timedelta | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        key: str | Dedup | None = None,
+        limit_key: str | None = None,
+        deadline: timedelta | None = None,
+        blockers: Sequence[Ref[Any]] = (),
+        fails_with_blockers: bool = False,
+        parent: UUID | None = None,
+    ) -> Chain[O]:
+        """Start a chain; see `Start` for what can be asked for.
+
+        Raises:
+            InvalidInput, DuplicateBlocker, BlockerMissing, ChainExists, NoTransaction:
+                nothing was written.
+        """
+        start = Start(
+            job,
+            value,
+            chain_id=chain_id,
+            after=after,
+            at=at,
+            priority=priority,
+            key=key,
+            limit_key=limit_key,
+            deadline=deadline,
+            blockers=blockers,
+            fails_with_blockers=fails_with_blockers,
+            parent=parent,
+        )
+        (chain,) = await self.start_many([start], tx=tx)
+        return chain
+
+    async def start_many(self, starts: Sequence[Start[O]], *, tx: object = None) -> list[Chain[O]]:
+        """Start chains, all of them or none, in one call; return them in the same order."""
+        if not starts:
+            return []
+        fetch: Fetch = self.slots.call if tx is None else join(tx, self.schema).fetch
+        traces = self._traces(starts)
+        rows = await fetch(
+            START_CALL, *start_arguments(starts, notify=tx is not None, traces=traces)
+        )
+        chains = self._chains(starts, started(rows))
+        if tx is None:
+            pairs = zip(starts, chains, strict=True)
+            names = [start.step.job.name for start, chain in pairs if not chain.is_duplicate]
+            self.announcements.add(Signals(types_ready=names))
+        return chains
+
+    def start_sync(self, start: Start[O], *, tx: object) -> Chain[O]:
+        """Start a chain in the transaction of a driver that blocks."""
+        traces = self._traces([start])
+        rows = join(tx, self.schema).fetch_sync(
+            START_CALL, *start_arguments([start], notify=True, traces=traces)
+        )
+        (chain,) = self._chains([start], started(rows))
+        return chain
+
+    def chain(self, job: Job[Any, O], chain_id: UUID) -> Chain[O]:
+        """Return a chain that somebody else started with this job."""
+        return Chain(self, job, chain_id)
+
+    @asynccontextmanager
+    async def resolve(
+        self, chain_id: UUID, job: Job[I, O], *, tx: object = None
+    ) -> AsyncGenerator[Pending[I, O]]:
+        """Complete the open job of a chain from outside, without a worker.
+
+        The job is locked for the block, which says what becomes of it; if it says nothing, nothing
+        does. A worker that runs the job is told to stop.
+
+        Raises:
+            ChainNotFound, ChainClosed: there is nothing to complete.
+            JobTypeMismatch: the open job is another one than `job`.
+            CyclicBlockers, BlockerMissing: a continuation cannot wait for what it wants to.
+        """
+        if tx is not None:
+            async with self._resolving(join(tx, self.schema).fetch, chain_id, job) as pending:
+                yield pending
+            return
+        async with (
+            self.pool.begin() as connection,
+            self._resolving(join(connection, self.schema).fetch, chain_id, job) as pending,
+        ):
+            yield pending
+
+    @asynccontextmanager
+    async def _resolving(
+        self, fetch: Fetch, chain_id: UUID, job: Job[I, O]
+    ) -> AsyncGenerator[Pending[I, O]]:
+        held = held_job(chain_id, await fetch(HOLD_CALL, chain_id))
+        if held.type != job.name:
+            raise JobTypeMismatch(f"the open job of chain {chain_id} is a {held.type}")
+        pending = Pending(job, held)
+        yield pending
+        if pending.settlement is not None:
+            signals = await self._settle(fetch, held, pending.settlement)
+            if signals is None:
+                raise OwnershipLost
+            await self._announce_in(fetch, signals)
+
+    def _traces(self, starts: Sequence[Start[Any]]) -> list[str | None]:
+        return [self.tracing.starting(start.step.job.name, start.step.id) for start in starts]
+
+    def _chains(self, starts: Sequence[Start[O]], answers: Sequence[Started]) -> list[Chain[O]]:
+        for answer in answers:
+            if answer.outcome == "exists":
+                raise ChainExists
+            if answer.outcome == "missing_blocker":
+                raise BlockerMissing
+        return [
+            Chain(self, start.step.job, a.chain_id, is_duplicate=a.outcome == "duplicate")
+            for start, a in zip(starts, answers, strict=True)
+        ]

@@ -1,0 +1,281 @@
+"""Change what becomes of chains, jobs and types that are there: cancel, retry, delete, settle.
+
+Each method is one call, in the user's transaction if one is given. What others should look at
+afterwards is told when it is committed, and not before.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NoReturn
+from uuid import UUID
+
+from skep.db.access.foreign import join
+from skep.db.access.slots import Caller
+from skep.jobs.declare.declaration import Step
+from skep.jobs.errors import (
+    BlockerMissing,
+    ChainClosed,
+    ChainNotFound,
+    ChainReferenced,
+    CyclicBlockers,
+    JobNotFound,
+    NoSuchJobType,
+    NotRetryable,
+    NotTriggerable,
+    OwnershipLost,
+    SelfBlocked,
+)
+from skep.jobs.signals import Announcements, Signals
+from skep.jobs.store import (
+    CANCEL_CALL,
+    DELETE_CALL,
+    HOLD_CALL,
+    NOTIFY_CALL,
+    PAUSE_CALL,
+    PRUNE_CALL,
+    RETRY_CALL,
+    SETTLE_CALL,
+    TRIGGER_CALL,
+    Fetch,
+    Settlement,
+    settle_arguments,
+    settled,
+)
+from skep.model.errors import BadRequest, Defect
+from skep.model.schema_name import Schema
+
+_DEFAULT: Final = Schema()
+CLOSED_STATES: Final = ("completed", "failed", "cancelled")
+PRUNE_BATCH: Final = 500
+SETTLE_TRIES: Final = 10
+"""How often a chain may move on between our look at it and our word."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    """The open job of a chain, and the token by which it is settled."""
+
+    chain_id: UUID
+    job_id: UUID
+    attempt: int
+    type: str
+    input: str
+    is_running: bool
+
+
+class ChainControl:
+    """What can be done with chains by their ids."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        announcements: Announcements,
+        *,
+        uses_notify: bool = True,
+        schema: Schema = _DEFAULT,
+    ) -> None:
+        self.announcements: Final = announcements
+        self.schema: Final = schema
+        """In which the transactions of users find chains; a caller knows by itself."""
+        self.uses_notify: Final = uses_notify
+        self._caller: Final = caller
+
+    async def cancel(
+        self,
+        *chain_ids: UUID,
+        cascade: bool = False,
+        reason: str | None = None,
+        tx: object = None,
+    ) -> dict[UUID, str]:
+        """Cancel chains, with `cascade` also those that wait for them.
+
+        Return the state each is in now; those that had ended before keep theirs.
+
+        Raises:
+            ChainNotFound: one does not exist; the others are cancelled all the same.
+        """
+        rows = await self._fetch(tx)(CANCEL_CALL, list(chain_ids), cascade, reason)
+        signals = Signals(
+            chains_closed=[row[0] for row in rows if row[1] == "cancelled"],
+            jobs_lost=[row[2] for row in rows if row[2] is not None],
+        )
+        await self._announce(tx, signals)
+        _require_found(chain_ids, rows)
+        return {row[0]: row[1] for row in rows}
+
+    async def retry(self, *chain_ids: UUID, tx: object = None) -> None:
+        """Let failed and cancelled chains go on from the job at which they ended.
+
+        Raises:
+            ChainNotFound, NotRetryable: one of them cannot; the others go on.
+        """
+        rows = await self._fetch(tx)(RETRY_CALL, list(chain_ids))
+        retried = [row[2] for row in rows if row[1] == "retried"]
+        await self._announce(tx, Signals(types_ready=retried))
+        _require_found(chain_ids, rows)
+        for chain_id, outcome, _ in rows:
+            if outcome == "key_taken":
+                raise NotRetryable(f"another chain holds the key of chain {chain_id} now")
+            if outcome != "retried":
+                raise NotRetryable(f"chain {chain_id} is {outcome}")
+
+    async def delete(
+        self, *chain_ids: UUID, cascade: bool = False, tx: object = None
+    ) -> list[UUID]:
+        """Delete chains, with `cascade` also those that their jobs wait or waited for.
+
+        Return the ids of those that are gone; chains that did not exist are passed over.
+
+        Raises:
+            ChainReferenced: a job of another chain needs one of them; nothing was deleted.
+        """
+        rows = await self._fetch(tx)(DELETE_CALL, list(chain_ids), cascade)
+        references: dict[UUID, list[UUID]] = {}
+        for chain_id, referenced_by in rows:
+            if referenced_by is not None:
+                references.setdefault(chain_id, []).append(referenced_by)
+        if references:
+            raise ChainReferenced(
+                f"nothing was deleted: jobs of others need {len(references)} of the chains",
+                references=references,
+            )
+        gone = [row[0] for row in rows]
+        await self._announce(tx, Signals(chains_closed=gone))
+        return gone
+
+    async def prune(self, before: datetime, *, states: Sequence[str] = CLOSED_STATES) -> int:
+        """Delete chains that were closed before then, in batches; return how many."""
+        deleted, at, chain_id = 0, None, None
+        while True:
+            ((count, at, chain_id),) = await self._caller.call(
+                PRUNE_CALL, before, list(states), PRUNE_BATCH, at, chain_id
+            )
+            deleted += count
+            if chain_id is None:
+                return deleted
+
+    async def trigger(self, *job_ids: UUID, tx: object = None) -> None:
+        """Let scheduled jobs run now, all of them or none.
+
+        Raises:
+            JobNotFound, NotTriggerable: nothing was changed.
+        """
+        rows = await self._fetch(tx)(TRIGGER_CALL, list(job_ids))
+        for job_id, outcome, _ in rows:
+            if outcome == "missing":
+                raise JobNotFound(f"there is no job {job_id}")
+            if outcome != "triggered":
+                raise NotTriggerable(f"job {job_id} is {outcome}")
+        await self._announce(tx, Signals(types_ready=[row[2] for row in rows]))
+
+    async def pause(self, job: str, *, tx: object = None) -> None:
+        """Let no more jobs of this name start; those that run go on.
+
+        Raises:
+            NoSuchJobType: nobody ever started or ran one.
+        """
+        await self._set_paused(job, is_paused=True, tx=tx)
+
+    async def resume(self, job: str, *, tx: object = None) -> None:
+        """Let jobs of this name start again. Raises as `pause` does."""
+        await self._set_paused(job, is_paused=False, tx=tx)
+        await self._announce(tx, Signals(types_ready=[job]))
+
+    async def settle(self, chain_id: UUID, decide: Callable[[HeldJob], Settlement]) -> None:
+        """Settle the open job of a chain from outside, without a transaction of the caller.
+
+        `decide` is shown the job, and asked again if the chain has moved on meanwhile. A worker
+        that runs the job is told to stop.
+
+        Raises:
+            ChainNotFound, ChainClosed: there is nothing to settle.
+            CyclicBlockers, BlockerMissing: a continuation cannot wait for what it wants to.
+            OwnershipLost: the chain moves on faster than it can be settled.
+        """
+        for _ in range(SETTLE_TRIES):
+            held = held_job(chain_id, await self._caller.call(HOLD_CALL, chain_id))
+            signals = await self._settle(self._caller.call, held, decide(held))
+            if signals is not None:
+                self.announcements.add(signals)
+                return
+        raise OwnershipLost(f"chain {chain_id} moves on faster than it can be settled")
+
+    async def _settle(self, fetch: Fetch, held: HeldJob, settlement: Settlement) -> Signals | None:
+        """Settle a held job; return what others should look at, None if it was lost."""
+        (answer,) = settled(
+            await fetch(SETTLE_CALL, *settle_arguments(None, [settlement], wait=True))
+        )
+        if answer.outcome == "lost":
+            return None
+        require_settled(answer.outcome)
+        next_types = [settlement.next.job.name] if settlement.next else []
+        return Signals(
+            types_ready=[*answer.woken, *next_types],
+            chains_closed=answer.closed,
+            jobs_lost=[held.job_id] if held.is_running else [],
+        )
+
+    async def _set_paused(self, job: str, *, is_paused: bool, tx: object) -> None:
+        ((is_known,),) = await self._fetch(tx)(PAUSE_CALL, job, is_paused)
+        if not is_known:
+            raise NoSuchJobType(f"there never was a job {job!r}")
+
+    async def _announce(self, tx: object, signals: Signals) -> None:
+        if tx is None:
+            self.announcements.add(signals)
+        else:
+            await self._announce_in(join(tx, self.schema).fetch, signals)
+
+    async def _announce_in(self, fetch: Fetch, signals: Signals) -> None:
+        """Say it when the transaction commits, and not before: nobody could see it yet."""
+        if self.uses_notify and (payloads := signals.payloads()):
+            # Lists: to other drivers than ours a tuple is a row.
+            await fetch(NOTIFY_CALL, *map(list, zip(*payloads, strict=True)))
+
+    def _fetch(self, tx: object) -> Fetch:
+        return self._caller.call if tx is None else join(tx, self.schema).fetch
+
+
+def held_job(chain_id: UUID, rows: Sequence[Any]) -> HeldJob:
+    """Return what HOLD_CALL says of a chain that is open.
+
+    Raises:
+        ChainNotFound, ChainClosed: it is not.
+    """
+    if not rows:
+        raise ChainNotFound(f"there is no chain {chain_id}")
+    state, _, job_id, attempt, job_type, value, is_running = rows[0]
+    if state != "open":
+        raise ChainClosed(f"chain {chain_id} is {state}")
+    return HeldJob(chain_id, job_id, attempt, job_type, value, is_running)
+
+
+def require_other_chains(step: Step, chain_id: UUID) -> None:
+    """Refuse a continuation that waits for its own chain."""
+    if any(ref.id == chain_id for ref in step.blockers):
+        raise SelfBlocked
+
+
+def require_settled(outcome: str) -> None:
+    """Raise what an outcome other than `settled` means."""
+    if outcome == "lost":
+        raise OwnershipLost
+    if outcome == "missing_blocker":
+        raise BlockerMissing
+    if outcome == "cyclic":
+        raise CyclicBlockers
+    if outcome != "settled":
+        _refuse(outcome)
+
+
+def _refuse(outcome: str) -> NoReturn:
+    raise Defect(f"an unexpected outcome: {outcome}")
+
+
+def _require_found(chain_ids: Sequence[UUID], rows: Sequence[Any]) -> None:
+    if not chain_ids:
+        raise BadRequest("no chain is named")
+    for row in rows:
+        if row[1] == "missing":
+            raise ChainNotFound(f"there is no chain {row[0]}")

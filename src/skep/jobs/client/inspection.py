@@ -1,0 +1,297 @@
+"""Chains, jobs and attempts as they are shown: pages by key, never by offset.
+
+The id is the whole cursor of a page. Ids are in the order of creation, so pages neither repeat nor
+skip a row, whatever is inserted meanwhile.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Generic, Literal, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from skep.db.access.slots import Caller
+from skep.jobs.store import (
+    ATTEMPTS_CALL,
+    BLOCKERS_CALL,
+    CHAINS_CALL,
+    COUNTS_CALL,
+    JOBS_CALL,
+    TYPES_CALL,
+    WORKERS_CALL,
+)
+from skep.model.errors import BadRequest
+
+PAGE_LIMIT: Final = 50
+PAGE_LIMIT_MAX: Final = 1000
+COUNT_BUDGET: Final = 50_000
+"""How many open jobs are read to count them, about; some ten milliseconds."""
+
+ChainState = Literal["open", "completed", "failed", "cancelled"]
+JobState = Literal[
+    "blocked", "scheduled", "ready", "running", "completed", "continued", "failed", "cancelled"
+]
+
+Row = TypeVar("Row")
+Key = TypeVar("Key")
+
+
+class ChainRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A chain, and where it is."""
+
+    id: UUID
+    type: str
+    state: str
+    created_at: datetime
+    closed_at: datetime | None
+    deadline_at: datetime | None
+    key: str | None
+    parent_job_id: UUID | None
+    error: str | None
+    job_count: int
+    last_job_id: UUID
+    last_job_type: str
+    last_job_state: str
+    input: msgspec.Raw
+    output: msgspec.Raw
+    trace: str | None
+
+
+class JobRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A job, and where it is. `failures` and `due_at` are known while it is open.
+
+    `progress` (from 0 to 1) and `progress_note` are what its handler last said, if it does.
+    """
+
+    id: UUID
+    chain_id: UUID
+    position: int
+    type: str
+    state: str
+    priority: int
+    created_at: datetime
+    due_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempts: int
+    failures: int | None
+    max_attempts: int
+    worker_id: UUID | None
+    limit_key: str | None
+    input: msgspec.Raw
+    output: msgspec.Raw
+    error: str | None
+    trace: str | None
+    progress: float | None
+    progress_note: str | None
+
+
+class BlockerRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A chain that a job waits or waited for, and what it yielded if it is completed."""
+
+    chain: UUID
+    type: str
+    state: str
+    output: msgspec.Raw
+
+
+class AttemptRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One attempt of a job."""
+
+    attempt: int
+    outcome: str
+    worker_id: UUID | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    error: str | None
+
+
+class TypeCounts(msgspec.Struct, frozen=True, rename="camel"):
+    """How many jobs of a type are open.
+
+    Up to `exact_up_to` they are counted. If there are more, the numbers of the type that are larger
+    are estimates, and `is_exact` is false.
+    """
+
+    type: str
+    ready: int
+    scheduled: int
+    blocked: int
+    running: int
+    oldest_ready_s: float | None
+    is_exact: bool
+    exact_up_to: int
+
+
+class TypeRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A type of jobs and its limits; None = no limit."""
+
+    name: str
+    is_paused: bool
+    concurrency: int | None
+    key_concurrency: int | None
+    rate_limit: int | None
+    rate_period_s: float | None
+
+
+class WorkerRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A worker; one that is late lost its lease, and others will take what it runs."""
+
+    id: UUID
+    name: str
+    enrolled_at: datetime
+    expires_at: datetime
+    is_late: bool
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Row, Key]):
+    """Part of a list; `after` asks for the next part, None at the end."""
+
+    items: list[Row]
+    after: Key | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFilter:
+    """Which chains; None = any."""
+
+    type: str | None = None
+    state: ChainState | None = None
+    parent_job_id: UUID | None = None
+    key: str | None = None
+    ids: Sequence[UUID] | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs; None = any."""
+
+    type: str | None = None
+    state: JobState | None = None
+    chain_id: UUID | None = None
+    ids: Sequence[UUID] | None = None
+    blocked_by: UUID | None = None
+
+
+class Inspection:
+    """Reads what there is."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller: Final = caller
+
+    async def chains(
+        self,
+        which: ChainFilter,
+        *,
+        limit: int = PAGE_LIMIT,
+        after: UUID | None = None,
+        descending: bool = True,
+    ) -> Page[ChainRow, UUID]:
+        """Return a page of chains."""
+        ids = None if which.ids is None else list(which.ids)
+        rows = await self._caller.call(
+            CHAINS_CALL,
+            *(which.type, which.state, which.parent_job_id, which.key, ids),
+            *(which.created_from, which.created_to, descending, after, _checked(limit) + 1),
+        )
+        return page_of([_chain(row) for row in rows], limit, lambda chain: chain.id)
+
+    async def jobs(
+        self,
+        which: JobFilter,
+        *,
+        limit: int = PAGE_LIMIT,
+        after: UUID | None = None,
+        descending: bool = True,
+    ) -> Page[JobRow, UUID]:
+        """Return a page of jobs."""
+        ids = None if which.ids is None else list(which.ids)
+        rows = await self._caller.call(
+            JOBS_CALL,
+            *(which.type, which.state, which.chain_id, ids, which.blocked_by),
+            *(descending, after, _checked(limit) + 1),
+        )
+        return page_of([_job(row) for row in rows], limit, lambda job: job.id)
+
+    async def all_chains(
+        self, which: ChainFilter, *, descending: bool = True
+    ) -> AsyncGenerator[ChainRow]:
+        """Yield chains, page by page."""
+        after = None
+        while True:
+            page = await self.chains(
+                which, limit=PAGE_LIMIT_MAX, after=after, descending=descending
+            )
+            for chain in page.items:
+                yield chain
+            after = page.after
+            if after is None:
+                return
+
+    async def attempts(
+        self, job_id: UUID, *, after: int = 0, limit: int = PAGE_LIMIT_MAX
+    ) -> list[AttemptRow]:
+        """Return the attempts of a job, the first ones first."""
+        rows = await self._caller.call(ATTEMPTS_CALL, job_id, after, _checked(limit))
+        return [AttemptRow(*row) for row in rows]
+
+    async def blockers(self, job_id: UUID) -> list[BlockerRow]:
+        """Return the chains that a job waits or waited for, in the order in which it sees them."""
+        ((text,),) = await self._caller.call(BLOCKERS_CALL, job_id)
+        return [] if text is None else msgspec.json.decode(text, type=list[BlockerRow])
+
+    async def types(
+        self, *, after: str | None = None, limit: int = PAGE_LIMIT
+    ) -> Page[TypeRow, str]:
+        """Return a page of the types of jobs, in the order of their names."""
+        rows = await self._caller.call(TYPES_CALL, after, _checked(limit) + 1)
+        return page_of([TypeRow(*row) for row in rows], limit, lambda each: each.name)
+
+    async def workers(
+        self, *, after: UUID | None = None, limit: int = PAGE_LIMIT
+    ) -> Page[WorkerRow, UUID]:
+        """Return a page of the workers, those that enrolled first first."""
+        rows = await self._caller.call(WORKERS_CALL, after, _checked(limit) + 1)
+        return page_of([WorkerRow(*row) for row in rows], limit, lambda worker: worker.id)
+
+    async def counts(self) -> list[TypeCounts]:
+        """Return how many jobs of each type are open; large numbers are estimates."""
+        rows = await self._caller.call(COUNTS_CALL, COUNT_BUDGET)
+        return [TypeCounts(*row) for row in rows]
+
+
+def _checked(limit: int) -> int:
+    if not 1 <= limit <= PAGE_LIMIT_MAX:
+        raise BadRequest(f"a page has 1 to {PAGE_LIMIT_MAX} entries")
+    return limit
+
+
+def page_of(rows: list[Row], limit: int, key: Callable[[Row], Key]) -> Page[Row, Key]:
+    """Return a page; one row more than asked for was read to know whether there is a next."""
+    return Page(rows[:limit], key(rows[limit - 1]) if len(rows) > limit else None)
+
+
+def _raw(text: str | None) -> msgspec.Raw:
+    """Return JSON as it is stored; what there is none of is a null."""
+    return msgspec.Raw(b"null" if text is None else text.encode())
+
+
+def _chain(row: Any) -> ChainRow:
+    return ChainRow(**_members(row))
+
+
+def _job(row: Any) -> JobRow:
+    return JobRow(**_members(row))
+
+
+def _members(row: Any) -> dict[str, Any]:
+    values: dict[str, Any] = dict(row)
+    values["input"] = _raw(row["input"])
+    values["output"] = _raw(row["output"])
+    return values

@@ -1,0 +1,1 @@
+"""What users write: jobs, their types, the context that a handler gets."""

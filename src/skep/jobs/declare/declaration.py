@@ -1,0 +1,378 @@
+"""What jobs there are: declared once, typed from one end of a chain to the other.
+
+`Job[I, O]` is a step that takes an `I` and belongs to a chain that yields an `O` in the end: its
+handler returns that `O`, or `Continue(next_job, input)` with a job whose chain yields an `O` as
+well. Thus a checker follows a chain through any number of steps, loops and branches included,
+without computing anything.
+
+A job is declared with its handler (`@types.job(...)`), or without one (`types.declare(...)`) where
+a program only starts it.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
+from uuid import UUID
+
+from skep.jobs.declare.codec import Codec, Ref, refs_in
+from skep.jobs.errors import DuplicateBlocker, InvalidInput, InvalidOutput, UnknownJobType
+from skep.jobs.identifiers import new_id
+from skep.jobs.retry import Retry
+from skep.model.errors import BadRequest, Defect
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from skep.jobs.declare.context import Ctx
+
+I = TypeVar("I")  # noqa: E741 -- input and output, as in Job[I, O]
+O = TypeVar("O")  # noqa: E741
+I2 = TypeVar("I2")
+
+Mode: TypeAlias = Literal["staged", "atomic"]
+Executor: TypeAlias = Literal["loop", "thread", "process"]
+Middleware: TypeAlias = "Callable[[Ctx[Any, Any]], AbstractAsyncContextManager[None]]"
+"""Wraps an attempt: what is before `yield` runs before the handler, what is behind it after."""
+
+NAME_LENGTH_MAX: Final = 255
+TOGETHER_MAX: Final = 50
+"""Each is a subtransaction; PostgreSQL slows down where one has more than 64 of them."""
+PRIORITY_MIN: Final = -32768
+PRIORITY_MAX: Final = 32767
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many jobs of a type may run; None = as many as there are workers for.
+
+    Attributes:
+        concurrency: running at once, in all workers together.
+        per_key: running at once with the same `limit_key`.
+        rate: started per `per`.
+        per: the period of `rate`.
+    """
+
+    concurrency: int | None = None
+    per_key: int | None = None
+    rate: int | None = None
+    per: timedelta = timedelta(seconds=1)
+
+    def __post_init__(self) -> None:
+        for limit in (self.concurrency, self.per_key, self.rate):
+            if limit is not None and limit < 1:
+                raise BadRequest("a limit must be at least 1")
+        if self.per <= timedelta(0):
+            raise BadRequest("the period of a rate must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Dedup:
+    """How a key keeps a second chain of the same type from starting.
+
+    Attributes:
+        key: whose chains are one.
+        scope: "open": only a chain that has not ended holds its key; "any": a chain that has ended
+            holds it as well.
+        window: only a chain started so recently holds its key; None = for ever.
+        instead_of: a chain whose hold does not count. A job that starts its own successor with the
+            key it holds itself names its own chain here.
+    """
+
+    key: str
+    scope: Literal["open", "any"] = "open"
+    window: timedelta | None = None
+    instead_of: UUID | None = None
+
+
+class Job(Generic[I, O]):
+    """A step that takes an `I`, in a chain that yields an `O`."""
+
+    def __init__(
+        self,
+        name: str,
+        input_type: Any,
+        output_type: Any,
+        *,
+        mode: Mode = "staged",
+        together: int = 1,
+        retry: Retry | None = None,
+        timeout: timedelta | None = None,
+        limits: Limits | None = None,
+        priority: int = 0,
+        executor: Executor = "loop",
+    ) -> None:
+        if not 1 <= len(name) <= NAME_LENGTH_MAX or "\n" in name:
+            raise BadRequest(f"a job's name has 1 to {NAME_LENGTH_MAX} characters, in one line")
+        self.name: Final = name
+        if not 1 <= together <= TOGETHER_MAX:
+            raise BadRequest(f"1 to {TOGETHER_MAX} jobs share a transaction")
+        if together > 1 and mode != "atomic":
+            raise BadRequest("only jobs in atomic mode share transactions")
+        self.mode: Final[Mode] = mode
+        self.together: Final = together
+        self.retry: Final = retry or Retry()
+        self.timeout: Final = timeout
+        self.limits: Final = limits or Limits()
+        self.priority: Final = priority
+        self.executor: Final[Executor] = executor
+        self.handler: Callable[[Ctx[I, O]], Any] | None = None
+        self._input: Final = Codec[I](input_type)
+        self._output: Final = Codec[O](output_type)
+
+    def encode_input(self, value: I) -> str:
+        """Return an input as JSON; InvalidInput if it is not one."""
+        return self._input.encode(value, InvalidInput)
+
+    def decode_input(self, text: str) -> I:
+        """Return the input that the JSON says; InvalidInput if it is not one."""
+        return self._input.decode(text, InvalidInput)
+
+    def encode_output(self, value: O) -> str:
+        """Return an output as JSON; InvalidOutput if it is not one."""
+        return self._output.encode(value, InvalidOutput)
+
+    def decode_output(self, text: str) -> O:
+        """Return the output that the JSON says; InvalidOutput if it is not one."""
+        return self._output.decode(text, InvalidOutput)
+
+    def __repr__(self) -> str:
+        return f"Job({self.name!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A job to be written: what to do, when, and after what."""
+
+    job: Job[Any, Any]
+    input: str
+    id: UUID
+    after: timedelta | None = None
+    at: datetime | None = None
+    priority: int = 0
+    limit_key: str | None = None
+    blockers: tuple[Ref[Any], ...] = ()
+    is_fatal: bool = False
+
+
+def _step(
+    job: Job[I, Any],
+    value: I,
+    *,
+    step_id: UUID | None,
+    after: timedelta | None,
+    at: datetime | None,
+    priority: int | None,
+    limit_key: str | None,
+    blockers: Sequence[Ref[Any]],
+    is_fatal: bool,
+) -> Step:
+    if after is not None and at is not None:
+        raise BadRequest("a job is due after some time or at some time, not both")
+    if at is not None and at.tzinfo is None:
+        raise BadRequest("a due time needs a time zone")
+    chosen = job.priority if priority is None else priority
+    if not PRIORITY_MIN <= chosen <= PRIORITY_MAX:
+        raise BadRequest(f"a priority lies between {PRIORITY_MIN} and {PRIORITY_MAX}")
+    awaited = (*blockers, *refs_in(value))
+    if len({ref.id for ref in blockers}) < len(blockers):
+        raise DuplicateBlocker
+    return Step(
+        job=job,
+        input=job.encode_input(value),
+        id=step_id or new_id(),
+        after=after,
+        at=at,
+        priority=chosen,
+        limit_key=limit_key,
+        # An input may well speak of the same chain in several places.
+        blockers=tuple({ref.id: ref for ref in awaited}.values()),
+        is_fatal=is_fatal,
+    )
+
+
+class Start(Generic[O]):
+    """A chain to be started; it will yield an `O`."""
+
+    __slots__ = ("deadline", "dedup", "parent", "step")
+
+    def __init__(
+        self,
+        job: Job[I, O],
+        value: I,
+        *,
+        chain_id: UUID | None = None,
+        after: timedelta | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        key: str | Dedup | None = None,
+        limit_key: str | None = None,
+        deadline: timedelta | None = None,
+        blockers: Sequence[Ref[Any]] = (),
+        fails_with_blockers: bool = False,
+        parent: UUID | None = None,
+    ) -> None:
+        self.step: Final = _step(
+            job,
+            value,
+            step_id=chain_id,
+            after=after,
+            at=at,
+            priority=priority,
+            limit_key=limit_key,
+            blockers=blockers,
+            is_fatal=fails_with_blockers,
+        )
+        self.dedup: Final = Dedup(key) if isinstance(key, str) else key
+        self.deadline: Final = deadline
+        self.parent: Final = parent
+
+
+class Continue(Generic[O]):
+    """Returned by a handler: the chain goes on with this job, and will yield an `O`."""
+
+    __slots__ = ("step",)
+
+    def __init__(
+        self,
+        job: Job[I2, O],
+        value: I2,
+        *,
+        after: timedelta | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        limit_key: str | None = None,
+        blockers: Sequence[Ref[Any]] = (),
+        fails_with_blockers: bool = False,
+    ) -> None:
+        self.step: Final = _step(
+            job,
+            value,
+            step_id=None,
+            after=after,
+            at=at,
+            priority=priority,
+            limit_key=limit_key,
+            blockers=blockers,
+            is_fatal=fails_with_blockers,
+        )
+
+
+@dataclass(slots=True)
+class JobTypes:
+    """Jobs that are declared together, and what wraps their attempts.
+
+    Attributes:
+        name: for people.
+        middleware: wraps every attempt of these jobs; the first is the outermost.
+    """
+
+    name: str
+    middleware: Sequence[Middleware] = ()
+    _jobs: dict[str, Job[Any, Any]] = field(default_factory=dict[str, Job[Any, Any]])
+
+    def __iter__(self) -> Iterator[Job[Any, Any]]:
+        return iter(self._jobs.values())
+
+    def __getitem__(self, name: str) -> Job[Any, Any]:
+        try:
+            return self._jobs[name]
+        except KeyError:
+            raise UnknownJobType(f"no job {name!r} is declared in {self.name}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._jobs
+
+    def declare(
+        self,
+        name: str,
+        input_type: type[I],
+        output_type: type[O],
+        *,
+        retry: Retry | None = None,
+        priority: int = 0,
+    ) -> Job[I, O]:
+        """Declare a job whose handler is elsewhere."""
+        return self._add(Job[I, O](name, input_type, output_type, retry=retry, priority=priority))
+
+    def job(
+        self,
+        name: str,
+        *,
+        mode: Mode = "staged",
+        together: int = 1,
+        retry: Retry | None = None,
+        timeout: timedelta | None = None,
+        limits: Limits | None = None,
+        priority: int = 0,
+    ) -> "Callable[[Callable[[Ctx[I, O]], Awaitable[O | Continue[O]]]], Job[I, O]]":
+        """Declare the decorated coroutine function as a job's handler.
+
+        `together`: so many jobs in atomic mode may share a transaction, one after the other, each
+        behind a savepoint. It is several times cheaper; what one locks is locked until the last of
+        them has ended, so it suits handlers that are quick and touch rows of their own.
+        """
+
+        def decorate(handler: "Callable[[Ctx[I, O]], Awaitable[O | Continue[O]]]") -> Job[I, O]:
+            job = Job[I, O](
+                name,
+                *_types_of(handler),
+                mode=mode,
+                together=together,
+                retry=retry,
+                timeout=timeout,
+                limits=limits,
+                priority=priority,
+            )
+            job.handler = handler
+            return self._add(job)
+
+        return decorate
+
+    def sync_job(
+        self,
+        name: str,
+        *,
+        executor: Literal["thread", "process"] = "thread",
+        retry: Retry | None = None,
+        timeout: timedelta | None = None,
+        limits: Limits | None = None,
+        priority: int = 0,
+    ) -> "Callable[[Callable[[Ctx[I, O]], O | Continue[O]]], Job[I, O]]":
+        """Declare the decorated plain function as a job's handler.
+
+        It runs in a thread, or for work that keeps a processor busy in a process of its own: then
+        it must be a function of a module that the process can import, and sees of its context only
+        the data.
+        """
+
+        def decorate(handler: "Callable[[Ctx[I, O]], O | Continue[O]]") -> Job[I, O]:
+            job = Job[I, O](
+                name,
+                *_types_of(handler),
+                retry=retry,
+                timeout=timeout,
+                limits=limits,
+                priority=priority,
+                executor=executor,
+            )
+            job.handler = handler
+            return self._add(job)
+
+        return decorate
+
+    def _add(self, job: Job[I, O]) -> Job[I, O]:
+        if job.name in self._jobs:
+            raise BadRequest(f"{self.name} declares the job {job.name!r} twice")
+        self._jobs[job.name] = job
+        return job
+
+
+def _types_of(handler: Callable[..., object]) -> tuple[Any, Any]:
+    """Return what `Ctx[I, O]` says in a handler's signature."""
+    parameters = list(inspect.signature(handler, eval_str=True).parameters.values())
+    types = get_args(parameters[0].annotation) if parameters else ()
+    if len(types) != 2:
+        raise Defect(f"the parameter of {handler.__qualname__} must be annotated as Ctx[I, O]")
+    return types[0], types[1]

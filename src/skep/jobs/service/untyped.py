@@ -1,0 +1,296 @@
+"""Jobs as those see them who do not declare them: by name, with JSON in and JSON out.
+
+What the HTTP routes do. A program that declares its jobs uses `JobClient`, which knows their types;
+here an input is whatever JSON somebody sent, and the worker that runs the job judges it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from skep.db.access.slots import Caller
+from skep.jobs.client.awaiting import Awaiting, ChainOutcome
+from skep.jobs.client.bulk import Bulk
+from skep.jobs.client.control import ChainControl, HeldJob, require_other_chains
+from skep.jobs.client.inspection import (
+    ChainFilter,
+    ChainRow,
+    Inspection,
+    JobFilter,
+    JobRow,
+    Page,
+    TypeCounts,
+    page_of,
+)
+from skep.jobs.declare.codec import Ref
+from skep.jobs.declare.declaration import NAME_LENGTH_MAX, Continue, Dedup, Job, Start
+from skep.jobs.errors import (
+    BlockerMissing,
+    ChainExists,
+    ChainNotFound,
+    JobNotFound,
+    JobTypeMismatch,
+    ScheduleNotFound,
+)
+from skep.jobs.retry import MAX_ATTEMPTS, Retry
+from skep.jobs.schedules import Missed, Schedule, Scheduler, ScheduleRow
+from skep.jobs.signals import Announcements, Signals
+from skep.jobs.store import START_CALL, Settlement, start_arguments, started
+
+STARTS_MAX: Final = 1_000
+RESULT_POLL_S: Final = 0.5
+COUNTS_KEPT_S: Final = 2.0
+"""Counting reads many jobs; those who watch together share it."""
+
+Priority = Annotated[int, Meta(ge=-32768, le=32767)]
+Attempts = Annotated[int, Meta(ge=1, le=1_000_000)]
+Seconds = Annotated[float, Meta(ge=0, le=1e10)]
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+
+
+def _null() -> msgspec.Raw:
+    return msgspec.Raw(b"null")
+
+
+class StepRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A job to be written."""
+
+    type: Name
+    """The job's name, as workers declare it."""
+    input: msgspec.Raw = msgspec.field(default_factory=_null)
+    """Any JSON; the worker checks it."""
+    delay_seconds: Seconds | None = None
+    at: datetime | None = None
+    """When it is due, instead of a delay; with a time zone."""
+    priority: Priority = 0
+    """Smaller runs first."""
+    max_attempts: Attempts = MAX_ATTEMPTS
+    limit_key: Annotated[str, Meta(max_length=1_000)] | None = None
+    blockers: Annotated[list[UUID], Meta(max_length=1_000)] = []
+    """Chains that must complete first."""
+    fails_with_blockers: bool = False
+    """Whether it fails when one of them does; otherwise it waits until that is retried."""
+
+
+class StartRequest(StepRequest, frozen=True, kw_only=True, rename="camel"):
+    """A chain to be started."""
+
+    id: UUID | None = None
+    """Chosen by the caller: a request repeated with it starts nothing new (409)."""
+    key: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    """A second chain of the type with this key is not started; the one that holds it is told."""
+    key_scope: Literal["open", "any"] = "open"
+    key_window_seconds: Seconds | None = None
+    deadline_seconds: Seconds | None = None
+    parent_job_id: UUID | None = None
+
+
+class StartedChain(msgspec.Struct, frozen=True, rename="camel"):
+    """The chain; a duplicate was there already."""
+
+    id: UUID
+    is_duplicate: bool
+
+
+class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A job that is started by the clock."""
+
+    type: Name
+    cron: str
+    """Minute, hour, day of month, month, day of week; with six fields seconds come first."""
+    input: msgspec.Raw = msgspec.field(default_factory=_null)
+    timezone: str = "UTC"
+    missed: Missed = "once"
+    """What becomes of ticks that nobody was there to run."""
+    priority: Priority = 0
+    max_attempts: Attempts = MAX_ATTEMPTS
+    is_enabled: bool = True
+
+
+class JobDesk:
+    """Starts, shows and administers chains for those who know only their names."""
+
+    def __init__(self, caller: Caller, *, now: Callable[[], float]) -> None:
+        self._caller: Final = caller
+        self._now: Final = now
+        self._announcements: Final = Announcements(caller)
+        self._awaiting: Final = Awaiting(caller, poll_s=RESULT_POLL_S)
+        self._scheduler: Final = Scheduler(caller)
+        self.inspection: Final = Inspection(caller)
+        self.control: Final = ChainControl(caller, self._announcements)
+        self.bulk: Final = Bulk(caller, self._announcements)
+        self._counted: tuple[float, list[TypeCounts]] = (float("-inf"), [])
+        self._counting: Final = asyncio.Lock()
+
+    async def stop(self) -> None:
+        """Send what is still to be said; those who wait for a result are let go."""
+        await self._awaiting.stop()
+        await self._announcements.flush()
+
+    async def start(
+        self, requests: Sequence[StartRequest], *, trace: str | None = None
+    ) -> list[StartedChain]:
+        """Start chains, all of them or none.
+
+        Raises:
+            ChainExists, BlockerMissing, BadRequest: nothing was written.
+        """
+        starts = [_start(request) for request in requests]
+        arguments = start_arguments(starts, notify=False, traces=[trace] * len(starts))
+        answers = started(await self._caller.call(START_CALL, *arguments))
+        for answer, request in zip(answers, requests, strict=True):
+            if answer.outcome == "exists":
+                raise ChainExists(f"one of the ids is taken, such as {request.id}")
+            if answer.outcome == "missing_blocker":
+                raise BlockerMissing
+        chains = [StartedChain(each.chain_id, each.outcome == "duplicate") for each in answers]
+        pairs = zip(requests, chains, strict=True)
+        names = [request.type for request, chain in pairs if not chain.is_duplicate]
+        self._announcements.add(Signals(types_ready=names))
+        return chains
+
+    async def chain(self, chain_id: UUID) -> ChainRow:
+        """Return a chain; ChainNotFound if there is none."""
+        page = await self.inspection.chains(ChainFilter(ids=[chain_id]), limit=1)
+        if not page.items:
+            raise ChainNotFound(f"there is no chain {chain_id}")
+        return page.items[0]
+
+    async def job(self, job_id: UUID) -> JobRow:
+        """Return a job; JobNotFound if there is none."""
+        page = await self.inspection.jobs(JobFilter(ids=[job_id]), limit=1)
+        if not page.items:
+            raise JobNotFound(f"there is no job {job_id}")
+        return page.items[0]
+
+    async def result(self, chain_id: UUID, *, timeout_s: float) -> ChainOutcome | None:
+        """Return how a chain ended, None if it is still open after so long.
+
+        Raises:
+            ChainNotFound: there is no such chain, or not any more.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._awaiting.outcome(chain_id)
+        except TimeoutError:
+            await self.chain(chain_id)
+            return None
+
+    async def counts(self) -> list[TypeCounts]:
+        """Return how many jobs of each type are open, a moment ago at most."""
+        async with self._counting:
+            counted_at, counts = self._counted
+            if self._now() - counted_at > COUNTS_KEPT_S:
+                counts = await self.inspection.counts()
+                self._counted = (self._now(), counts)
+            return counts
+
+    async def complete(self, chain_id: UUID, output: msgspec.Raw, *, job: str | None) -> None:
+        """Complete the open job of a chain, and with it the chain. Raises as `settle` does."""
+        await self.control.settle(
+            chain_id,
+            lambda held: Settlement(*_token(held, job), "completed", output=bytes(output).decode()),
+        )
+
+    async def fail(self, chain_id: UUID, error: str, *, job: str | None) -> None:
+        """Let the open job of a chain fail, and with it the chain. Raises as `settle` does."""
+        await self.control.settle(
+            chain_id, lambda held: Settlement(*_token(held, job), "failed", error=error)
+        )
+
+    async def go_on(self, chain_id: UUID, request: StepRequest, *, job: str | None) -> None:
+        """Complete the open job of a chain, which goes on with another."""
+        step = _continuation(request).step
+        require_other_chains(step, chain_id)
+        await self.control.settle(
+            chain_id, lambda held: Settlement(*_token(held, job), "continued", next=step)
+        )
+
+    async def put_schedule(self, name: str, request: ScheduleRequest) -> ScheduleRow:
+        """Make or change a schedule, and return it."""
+        job = _job(request.type, request.priority, request.max_attempts)
+        schedule = Schedule(
+            name,
+            job,
+            request.input,
+            cron=request.cron,
+            timezone=request.timezone,
+            missed=request.missed,
+            is_enabled=request.is_enabled,
+        )
+        await self._scheduler.put(schedule)
+        return await self.schedule(name)
+
+    async def schedule(self, name: str) -> ScheduleRow:
+        """Return a schedule; ScheduleNotFound if there is none."""
+        row = await self._scheduler.find(name)
+        if row is None:
+            raise ScheduleNotFound(f"there is no schedule {name!r}")
+        return row
+
+    async def schedules(self, *, after: str | None, limit: int) -> Page[ScheduleRow, str]:
+        """Return a page of schedules in the order of their names."""
+        rows = await self._scheduler.page(after=after, limit=limit + 1)
+        return page_of(rows, limit, lambda schedule: schedule.name)
+
+    async def delete_schedule(self, name: str) -> None:
+        """Forget a schedule; ScheduleNotFound if there is none."""
+        if not await self._scheduler.delete(name):
+            raise ScheduleNotFound(f"there is no schedule {name!r}")
+
+
+def _token(held: HeldJob, expected: str | None) -> tuple[UUID, int]:
+    if expected is not None and held.type != expected:
+        raise JobTypeMismatch(f"the open job of chain {held.chain_id} is a {held.type}")
+    return held.job_id, held.attempt
+
+
+def _job(name: str, priority: int, max_attempts: int) -> Job[Any, Any]:
+    """Return a job of which nothing is known but what the request says."""
+    return Job(
+        name,
+        msgspec.Raw,
+        msgspec.Raw,
+        priority=priority,
+        retry=Retry(max_attempts=max_attempts),
+    )
+
+
+def _start(request: StartRequest) -> Start[Any]:
+    dedup = None
+    if request.key is not None:
+        dedup = Dedup(request.key, request.key_scope, _span(request.key_window_seconds))
+    return Start(
+        _job(request.type, request.priority, request.max_attempts),
+        request.input,
+        chain_id=request.id,
+        after=_span(request.delay_seconds),
+        at=request.at,
+        key=dedup,
+        limit_key=request.limit_key,
+        deadline=_span(request.deadline_seconds),
+        blockers=[Ref(chain_id) for chain_id in request.blockers],
+        fails_with_blockers=request.fails_with_blockers,
+        parent=request.parent_job_id,
+    )
+
+
+def _continuation(request: StepRequest) -> Continue[Any]:
+    return Continue(
+        _job(request.type, request.priority, request.max_attempts),
+        request.input,
+        after=_span(request.delay_seconds),
+        at=request.at,
+        limit_key=request.limit_key,
+        blockers=[Ref(chain_id) for chain_id in request.blockers],
+        fails_with_blockers=request.fails_with_blockers,
+    )
+
+
+def _span(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

@@ -1,0 +1,1 @@
+"""A worker process: claim, run, settle, renew. It may be killed at any time."""

@@ -1,0 +1,387 @@
+"""Run jobs: claim in batches, run side by side, stop in an orderly way.
+
+    claim as many as there are free slots -> run each -> settle in batches
+    nothing there: sleep until a signal, the next due time or the poll interval, whichever is first
+
+The worker owns what it claimed by one lease, kept by `Upkeep` in a thread of its own. When that is
+lost everything under way is told to stop, and the worker enrolls anew. A database that is away is
+waited for with growing pauses, which a success resets.
+
+`stop()` ends claiming at once, gives what runs a grace, then stops it and returns it.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from skep.db.access.listening import Listener
+from skep.db.access.slots import ONE_OFF, Slots
+from skep.db.access.transactions import TransactionPool
+from skep.jobs.client.client import JobClient
+from skep.jobs.declare.declaration import JobTypes, Middleware
+from skep.jobs.identifiers import new_id
+from skep.jobs.schedules import Schedule, Scheduler
+from skep.jobs.signals import JOB_LOST, JOB_READY, Announcements, Signals, each_line
+from skep.jobs.store import (
+    CLAIM_CALL,
+    DISOWN_CALL,
+    ENROLL_CALL,
+    ENSURE_TYPES_CALL,
+    LEAVE_CALL,
+    LIMIT_TYPES_CALL,
+    RENEW_CALL,
+    Claims,
+    claims,
+)
+from skep.jobs.worker.attempt import Attempt, AttemptRunner, Catalog
+from skep.jobs.worker.execution import Executors
+from skep.jobs.worker.meters import JobMeters
+from skep.jobs.worker.progress import Progress
+from skep.jobs.worker.settle import Settler
+from skep.jobs.worker.transactions import TransactionDesk
+from skep.jobs.worker.upkeep import Lease, Upkeep
+from skep.model.errors import BadRequest, SkepError
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CONCURRENCY: Final = 20
+LEASE_S: Final = 30.0
+POLL_S: Final = 5.0
+GRACE_S: Final = 20.0
+LEAVE_S: Final = 2.0
+"""How long a database that is away may hold up the end of a worker."""
+PROCESSES: Final = 2
+CALLS_AT_ONCE: Final = 3
+"""Claiming, settling and signalling."""
+RECOVERY_S_MIN: Final = 0.2
+RECOVERY_S_MAX: Final = 10.0
+STATEMENT_TIMEOUT_S: Final = 30.0
+SLOTS_SHARE_MIN: Final = 4
+GATHER_S: Final = 0.005
+"""A claim costs about the same for one job as for ten. So a worker that was busy claims when a
+quarter of its slots are free, or this long after the first became free."""
+
+
+class Worker:
+    """Runs the jobs of some registries with one database."""
+
+    def __init__(
+        self,
+        client: JobClient,
+        registries: Sequence[JobTypes],
+        *,
+        name: str = "worker",
+        concurrency: int = CONCURRENCY,
+        lease_s: float = LEASE_S,
+        poll_s: float = POLL_S,
+        transactions: int | None = None,
+        processes: int = PROCESSES,
+        middleware: Sequence[Middleware] = (),
+        schedules: Sequence[Schedule[Any]] = (),
+    ) -> None:
+        if concurrency < 1:
+            raise BadRequest("a worker runs at least one job at a time")
+        self.name: Final = name
+        self._client: Final = client
+        self._concurrency: Final = concurrency
+        self._lease_s: Final = lease_s
+        self._poll_s: Final = poll_s
+        self._schedules: Final = tuple(schedules)
+        self._catalog: Final = Catalog(registries)
+        self._slots: Final = Slots(
+            client.dsn,
+            size=CALLS_AT_ONCE,
+            server_settings=ONE_OFF,
+            statement_timeout_s=STATEMENT_TIMEOUT_S,
+            application_name="skep-worker",
+        )
+        self._pool: Final = TransactionPool(
+            client.dsn, size=transactions or concurrency, application_name="skep-worker"
+        )
+        self._announcements: Final = Announcements(self._slots, is_silent=not client.uses_notify)
+        self._settler: Final = Settler(self._slots, self._announcements, lambda: self.worker_id)
+        self._executors: Final = Executors(threads=concurrency, processes=processes)
+        self._progress: Final = Progress(self._slots, lambda: self.worker_id)
+        self.meters: Final = JobMeters(concurrency)
+        self._runner: Final = AttemptRunner(
+            self._catalog,
+            TransactionDesk(self._pool, lambda: self.worker_id),
+            self._settler,
+            self._announcements,
+            self._executors,
+            client.tracing,
+            self.meters,
+            middleware,
+        )
+        self._listener: Final = Listener(
+            client.dsn,
+            {JOB_READY: each_line(self._hear_ready), JOB_LOST: each_line(self._hear_lost)},
+            on_connect=self._wake,
+        )
+        self.worker_id = new_id()
+        self._names: dict[int, str] = {}
+        self._attempts: dict[UUID, Attempt] = {}
+        self._attempts_lock: Final = threading.Lock()
+        """The upkeep looks at the attempts from its own thread."""
+        self._something: Final = asyncio.Event()
+        self._gathering: asyncio.TimerHandle | None = None
+        self._aside: Final = set[asyncio.Task[None]]()
+        self._is_stopping = False
+        self._can_claim = False
+        self._is_in_doubt = False
+        """A claim failed, and may have happened: there may be jobs that are ours unknown to us."""
+        self._grace_over: Final = asyncio.Event()
+        self._claiming: asyncio.Task[None] | None = None
+        self._upkeep: Upkeep | None = None
+
+    async def __aenter__(self) -> "Worker":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def running(self) -> int:
+        """How many jobs it runs."""
+        return len(self._attempts)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it claims jobs: the database is there, and nobody has stopped it."""
+        return self._can_claim and not self._is_stopping
+
+    async def start(self) -> None:
+        """Connect, enroll and begin to claim.
+
+        Raises:
+            Unavailable: the database cannot be reached.
+        """
+        await self._slots.open()
+        await self._pool.open()
+        await self._declare()
+        await self._enroll()
+        loop = asyncio.get_running_loop()
+        self._progress.start()
+        self._upkeep = Upkeep(
+            self._client.dsn,
+            Lease(lambda: self.worker_id, self._lease_s, self._claims),
+            lambda lost: _post(loop, self._lose, lost),
+            lambda reason: _post(loop, self._lose_all, reason),
+            uses_notify=self._client.uses_notify,
+        )
+        self._upkeep.start()
+        if self._client.uses_notify:
+            self._listener.start()
+        self._claiming = loop.create_task(self._claim_again_and_again())
+
+    async def stop(self, *, grace_s: float = GRACE_S) -> None:
+        """Stop claiming at once, let jobs end for so long, then stop them and return them."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self._wake()
+        if self._claiming is not None:
+            await self._claiming
+        await self._drain(grace_s)
+        await self._listener.stop()
+        await asyncio.gather(*self._aside, return_exceptions=True)
+        if self._upkeep is not None:
+            await self._upkeep.stop()
+        self._executors.close()
+        await self._progress.stop()
+        with suppress(SkepError, TimeoutError):  # without it the lease runs out by itself
+            async with asyncio.timeout(LEAVE_S):
+                await self._announcements.flush()
+                await self._slots.call(LEAVE_CALL, self.worker_id)
+        await self._pool.close()
+        await self._slots.close()
+
+    def hurry(self) -> None:
+        """End the grace that `stop` gives."""
+        self._grace_over.set()
+
+    async def _drain(self, grace_s: float) -> None:
+        tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
+        if not tasks:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._done_or_hurried(tasks)
+        late = [task for task in tasks if not task.done()]
+        for attempt in tuple(self._attempts.values()):
+            attempt.lose("shutdown")
+        if late:
+            _, stuck = await asyncio.wait(late, timeout=LEAVE_S)
+            for task in stuck:  # the database is away: the lease will run out
+                task.cancel()
+            await asyncio.gather(*stuck, return_exceptions=True)
+
+    async def _done_or_hurried(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        done = asyncio.ensure_future(asyncio.wait(tasks))
+        hurried = asyncio.ensure_future(self._grace_over.wait())
+        try:
+            await asyncio.wait([done, hurried], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            done.cancel()
+            hurried.cancel()
+
+    async def _declare(self) -> None:
+        jobs = self._catalog.runnable()
+        names = [job.name for job in jobs]
+        limits = [job.limits for job in jobs]
+        rows = await self._slots.call(ENSURE_TYPES_CALL, names)
+        self._names = {row[1]: row[0] for row in rows}
+        await self._slots.call(
+            LIMIT_TYPES_CALL,
+            names,
+            [each.concurrency for each in limits],
+            [each.per_key for each in limits],
+            [each.rate for each in limits],
+            [None if each.rate is None else each.per.total_seconds() for each in limits],
+        )
+        scheduler = Scheduler(self._slots)
+        for schedule in self._schedules:
+            await scheduler.put(schedule)
+
+    async def _enroll(self) -> None:
+        await self._slots.call(ENROLL_CALL, self.worker_id, self.name, self._lease_s)
+
+    async def _claim_again_and_again(self) -> None:
+        pause_s = RECOVERY_S_MIN
+        while not self._is_stopping:
+            try:
+                look_again_s = await self._claim()
+            except SkepError as error:
+                self._can_claim, self._is_in_doubt = False, True
+                _log.warning("cannot claim jobs, will try again in %.1f s: %s", pause_s, error)
+                await self._rest(pause_s)
+                pause_s = min(pause_s * 2, RECOVERY_S_MAX)
+                continue
+            self._can_claim = True
+            pause_s = RECOVERY_S_MIN
+            if look_again_s > 0:
+                await self._rest(look_again_s)
+
+    async def _claim(self) -> float:
+        """Fill the free slots; return how long to rest if nothing happens meanwhile."""
+        self._something.clear()
+        free = self._concurrency - len(self._attempts)
+        if free <= 0:
+            return self._poll_s
+        if self._is_in_doubt:
+            await self._disown()
+        found: Claims = claims(
+            await self._slots.call(CLAIM_CALL, self.worker_id, list(self._names), free)
+        )
+        for claimed in found.jobs:
+            self._begin(Attempt(claimed, self._names[claimed.type_id], self._progress))
+        if len(found.jobs) == free:
+            return self._poll_s  # until a slot is free
+        return min(self._poll_s, found.look_again_s or self._poll_s)
+
+    async def _disown(self) -> None:
+        """Give back what was claimed by a call whose answer never came."""
+        known = self._claims()
+        rows = await self._slots.call(
+            DISOWN_CALL, self.worker_id, list(known.keys()), list(known.values())
+        )
+        self._is_in_doubt = False
+        self._announcements.add(Signals(types_ready=[row[0] for row in rows]))
+
+    def _begin(self, attempt: Attempt) -> None:
+        with self._attempts_lock:
+            self._attempts[attempt.claimed.job_id] = attempt
+        claimed = attempt.claimed
+        self.meters.claimed(attempt.name, (claimed.claimed_at - claimed.due_at).total_seconds())
+        self.meters.running = len(self._attempts)
+        attempt.task = asyncio.get_running_loop().create_task(self._runner.run(attempt))
+        attempt.task.add_done_callback(lambda _: self._end(attempt))
+
+    def _end(self, attempt: Attempt) -> None:
+        with self._attempts_lock:
+            if self._attempts.get(attempt.claimed.job_id) is attempt:
+                del self._attempts[attempt.claimed.job_id]
+        self.meters.running = len(self._attempts)
+        free = self._concurrency - len(self._attempts)
+        if free >= self._concurrency // SLOTS_SHARE_MIN:
+            self._wake()
+        elif self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(GATHER_S, self._wake)
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._something.wait()
+
+    def _wake(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        self._something.set()
+
+    def _hear_ready(self, name: str) -> None:
+        if name in self._names.values():
+            self._wake()
+
+    def _hear_lost(self, text: str) -> None:
+        """Somebody took a job away; perhaps from us, perhaps from who had it before us: ask."""
+        with suppress(ValueError):
+            if (attempt := self._attempts.get(UUID(text))) is not None:
+                self._do_aside(self._look_after(attempt))
+
+    async def _look_after(self, attempt: Attempt) -> None:
+        claimed = attempt.claimed
+        with suppress(SkepError):  # the upkeep asks again
+            rows = await self._slots.call(
+                RENEW_CALL, self.worker_id, self._lease_s, [claimed.job_id], [claimed.attempt]
+            )
+            self._lose({row[0]: row[1] for row in rows})
+
+    def _do_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
+    def _claims(self) -> dict[UUID, int]:
+        with self._attempts_lock:
+            return {job_id: each.claimed.attempt for job_id, each in self._attempts.items()}
+
+    def _lose(self, lost: dict[UUID, str]) -> None:
+        for job_id, reason in lost.items():
+            if (attempt := self._attempts.get(job_id)) is not None:
+                attempt.lose(reason)
+
+    def _lose_all(self, reason: str) -> None:
+        """Begin anew under another id: what this worker had may belong to others."""
+        _log.warning("this worker lost its lease (%s) and enrolls anew", reason)
+        for attempt in tuple(self._attempts.values()):
+            attempt.lose(reason)
+        self.meters.lost_lease()
+        self.worker_id = new_id()
+        self._do_aside(self._enroll_anew())
+
+    async def _enroll_anew(self) -> None:
+        pause_s = RECOVERY_S_MIN
+        while not self._is_stopping:
+            try:
+                await self._enroll()
+            except SkepError as error:
+                _log.warning("cannot enroll, will try again in %.1f s: %s", pause_s, error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RECOVERY_S_MAX)
+            else:
+                self._wake()
+                return
+
+
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[[T], None], argument: T) -> None:
+    """Call a function on the worker's loop, from another thread."""
+    with suppress(RuntimeError):  # the loop has ended: there is nobody left to tell
+        loop.call_soon_threadsafe(call, argument)

@@ -1,0 +1,259 @@
+"""The OpenAPI 3.1 document and the page that shows it.
+
+Litestar documents its own routes; those it cannot describe (`skep.server.api_document.operations`)
+are merged in. Errors have one shape everywhere, whatever Litestar's generator assumes.
+
+The page is static and asks nobody but this server: a broker often runs where there is no internet.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib import resources
+from typing import Any, Final
+
+import msgspec
+from litestar import Litestar, Request, Router, get
+from litestar.enums import OpenAPIMediaType
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import OpenAPIRenderPlugin
+from litestar.routes import HTTPRoute
+
+from skep.server.api_document.operations import (
+    CONFIGURE_OPERATION,
+    HOT_OPERATIONS,
+    Json,
+    Operation,
+    Shape,
+)
+from skep.server.api_document.shapes import ErrorAnswer
+from skep.server.auth.access import ACCESS, PUBLIC, UNDECLARED, Access, Level
+from skep.server.hot.exchange import HotRoutes
+
+ACCEPTED: Final = (
+    "There is no room now, and the client or the queue wants no wait: accepted, to be done in the "
+    "order of the partition. `GET /api/v1/operations/{operationId}` tells what became of it."
+)
+_REF_TEMPLATE: Final = "#/components/schemas/{name}"
+_DESCRIPTION: Final = """\
+A partitioned message broker on PostgreSQL, with Queen MQ's HTTP API.
+
+Beside these operations there is a WebSocket at `/api/v1/stream/queue/{queue}`, which delivers the
+messages of a queue to a consumer group and takes its acknowledgments; OpenAPI has no words for it.
+"""
+_MALFORMED: Final = {400: "The request is malformed; repeating it will not help."}
+_TOO_LARGE: Final = {413: "The body is larger than this broker accepts."}
+_NOT_FOUND: Final = {404: "What the request names does not exist."}
+_STRANGERS: Final = {
+    401: "Where callers have to authenticate: there is no token, or none that is accepted.",
+    403: "The token's role or grants do not allow it.",
+}
+_SECURITY: Final[Json] = {
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+}
+_FAILURES: Final = {
+    500: "A bug in the broker; its log has the details.",
+    503: "The database is away: repeat after the time in Retry-After.",
+}
+
+
+def operations_served(routes: HotRoutes) -> list[Operation]:
+    """Return what to document: a hot route that nobody registered is not promised."""
+    served = [
+        operation
+        for operation in HOT_OPERATIONS
+        if routes.find(operation.method.upper().encode(), operation.path.encode()) is not None
+    ]
+    return [CONFIGURE_OPERATION, *served]
+
+
+def accesses_of(app: Litestar) -> dict[str, Access]:
+    """Return what the routes of an application declared, by the id of their operation."""
+    handlers = (
+        handler
+        for route in app.routes
+        if isinstance(route, HTTPRoute)
+        for handler in route.route_handlers
+    )
+    return {
+        str(handler.operation_id): handler.opt[ACCESS]
+        for handler in handlers
+        if handler.operation_id and ACCESS in handler.opt
+    }
+
+
+def merge_document(
+    litestar: Json, operations: Sequence[Operation], accesses: Mapping[str, Access]
+) -> Json:
+    """Add our operations to the document that Litestar generates, and to all who may call them."""
+    types = [
+        type_
+        for each in operations
+        for type_ in (each.request, each.answer, each.accepted_answer)
+        if type_
+    ]
+    _, schemas = msgspec.json.schema_components([ErrorAnswer, *types], ref_template=_REF_TEMPLATE)
+    paths: Json = {
+        path: {
+            method: _with_access(
+                _with_our_errors(operation), accesses.get(operation["operationId"])
+            )
+            for method, operation in item.items()
+        }
+        for path, item in litestar["paths"].items()
+    }
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = _with_access(
+            _spell(operation), operation.access
+        )
+    components: Json = {
+        **litestar["components"],
+        "schemas": {**litestar["components"].get("schemas", {}), **schemas},
+        "securitySchemes": _SECURITY,
+    }
+    return {**litestar, "paths": paths, "components": components}
+
+
+def _with_access(operation: Json, access: Access | None) -> Json:
+    """Say who may call an operation, and how those are answered who may not."""
+    needed = access or UNDECLARED
+    described: Json = {**operation, "x-access": needed.level.word}
+    if needed.level is Level.NONE:
+        return described
+    refusals = {
+        str(status): {"description": text, **_content(ErrorAnswer)}
+        for status, text in _STRANGERS.items()
+    }
+    responses = dict(sorted({**operation["responses"], **refusals}.items()))
+    return {**described, "security": [{"bearer": []}], "responses": responses}
+
+
+def _spell(operation: Operation) -> Json:
+    refusals = {**_MALFORMED, **operation.refusals, **_FAILURES}
+    if operation.request is not None:
+        refusals |= _TOO_LARGE
+    answers = {operation.status: (operation.answer_text, operation.answer)}
+    answers |= {status: (text, None) for status, text in operation.further_answers.items()}
+    if operation.accepted_answer is not None:
+        answers[202] = (ACCEPTED, operation.accepted_answer)
+    answers |= {status: (text, ErrorAnswer) for status, text in refusals.items()}
+    spelled: Json = {
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": operation.text,
+        "parameters": [parameter.spell() for parameter in operation.parameters],
+        "responses": {
+            str(status): {"description": text, **_content(type_)}
+            for status, (text, type_) in sorted(answers.items())
+        },
+    }
+    if operation.request is not None:
+        spelled["requestBody"] = {
+            "required": operation.is_request_required,
+            **_content(operation.request, example=operation.request_example),
+        }
+    return spelled
+
+
+def _content(type_: Shape | None, *, example: Json | None = None) -> Json:
+    if type_ is None:
+        return {}
+    (schema,), _ = msgspec.json.schema_components([type_], ref_template=_REF_TEMPLATE)
+    described: Json = {"schema": schema}
+    if example is not None:
+        described["example"] = example
+    return {"content": {"application/json": described}}
+
+
+def _with_our_errors(operation: Json) -> Json:
+    """Describe the errors of a cold route: those that its kind has, in the one shape we send.
+
+    What a handler declares stays; only the 400 is never its own, because Litestar makes one up.
+    """
+    parameters: list[Json] = operation.get("parameters", [])
+    has_body = "requestBody" in operation
+    errors = dict(_FAILURES)
+    if parameters or has_body:
+        errors |= _MALFORMED
+    if has_body:
+        errors |= _TOO_LARGE
+    if any(parameter["in"] == "path" for parameter in parameters):
+        errors |= _NOT_FOUND
+    answers = {status: each for status, each in operation["responses"].items() if status != "400"}
+    for status, text in errors.items():
+        answers.setdefault(str(status), {"description": text, **_content(ErrorAnswer)})
+    return {**operation, "responses": dict(sorted(answers.items()))}
+
+
+class MergedDocument(OpenAPIRenderPlugin):
+    """Renders the whole document in place of Litestar's part of it."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        super().__init__(path="/openapi.json", media_type=OpenAPIMediaType.OPENAPI_JSON)
+        self._operations = operations
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
+        """Return the document as JSON."""
+        accesses = accesses_of(request.app)
+        return msgspec.json.encode(merge_document(openapi_schema, self._operations, accesses))
+
+
+class ReferencePage(OpenAPIRenderPlugin):
+    """Renders a page for people, which fetches the document itself."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__(path="/")
+        self._page = page
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
+        """Return the page."""
+        del request, openapi_schema
+        return self._page
+
+
+def _content_policy(page: bytes) -> bytes:
+    """Allow the scripts and styles that are in the page, by their hashes, and no others."""
+    hashes = {
+        tag: b" ".join(
+            b"'sha256-%b'" % b64encode(sha256(text).digest())
+            for text in re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), page, re.DOTALL)
+        )
+        for tag in (b"script", b"style")
+    }
+    return (
+        b"default-src 'none'; connect-src 'self'; img-src data:; script-src %b; style-src %b; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ) % (hashes[b"script"], hashes[b"style"])
+
+
+def openapi_config(routes: HotRoutes, *, version: str) -> tuple[OpenAPIConfig, HTTPRouteHandler]:
+    """Return Litestar's configuration, which serves `/docs`, and the route `/openapi.json`."""
+    merged = MergedDocument(operations_served(routes))
+    page = resources.files("skep.server.api_document").joinpath("docs.html").read_bytes()
+
+    @get(
+        "/openapi.json",
+        include_in_schema=False,
+        media_type=OpenAPIMediaType.OPENAPI_JSON,
+        opt={ACCESS: PUBLIC},
+    )
+    async def serve_document(request: Request[Any, Any, Any]) -> bytes:
+        return merged.render(request, request.app.openapi_schema.to_schema())
+
+    config = OpenAPIConfig(
+        title="Skep",
+        version=version,
+        description=_DESCRIPTION,
+        openapi_router=Router(
+            "/docs",
+            route_handlers=[],
+            include_in_schema=False,
+            opt={ACCESS: PUBLIC},
+            response_headers={"content-security-policy": _content_policy(page).decode()},
+        ),
+        render_plugins=[ReferencePage(page), merged],
+    )
+    return config, serve_document

@@ -1,0 +1,152 @@
+"""Keys of a key server (JWKS): fetched ahead of need, and never by a request's own leave.
+
+A task fetches the document when the broker starts and again from time to time. When a token names a
+key that is not known, keys were perhaps rotated: then the document is fetched at once, but by one
+fetch for all who wait and not more often than every few seconds, so that forged key ids cost the
+key server nothing. Fetching runs in a thread; other requests go on.
+
+While fetching fails the keys at hand stay in force. Without any, callers are told to try again.
+"""
+
+import asyncio
+import logging
+import time
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPException
+from typing import IO, Final
+from urllib.request import Request
+
+from skep.model.errors import Unavailable
+from skep.server.auth.keys import KeySet, UnusableKey, document_keys
+
+DOCUMENT_BYTES_MAX: Final = 1 << 20
+CHUNK_BYTES: Final = 64 * 1024
+PAUSE_S: Final = 10.0
+"""Between two fetches because of unknown keys, and after one that failed."""
+
+_log = logging.getLogger(__name__)
+
+
+class KeyServer:
+    """The keys of one key server, as of the last fetch that succeeded."""
+
+    def __init__(
+        self,
+        fetch: Callable[[], bytes],
+        *,
+        refresh_s: float,
+        timeout_s: float,
+        on_change: Callable[[], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take how to fetch the document; it is called in a thread and may raise `OSError`."""
+        self._fetch: Final = fetch
+        self._refresh_s: Final = refresh_s
+        self._timeout_s: Final = timeout_s
+        self._on_change: Final = on_change
+        self._now: Final = now
+        self._keys: KeySet | None = None
+        self._fetching: asyncio.Task[None] | None = None
+        self._fetched_at = float("-inf")  # or tried to
+        self._refresher: asyncio.Task[None] | None = None
+
+    @property
+    def keys(self) -> KeySet:
+        """The keys in force.
+
+        Raises:
+            Unavailable: None could be fetched yet.
+        """
+        if self._keys is None:
+            raise Unavailable("the keys to verify tokens with could not be fetched yet")
+        return self._keys
+
+    def start(self) -> None:
+        """Begin to fetch, and go on from time to time; once started this does nothing."""
+        if self._refresher is not None:
+            return
+        self._refresher = asyncio.get_running_loop().create_task(self._refresh())
+
+    async def stop(self) -> None:
+        """Fetch no more."""
+        tasks = [task for task in (self._refresher, self._fetching) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def look_again(self) -> bool:
+        """Fetch because a key is not known, unless that was just done.
+
+        Returns:
+            Whether it may help to look the key up once more.
+        """
+        if self._fetching is None and self._now() - self._fetched_at < PAUSE_S:
+            return False
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await asyncio.shield(self._fetch_once())
+        except TimeoutError:
+            return False
+        return True
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.shield(self._fetch_once())
+            await asyncio.sleep(self._refresh_s if self._keys is not None else PAUSE_S)
+
+    def _fetch_once(self) -> asyncio.Task[None]:
+        """Return the fetch that is under way, or begin one."""
+        if self._fetching is None:
+            self._fetching = asyncio.get_running_loop().create_task(self._renew())
+        return self._fetching
+
+    async def _renew(self) -> None:
+        try:
+            self._take(document_keys(await asyncio.to_thread(self._fetch)))
+        except (OSError, HTTPException, UnusableKey, ValueError) as error:
+            _log.warning("the keys could not be fetched, those at hand stay in force: %s", error)
+        finally:
+            self._fetched_at = self._now()
+            self._fetching = None
+
+    def _take(self, keys: KeySet) -> None:
+        known, self._keys = self._keys, keys
+        if known is not None and known.spelled() != keys.spelled():
+            _log.info("the key server has other keys now", extra={"count": len(keys)})
+            self._on_change()
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The document lies where the settings say, not where somebody else points."""
+
+    def redirect_request(
+        self,
+        req: Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: object,
+        newurl: str,
+    ) -> None:
+        """Follow none."""
+
+
+def fetch_document(url: str, timeout_s: float) -> bytes:
+    """Return what lies under a URL, within a time and a size.
+
+    Raises:
+        OSError: It cannot be had.
+    """
+    deadline = time.monotonic() + timeout_s
+    opener = urllib.request.build_opener(_NoRedirects)
+    request = Request(url, headers={"accept": "application/json"})  # noqa: S310 (checked: http, https)
+    document = bytearray()
+    with opener.open(request, timeout=timeout_s) as answer:
+        while chunk := answer.read1(CHUNK_BYTES):
+            document += chunk
+            if len(document) > DOCUMENT_BYTES_MAX:
+                raise OSError(f"the document is larger than {DOCUMENT_BYTES_MAX} bytes")
+            if time.monotonic() > deadline:
+                raise TimeoutError("the document took too long to arrive")
+    return bytes(document)

@@ -1,0 +1,82 @@
+"""What the connections of one server share: limits, routes, and the first lines of answers.
+
+One `Edge` belongs to one server in one event loop. It outlives every connection and knows none.
+"""
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from skep.server.hot.exchange import HotRoutes
+
+READ_BYTES_MAX: Final = 256 * 1024
+"""The most asyncio and uvloop hand over in one read. A read is always parsed whole, so bounds that
+are checked between reads may be overshot by this much."""
+
+WIRE_BYTES_PER_BODY_BYTE: Final = 8
+"""A chunked body of one-byte chunks takes six bytes on the wire for each of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What one connection may cost. The keep-alive timeout is uvicorn's own setting."""
+
+    body_bytes_max: int
+    connections_max: int = 10_000
+    """Of one server. Beyond it a connection is told so and closed."""
+    head_bytes_max: int = 64 * 1024
+    queue_length_max: int = 64
+    """Unanswered requests after which reading stops; at least 2, for one alone is the rule."""
+    read_timeout_s: float = 30.0
+    """From a request's first byte to its last; a body that makes progress may take several."""
+    write_timeout_s: float = 30.0
+    """How long a client may leave its answers untouched."""
+    linger_s: float = 2.0
+    """How long input is dropped after a refusal before the connection is closed."""
+
+    def __post_init__(self) -> None:
+        if self.queue_length_max < 2:
+            raise ValueError("queue_length_max must be at least 2")
+
+
+class Edge:
+    """What all connections of one server share."""
+
+    def __init__(
+        self, routes: HotRoutes, limits: ConnectionLimits, on_drain: Callable[[], None] | None
+    ) -> None:
+        self.routes = routes
+        self.limits = limits
+        self.wire_bytes_max = WIRE_BYTES_PER_BODY_BYTE * limits.body_bytes_max + READ_BYTES_MAX
+        self.is_draining = False
+        self._on_drain = on_drain
+        self._headers_source: list[tuple[bytes, bytes]] | None = None
+        self._first_lines: dict[int, bytes] = {}
+
+    def first_lines(self, status: int, default_headers: list[tuple[bytes, bytes]]) -> bytes:
+        """Return the status line and the server's own headers, joined once per status.
+
+        uvicorn replaces the list every second to move the date on, so its identity is its version.
+        """
+        if default_headers is not self._headers_source:
+            self._headers_source = default_headers
+            self._first_lines.clear()
+        lines = self._first_lines.get(status)
+        if lines is None:
+            headers = b"".join(b"%b: %b\r\n" % header for header in default_headers)
+            lines = self._first_lines[status] = STATUS_LINE[status] + headers
+        return lines
+
+    def drain(self, loop: AbstractEventLoop) -> None:
+        """Say, once, that parked exchanges should be answered now.
+
+        Said in the next turn of the loop: by then uvicorn has told all its connections, and those
+        answers carry `connection: close`.
+        """
+        if not self.is_draining:
+            self.is_draining = True
+            if self._on_drain is not None:
+                loop.call_soon(self._on_drain)

@@ -1,0 +1,475 @@
+"""Answer hot routes from the HTTP parser's callbacks; hand every other request to the ASGI app.
+
+A subclass of uvicorn's httptools protocol. A hot request costs no task, no future, no ASGI scope
+and one write. Both kinds share a port and may alternate on one connection; `turns` keeps their
+answers in order. Hot answers are not in uvicorn's access log.
+
+What a connection promises:
+
+* Everything is bounded: connections, head, body, bytes spent on one request, requests waiting for
+  their turn, the time a request may take to arrive and an answer to be taken. Reading stops while
+  too many requests wait or the client does not take its answers.
+* A request that cannot be read (400, 408, 413, 431) is answered in its turn and is the last of its
+  connection. What the client still sends is dropped for a moment, because closing a socket with
+  unread input resets it and can destroy the answer on its way.
+* A request with an `Origin` is a browser's and goes to the application, whatever its route.
+* A client that hangs up ends every exchange it still waits for, once. Half-closed is hung up.
+* At shutdown idle connections close, busy ones close with their last answer.
+
+Left out: HTTP/1.0 keep-alive (such answers close) and trailers, which are dropped. The parser takes
+ASCII request targets only; one with raw UTF-8 is escaped for the client if its first line comes in
+one piece at the start of a read, and is a 400 otherwise.
+"""
+
+import logging
+from asyncio import AbstractEventLoop, TimerHandle, Transport
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, NoReturn
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from skep.model.errors import Overloaded, PayloadTooLarge
+from skep.server.edge.edge import READ_BYTES_MAX, ConnectionLimits, Edge
+from skep.server.edge.pipelining import Answer, AsgiTurn, HotExchange, TurnQueue
+from skep.server.edge.read_gate import ReadGate
+from skep.server.edge.repair import escape_target, spell_without_upgrade
+from skep.server.hot.exchange import HotRoutes
+from skep.server.problems import Problem, problem, problem_of
+
+log = logging.getLogger(__name__)
+
+BODY_PROGRESS_BYTES: Final = 32 * 1024
+"""A body that grew by this much within the read timeout is slow, not stuck, and gets another."""
+
+TICK_S_MIN: Final = 0.05
+"""How often a connection's clock is looked at, at most."""
+
+# What of a request is being read.
+_NOTHING, _HEAD, _BODY = range(3)
+
+
+def build_protocol(
+    routes: HotRoutes, limits: ConnectionLimits, *, on_drain: Callable[[], None] | None = None
+) -> type["FastPathProtocol"]:
+    """Make the class to give to `uvicorn.Config(http=...)`, one per server.
+
+    `on_drain` is called once when uvicorn shuts down, on the event loop. It should answer every
+    parked exchange; uvicorn waits for their connections.
+    """
+    return type("BoundFastPath", (FastPathProtocol,), {"edge": Edge(routes, limits, on_drain)})
+
+
+class _StopParsing(Exception):
+    """Raised in a parser callback: the rest of the input is of no interest."""
+
+
+class FastPathProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    edge: ClassVar[Edge]
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        limits = self.edge.limits
+        timeouts_s = (limits.read_timeout_s, limits.write_timeout_s, self.timeout_keep_alive)
+        self._tick_s = max(TICK_S_MIN, min(timeouts_s))
+        self._turns = TurnQueue(self)
+        self._gate: ReadGate
+        self._ticker: TimerHandle
+        self._since = 0.0  # when the request being read began, or the connection fell idle
+        self._stalled_writes: tuple[float, int] | None = None  # since when, at what buffer size
+        self._is_draining = self.edge.is_draining
+        self._is_deaf = False  # the last request was read or refused: drop all further input
+
+        self._reading = _NOTHING
+        self._read_bytes = 0  # size of the current read
+        self._request_bytes = 0  # of the request being read, counting its first read in full
+        self._progress_bytes = 0  # `_request_bytes` when the read timeout was last extended
+        self._raw_headers: list[tuple[bytes, bytes]] = []
+        self._is_last = False  # the client asked to close after the request being read
+        self._incoming: HotExchange | None = None  # a hot request whose body is being read
+        self._body: bytes | bytearray = b""
+        self._is_inspected = False  # whether the head of `_incoming` was searched
+        self._is_body_awaited = False  # the client waits for "100 Continue"
+        self._head_without_upgrade = b""
+
+    # The transport calls these.
+
+    def connection_made(self, transport: Transport) -> None:
+        """Start the clock: a client that never sends a byte must go, too."""
+        super().connection_made(transport)
+        if len(self.connections) > self.edge.limits.connections_max:
+            self._is_deaf = True
+            text = "This broker has as many connections as it may."
+            self.write_answer(
+                problem(503, Overloaded.code, text, headers=b"retry-after: 1\r\n"),
+                keep_alive=False,
+            )
+        self.flow = self._gate = ReadGate(transport)
+        self._since = self.loop.time()
+        self._ticker = self.loop.call_later(self._tick_s, self._tick)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End every exchange of this connection."""
+        self._ticker.cancel()
+        self._turns.abort()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, whose callbacks do the work."""
+        if self._is_deaf:
+            return
+        self._read_bytes = len(data)
+        self._request_bytes += len(data)
+        is_at_boundary = self._reading == _NOTHING
+        while data:
+            data = self._feed(data, is_at_boundary=is_at_boundary)
+            is_at_boundary = True
+        if self._reading != _NOTHING and not self._is_deaf:
+            self._inspect_unfinished()
+
+    def pause_writing(self) -> None:
+        """Note since when the client leaves its answers untouched."""
+        self._stalled_writes = self.loop.time(), self.transport.get_write_buffer_size()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Forget that it did."""
+        self._stalled_writes = None
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """Close when idle, else with the last answer. uvicorn calls this on each connection."""
+        self._is_draining = True
+        self.edge.drain(self.loop)
+        last = self._turns.last
+        if isinstance(last, AsgiTurn):
+            last.cycle.keep_alive = False
+        elif last is None and self._incoming is None:
+            self.transport.close()
+
+    # The parser calls these.
+
+    def on_message_begin(self) -> None:
+        """Make room for a request. uvicorn would build an ASGI scope here."""
+        if self._is_deaf:
+            raise _StopParsing
+        self.url = b""
+        self._raw_headers = []
+        self._reading = _HEAD
+        self._request_bytes = self._read_bytes
+        self._progress_bytes = 0
+        self._since = self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header as it came; what comes after the body is a trailer."""
+        if self._reading == _HEAD:
+            self._raw_headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Decide who serves this request."""
+        if self._request_bytes > self.edge.limits.head_bytes_max:
+            self._check_head_size()
+        parser = self.parser
+        method = parser.get_method()
+        path, _, query = self.url.partition(b"?")
+        handler = self.edge.routes.find(method, path)
+        if handler is not None and self._comes_from_a_page():
+            handler = None
+        if parser.should_upgrade():
+            self._consider_upgrade(method)
+        elif handler is None:
+            self._begin_asgi_request()
+        else:
+            keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
+            self._incoming = HotExchange(
+                self._turns, method, path, query, self._raw_headers, handler, keep_alive=keep_alive
+            )
+            self._is_last = not keep_alive
+            self._is_inspected = self._is_body_awaited = False
+        self._reading = _BODY
+
+    def on_body(self, body: bytes) -> None:
+        """Collect a hot request's body, within its limit."""
+        if self._incoming is None:
+            super().on_body(body)
+            return
+        if not self._body:
+            self._body = body
+        elif isinstance(self._body, bytearray):
+            self._body += body
+        else:
+            self._body = bytearray(self._body + body)
+        if len(self._body) > self.edge.limits.body_bytes_max:
+            self._refuse_and_stop(self._body_too_large())
+
+    def on_message_complete(self) -> None:
+        """Run a hot request, or tell the ASGI application that its body is complete."""
+        self._reading = _NOTHING
+        self._is_deaf = self._is_last
+        incoming = self._incoming
+        if incoming is not None:
+            self._incoming = None
+            incoming.body = bytes(self._body)
+            self._body = b""
+            self._turns.add_hot(incoming)
+        elif not self._head_without_upgrade:
+            super().on_message_complete()
+
+    # The turn queue calls these.
+
+    def write_answer(self, answer: Answer, *, keep_alive: bool) -> None:
+        """Write a whole answer at once, and close after it if it is the last."""
+        status, body, headers = answer
+        lines = self.edge.first_lines(status, self.server_state.default_headers)
+        if self._is_draining and not self._turns and self._incoming is None:
+            keep_alive = False
+        if not keep_alive:
+            headers += b"connection: close\r\n"
+        if body:
+            self.transport.write(
+                b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n%b"
+                % (lines, len(body), headers, body)
+            )
+        elif status == 204:
+            self.transport.write(b"%b%b\r\n" % (lines, headers))
+        else:
+            self.transport.write(b"%bcontent-length: 0\r\n%b\r\n" % (lines, headers))
+        self.server_state.total_requests += 1
+        if not keep_alive:
+            self._close_after_answer()
+
+    def start_asgi(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Run an ASGI request whose turn has come."""
+        super()._start_asgi_task(cycle, app)
+
+    def note_queue_length(self, length: int) -> None:
+        """Stop or go on reading; with nothing left to answer, start the keep-alive clock."""
+        self._gate.note_queue(is_full=length >= self.edge.limits.queue_length_max)
+        if length:
+            return
+        if self._is_body_awaited:
+            self._invite_body()
+        if self._reading == _NOTHING:
+            self._since = self.loop.time()
+            if self._is_draining:
+                self.transport.close()
+
+    # uvicorn calls these for ASGI requests.
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._turns.add_asgi(AsgiTurn(cycle, app))
+
+    def on_response_complete(self) -> None:
+        """Go on after an ASGI answer."""
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._turns.finish_asgi()
+
+    # Reading.
+
+    def _feed(self, data: bytes, *, is_at_boundary: bool) -> bytes:
+        """Parse, and return what is to be parsed next in its stead or after it."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return self._after_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserInvalidURLError:
+            return self._with_escaped_target(data if is_at_boundary else b"")
+        except httptools.HttpParserError as error:
+            self._refuse_malformed(error)
+        return b""
+
+    def _begin_asgi_request(self) -> None:
+        self._replay_head_to_uvicorn()
+        if not httptools.parse_url(self.url).path:
+            self._refuse_and_stop(problem(400, "bad_request", "The request target has no path."))
+        super().on_headers_complete()
+        if self.pipeline:
+            # uvicorn queues a request behind an unfinished one and stops reading. The turn queue
+            # does both by its own rules.
+            self._start_asgi_task(*self.pipeline.pop())
+            self.flow.resume_reading()
+        self._is_last = not self.cycle.keep_alive
+
+    def _replay_head_to_uvicorn(self) -> None:
+        url = self.url
+        super().on_message_begin()
+        self.url = url
+        for name, value in self._raw_headers:
+            super().on_header(name, value)
+
+    def _inspect_unfinished(self) -> None:
+        """Look closer at a request that did not come in one read; most do and are spared this."""
+        if self._reading == _HEAD:
+            if self._request_bytes > self.edge.limits.head_bytes_max + READ_BYTES_MAX:
+                self._refuse(self._head_too_large())
+        elif self._request_bytes > self.edge.wire_bytes_max:
+            self._refuse(self._body_too_large())
+        elif self._incoming is not None and not self._is_inspected:
+            self._is_inspected = True
+            self._inspect_head(self._incoming)
+
+    def _comes_from_a_page(self) -> bool:
+        """Whether a browser sent this for a web page; the application decides about origins."""
+        # Most requests have no such header, and a length is compared faster than a name.
+        return any(len(name) == 6 and name.lower() == b"origin" for name, _ in self._raw_headers)
+
+    def _inspect_head(self, incoming: HotExchange) -> None:
+        refusal = self.edge.routes.refusal_of(incoming)
+        declared = incoming.header(b"content-length")
+        if refusal is not None:
+            self._refuse(refusal)
+        elif declared is not None and int(declared) > self.edge.limits.body_bytes_max:
+            self._refuse(self._body_too_large())
+        elif (incoming.header(b"expect") or b"").lower() == b"100-continue":
+            self._is_body_awaited = True
+            if not self._turns:
+                self._invite_body()
+
+    def _invite_body(self) -> None:
+        self._is_body_awaited = False
+        if self._incoming is not None:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check_head_size(self) -> None:
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self._raw_headers)
+        if size > self.edge.limits.head_bytes_max:
+            self._refuse_and_stop(self._head_too_large())
+
+    def _with_escaped_target(self, data: bytes) -> bytes:
+        escaped = escape_target(data)
+        if escaped is None:
+            text = "The request target holds characters that must be percent-encoded."
+            self._refuse(problem(400, "bad_request", text))
+            return b""
+        self._renew_parser()
+        return escaped
+
+    def _consider_upgrade(self, method: bytes) -> None:
+        """Let uvicorn upgrade to a WebSocket; serve any other such request as if it had not asked.
+
+        The parser takes whatever follows an upgrade request for the other protocol, its body
+        included. Java's HTTP client asks for h2c with every request on a plain connection, so the
+        head is parsed a second time, without the wish.
+        """
+        if method == b"CONNECT":
+            self._refuse_and_stop(problem(405, "method_not_allowed", "This is not a proxy."))
+        self._is_last = False
+        self._replay_head_to_uvicorn()
+        if not self._turns and self._should_upgrade():
+            super().on_headers_complete()
+        else:
+            self._head_without_upgrade = spell_without_upgrade(
+                method, self.url, self.parser.get_http_version(), self._raw_headers
+            )
+
+    def _after_upgrade(self, rest: bytes) -> bytes:
+        head, self._head_without_upgrade = self._head_without_upgrade, b""
+        if not head:
+            self._ticker.cancel()
+            self.handle_websocket_upgrade()
+            return b""
+        self._renew_parser()
+        return head + rest
+
+    def _renew_parser(self) -> None:
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    # Refusing and closing.
+
+    def _refuse_malformed(self, error: httptools.HttpParserError) -> None:
+        # What a callback raised comes out as the context of the parser's own error.
+        cause = error.__context__ or error
+        if isinstance(cause, httptools.HttpParserError):
+            self._refuse(problem(400, "bad_request", f"Malformed HTTP request: {cause}"))
+        elif not isinstance(cause, _StopParsing):
+            log.error("reading a request failed", exc_info=cause)
+            self._refuse(problem_of(cause))
+
+    def _refuse(self, refusal: Problem) -> None:
+        """Answer the request being read, in its turn, and hear no more."""
+        self._is_deaf = True
+        is_asgi = self._reading == _BODY and self._incoming is None
+        self._incoming = None
+        self._body = b""
+        if not is_asgi or self._turns.withdraw_asgi():
+            self._turns.add_answered(refusal)
+        elif self.cycle.response_started:
+            self._close_after_answer()
+        else:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            self.write_answer(refusal, keep_alive=False)
+
+    def _refuse_and_stop(self, refusal: Problem) -> NoReturn:
+        self._refuse(refusal)
+        raise _StopParsing
+
+    def _body_too_large(self) -> Problem:
+        text = f"The request body is larger than {self.edge.limits.body_bytes_max} bytes."
+        return problem(413, PayloadTooLarge.code, text)
+
+    def _head_too_large(self) -> Problem:
+        text = f"The request head is larger than {self.edge.limits.head_bytes_max} bytes."
+        return problem(431, "head_too_large", text)
+
+    def _close_after_answer(self) -> None:
+        if not self._is_deaf or self._reading == _NOTHING:
+            self.transport.close()
+            return
+        self._gate.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(self.edge.limits.linger_s, self.transport.close)
+
+    # Time.
+
+    def _tick(self) -> None:
+        """Look for a limit of time that has passed.
+
+        One timer per connection that fires rarely is much cheaper than one per request. It may
+        fire up to one period late.
+        """
+        self._ticker = self.loop.call_later(self._tick_s, self._tick)
+        now = self.loop.time()
+        if self._stalled_writes is not None or self.transport.is_closing():
+            self._check_writes(now)
+        elif self._reading == _NOTHING:
+            if not self._turns and now - self._since >= self.timeout_keep_alive:
+                self.transport.close()
+        elif not self._is_deaf:
+            self._check_request(now)
+
+    def _check_writes(self, now: float) -> None:
+        buffered = self.transport.get_write_buffer_size()
+        since, buffered_then = self._stalled_writes or (now, buffered)
+        if buffered < buffered_then:
+            since = now
+        self._stalled_writes = since, buffered
+        if now - since >= self.edge.limits.write_timeout_s:
+            self.transport.abort()
+
+    def _check_request(self, now: float) -> None:
+        if self._gate.read_paused:
+            self._since = now
+        elif now - self._since >= self.edge.limits.read_timeout_s:
+            progress = self._request_bytes - self._progress_bytes
+            if self._reading == _BODY and progress >= BODY_PROGRESS_BYTES:
+                self._since = now
+                self._progress_bytes = self._request_bytes
+            else:
+                text = "The request took too long to arrive."
+                self._refuse(problem(408, "request_timeout", text))

@@ -1,0 +1,476 @@
+"""The hot routes: push, pop, ack, lease.
+
+Each handler gets its caller from the door, reads its request, hands it to the broker and returns;
+the broker calls back with the result, which is answered on the exchange. Nothing here awaits. A
+caller who is restricted to some queues passes the door once more, when the request has been read.
+Which carrier brought the request, the parser fast path or ASGI, makes no difference.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from skep.broker.ack.renew import Renew, Renewal
+from skep.broker.overload.intake import Intake
+from skep.broker.pop.accept import Deliver, Poll, PollOptions, Pop, wire_time
+from skep.broker.pop.discovery import Discovery, Permitted, Search
+from skep.model.errors import BadRequest, NotFound, SkepError
+from skep.model.ids import parse_partition_uuid
+from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX
+from skep.model.names import check_name
+from skep.model.wire import (
+    DEFAULT_PARTITION,
+    QUEUE_MODE,
+    AckBatchBody,
+    AckItem,
+    ExtendBody,
+    PushBody,
+    TransactionAck,
+    TransactionBody,
+)
+from skep.server.api_document.operations import level_of
+from skep.server.auth.access import Level
+from skep.server.auth.hot_guard import Door, IdentifiedHandler
+from skep.server.auth.identity import Identity
+from skep.server.hot.decoding import decode_body
+from skep.server.hot.exchange import (
+    Exchange,
+    HotHandler,
+    HotRoutes,
+    decode_segment,
+    parse_query,
+    respond_error,
+)
+from skep.server.hot.subscription import read_subscription
+from skep.telemetry.tracing import CONTEXT_HEADERS, Carrier, Ended, Propagation, Settled
+
+_PUSH: Final = msgspec.json.Decoder(PushBody)
+_ACK: Final = msgspec.json.Decoder(AckItem)
+_ACK_BATCH: Final = msgspec.json.Decoder(AckBatchBody)
+_EXTEND: Final = msgspec.json.Decoder(ExtendBody)
+_TRANSACTION: Final = msgspec.json.Decoder(TransactionBody)
+
+_PUSH_WORDS: Final = {
+    ".items": "items array is required",
+    ".items[].queue": "Queue must be a string",
+    ".items[].partition": "Partition must be a string",
+    ".items[].transactionId": "TransactionId must be a string",
+    ".items[].traceId": "TraceId must be a string",
+}
+_ACK_WORDS: Final = {
+    ".transactionId": "transactionId is required",
+    ".partitionId": "partitionId is required to ensure message uniqueness",
+}
+_ACK_BATCH_WORDS: Final = {
+    ".acknowledgments": "acknowledgments array is required",
+    ".acknowledgments[].transactionId": (
+        "Each acknowledgment must have a valid transactionId string"
+    ),
+    ".acknowledgments[].partitionId": "Each acknowledgment must have a valid partitionId string",
+}
+
+_TRANSACTION_WORDS: Final = {
+    ".operations": "operations array required",
+    ".operations[].type": "the type of an operation is push or ack",
+    ".operations[].transactionId": "an ack needs a transactionId",
+    ".operations[].partitionId": "an ack needs a partitionId to ensure message uniqueness",
+    ".operations[].items[].queue": "Queue must be a string",
+    ".requiredLeases": "requiredLeases must be an array of lease ids",
+}
+
+_RESPOND_ASYNC: Final = b"respond-async"
+
+_POP_PREFIX: Final = b"/api/v1/pop/queue/"
+_PARTITION_MARK: Final = b"/partition/"
+_LEASE_PREFIX: Final = b"/api/v1/lease/"
+_EXTEND_SUFFIX: Final = b"/extend"
+
+AUTOPILOT_BATCH: Final = 200
+AUTOPILOT_LANES: Final = 10
+RENEWAL_SECONDS: Final = 60
+
+_encode = msgspec.json.encode
+
+
+class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What a poll gets that does not say otherwise."""
+
+    wait_ms: int = 30_000
+    batch: int = 1
+    subscription_mode: str = "all"
+
+
+Answered: TypeAlias = Callable[[int, bytes, SkepError | None], None]
+"""Hears how a request was answered: by a status and a body, or by an error."""
+
+_Body: TypeAlias = bytes | None
+"""Named once, because annotations of inner functions are evaluated with every call."""
+
+
+class HotClient:
+    """The client of an exchange, as the intake sees it."""
+
+    __slots__ = ("_answered", "_exchange")
+
+    def __init__(self, exchange: Exchange, answered: Answered | None = None) -> None:
+        self._exchange = exchange
+        self._answered = answered
+
+    @property
+    def prefers_async(self) -> bool:
+        """Whether it sent `Prefer: respond-async`; other preferences may stand beside it."""
+        wishes = self._exchange.header(b"prefer") or b""
+        names = (wish.partition(b";")[0].strip().lower() for wish in wishes.split(b","))
+        return _RESPOND_ASYNC in names
+
+    def respond(self, status: int, body: bytes = b"", *, headers: bytes = b"") -> bool:
+        """Answer; see `Exchange.respond`."""
+        is_sent = self._exchange.respond(status, body, headers=headers)
+        if self._answered is not None:
+            self._answered(status, body, None)
+        return is_sent
+
+    def refuse(self, error: SkepError) -> None:
+        """Answer with an error."""
+        respond_error(self._exchange, error)
+        if self._answered is not None:
+            self._answered(0, b"", error)
+
+
+class HotHandlers:
+    """Handlers of the hot routes."""
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        pop: Pop,
+        discovery: Discovery,
+        renew: Renew,
+        door: Door,
+        defaults: PollDefaults,
+        now: Callable[[], float],
+        tracing: Propagation | None = None,
+    ) -> None:
+        self._intake: Final = intake
+        self._pop: Final = pop
+        self._discovery: Final = discovery
+        self._renew: Final = renew
+        self._door: Final = door
+        self._defaults: Final = defaults
+        self._now: Final = now
+        self._tracing: Final = tracing
+
+    def routes(self) -> HotRoutes:
+        """Return the table of the hot routes."""
+        routes = HotRoutes(preview=self._door.preview)
+        let = self._let
+        routes.add(b"POST", b"/api/v1/push", let("pushMessages", self.push))
+        routes.add(b"POST", b"/api/v1/ack", let("ackMessage", self.ack))
+        routes.add(b"POST", b"/api/v1/ack/batch", let("ackMessages", self.ack_batch))
+        routes.add(b"GET", b"/api/v1/pop", let("popDiscovered", self.pop_discovered))
+        routes.add(
+            b"POST", b"/api/v1/transaction", let("commitTransaction", self.commit_transaction)
+        )
+        routes.add_prefix(b"GET", _POP_PREFIX, let("popMessages", self.pop))
+        extend = let("extendLease", self.extend_lease)
+        routes.add_prefix(b"POST", _LEASE_PREFIX, extend, suffix=_EXTEND_SUFFIX)
+        return routes
+
+    def _let(self, operation_id: str, handler: IdentifiedHandler) -> HotHandler:
+        """Let in callers of the level that the operation declares."""
+        return self._door.guard(level_of(operation_id), handler)
+
+    def push(self, exchange: Exchange, identity: Identity) -> None:
+        """`POST /api/v1/push`."""
+        items = decode_body(_PUSH, exchange.body, _PUSH_WORDS).items
+        if not items:
+            exchange.respond(201, b"[]")
+            return
+        ended = self._tracing and self._tracing.sending(_carrier(exchange), items)
+
+        def store() -> None:
+            size, producer = len(exchange.body), identity.subject
+            client = HotClient(exchange, ended and _passed_on(ended))
+            self._intake.push(items, client, size=size, producer=producer)
+
+        if identity.grants is None:
+            store()
+        else:
+            self._door.admit(exchange, identity, store, queues={item.queue for item in items})
+
+    def pop(self, exchange: Exchange, identity: Identity) -> None:
+        """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
+        queue, partition = _pop_target(exchange.path)
+        options, wait_ms = self._poll_options(queue, partition, parse_query(exchange.query))
+        deliver = _pop_answer(exchange)
+        if self._tracing is not None:
+            deliver = self._tracing.receiving(_carrier(exchange), queue, options.group, deliver)
+        poll = Poll(
+            options,
+            deadline=self._now() + wait_ms / 1000,
+            deliver=deliver,
+            refuse=lambda error: respond_error(exchange, error),
+        )
+
+        def serve() -> None:
+            exchange.when_aborted(lambda: self._pop.abort(poll))
+            self._intake.pop(poll, waits=wait_ms > 0)
+
+        if identity.grants is None:
+            serve()
+        else:
+            self._door.admit(exchange, identity, serve, queues={queue})
+
+    def pop_discovered(self, exchange: Exchange, identity: Identity) -> None:
+        """`GET /api/v1/pop?namespace=&task=`."""
+        query = parse_query(exchange.query)
+        namespace = check_name("namespace", query.get("namespace", ""))
+        task = check_name("task", query.get("task", ""))
+        if not namespace and not task:
+            raise BadRequest("namespace or task is required")
+        options, wait_ms = self._poll_options("", None, query)
+        search = Search(
+            options,
+            namespace=namespace,
+            task=task,
+            deadline=self._now() + wait_ms / 1000,
+            deliver=_pop_answer(exchange),
+            refuse=lambda error: respond_error(exchange, error),
+            permitted=self._permitted(identity),
+        )
+        exchange.when_aborted(lambda: self._discovery.abort(search))
+        self._discovery.pop_discovered(search)
+
+    def _permitted(self, identity: Identity) -> Permitted | None:
+        """Return how to choose among queues for a caller, if it may not use all of them."""
+        if identity.grants is None:
+            return None
+        scopes = self._door.scopes
+        return lambda queues: scopes.permitted(identity, Level.READ_WRITE, queues)
+
+    def ack(self, exchange: Exchange, identity: Identity) -> None:
+        """`POST /api/v1/ack`."""
+        item = decode_body(_ACK, exchange.body, _ACK_WORDS)
+        self._acknowledge(exchange, identity, [item], None, is_batch=False)
+
+    def ack_batch(self, exchange: Exchange, identity: Identity) -> None:
+        """`POST /api/v1/ack/batch`."""
+        body = decode_body(_ACK_BATCH, exchange.body, _ACK_BATCH_WORDS)
+        # The group of the body stands over those of the items, and a body without one means
+        # queue mode only for items that name none either.
+        self._acknowledge(
+            exchange, identity, body.acknowledgments, body.consumer_group, is_batch=True
+        )
+
+    def _acknowledge(
+        self,
+        exchange: Exchange,
+        identity: Identity,
+        items: list[AckItem],
+        group: str | None,
+        *,
+        is_batch: bool,
+    ) -> None:
+        own_group = items[0].consumer_group if items else None
+        settled = self._settling(exchange, group or own_group, len(items))
+
+        def acknowledge() -> None:
+            client = HotClient(exchange, settled and _told(settled))
+            self._intake.ack(items, group, client, is_batch=is_batch)
+
+        if identity.grants is None:
+            acknowledge()
+        else:
+            self._door.admit(exchange, identity, acknowledge, partitions=_partitions(items))
+
+    def commit_transaction(self, exchange: Exchange, identity: Identity) -> None:
+        """`POST /api/v1/transaction`."""
+        body = decode_body(_TRANSACTION, exchange.body, _TRANSACTION_WORDS)
+
+        def commit() -> None:
+            self._intake.commit(body, HotClient(exchange), producer=identity.subject)
+
+        if identity.grants is None:
+            commit()
+        else:
+            queues, acks = _settled(body)
+            self._door.admit(
+                exchange, identity, commit, queues=queues, partitions=_partitions(acks)
+            )
+
+    def extend_lease(self, exchange: Exchange, identity: Identity) -> None:
+        """`POST /api/v1/lease/{leaseId}/extend`.
+
+        The id is the right: it cannot be guessed, and only those who may pop a queue are told it.
+        """
+        del identity
+        text = decode_segment(exchange.path[len(_LEASE_PREFIX) : -len(_EXTEND_SUFFIX)])
+        seconds = None
+        if exchange.body:
+            seconds = decode_body(_EXTEND, exchange.body, {}).seconds
+        seconds = RENEWAL_SECONDS if seconds is None else seconds
+        if not 1 <= seconds <= LEASE_SECONDS_MAX:
+            raise BadRequest(f"seconds must be between 1 and {LEASE_SECONDS_MAX}")
+        try:
+            lease_id = UUID(text)
+        except ValueError:
+            exchange.respond(200, _lease_body(text, None))
+            return
+
+        def answer(renewal: Renewal) -> None:
+            if renewal.error is not None:
+                respond_error(exchange, renewal.error)
+            else:
+                exchange.respond(200, _lease_body(text, renewal.expires_at))
+
+        self._renew.renew_lease(Renewal(lease_id, seconds, answer))
+
+    def _settling(self, exchange: Exchange, group: str | None, count: int) -> Settled | None:
+        if self._tracing is None:
+            return None
+        return self._tracing.settling(_carrier(exchange), group, count)
+
+    def _poll_options(
+        self, queue: str, partition: str | None, query: dict[str, str]
+    ) -> tuple[PollOptions, int]:
+        group = check_name("consumerGroup", query.get("consumerGroup") or QUEUE_MODE)
+        is_autopilot = _flag(query, "autopilot")
+        batch = _whole(query, "batch", AUTOPILOT_BATCH if is_autopilot else self._defaults.batch)
+        if batch < 1:
+            raise BadRequest("batch must be at least 1")
+        is_any = partition is None
+        lanes = _whole(query, "partitions", AUTOPILOT_LANES if is_autopilot and is_any else 1)
+        wait_ms = _whole(query, "timeout", self._defaults.wait_ms) if _flag(query, "wait") else 0
+        if wait_ms < 0:
+            raise BadRequest("timeout must not be negative")
+        batch = min(batch, POP_BATCH_MAX)
+        lanes = POP_PARTITIONS_MAX if lanes < 1 else min(lanes, POP_PARTITIONS_MAX)
+        options = PollOptions(
+            queue=queue,
+            group=group,
+            partition=partition,
+            batch=batch,
+            lanes=lanes,
+            auto_ack=_flag(query, "autoAck"),
+            lease_s=min(max(_whole(query, "leaseSeconds", 0), 0), LEASE_SECONDS_MAX),
+            subscription=read_subscription(
+                group,
+                mode=query.get("subscriptionMode"),
+                start=query.get("subscriptionFrom"),
+                default_mode=self._defaults.subscription_mode,
+            ),
+            extra=_autopilot_echo(batch, lanes) if is_autopilot else b"",
+            conflation=_choice(query, "conflation"),
+        )
+        if options.conflation and (group == QUEUE_MODE or options.auto_ack):
+            raise BadRequest("conflation needs a consumerGroup and excludes autoAck")
+        return options, min(wait_ms, WAIT_MS_MAX)
+
+
+def _pop_target(path: bytes) -> tuple[str, str | None]:
+    """Return the queue and, if the path names one, the partition."""
+    queue, mark, partition = path[len(_POP_PREFIX) :].partition(_PARTITION_MARK)
+    if b"/" in queue or b"/" in partition:
+        raise NotFound("no such path; a slash inside a name is written %2F")
+    queue_name = check_name("queue", decode_segment(queue))
+    if not mark:
+        return queue_name, None
+    return queue_name, check_name("partition", decode_segment(partition) or DEFAULT_PARTITION)
+
+
+def _partitions(items: Sequence[AckItem | TransactionAck]) -> set[int]:
+    """Return the partitions that are acknowledged in; what names none is answered as such."""
+    found = {parse_partition_uuid(item.partition_id) for item in items}
+    return {partition_id for partition_id in found if partition_id is not None}
+
+
+def _settled(body: TransactionBody) -> tuple[set[str], list[TransactionAck]]:
+    """Return the queues that a transaction pushes to, and its acks."""
+    queues: set[str] = set()
+    acks: list[TransactionAck] = []
+    for operation in body.operations:
+        if isinstance(operation, TransactionAck):
+            acks.append(operation)
+            continue
+        queues |= {item.queue for item in operation.items or ()}
+        if operation.queue is not None:
+            queues.add(operation.queue)
+    return queues, acks
+
+
+def _pop_answer(exchange: Exchange) -> Deliver:
+    def answer(body: _Body) -> bool:
+        return exchange.respond(204) if body is None else exchange.respond(200, body)
+
+    return answer
+
+
+def _passed_on(ended: Ended) -> Answered:
+    """Tell a trace that a push was answered, and with which error if it failed."""
+
+    def answered(status: int, body: bytes, error: SkepError | None) -> None:
+        del status, body
+        ended(None if error is None else error.code)
+
+    return answered
+
+
+def _told(settled: Settled) -> Answered:
+    """Pass on to a trace what acknowledgments were answered; a 202 says nothing of them yet."""
+
+    def answered(status: int, body: bytes, error: SkepError | None) -> None:
+        if error is not None:
+            settled(None, error.code)
+        else:
+            settled(body[1:-1] if status == 200 else None, None)
+
+    return answered
+
+
+def _carrier(exchange: Exchange) -> Carrier:
+    """Return the headers of a request that have to do with traces."""
+    found = ((name, exchange.header(name.encode())) for name in CONTEXT_HEADERS)
+    return {name: value.decode("latin-1") for name, value in found if value is not None}
+
+
+def _lease_body(lease_id: str, expires_at: datetime | None) -> bytes:
+    """Render the answer to a renewal with every name clients of different ages look for."""
+    expires = None if expires_at is None else wire_time(expires_at).decode()
+    return _encode(
+        {
+            "index": 0,
+            "leaseId": lease_id,
+            "success": expires is not None,
+            "error": None if expires else "Lease not found or expired",
+            "expiresAt": expires,
+            "newExpiresAt": expires,
+            "lease_expires_at": expires,
+        }
+    )
+
+
+def _autopilot_echo(batch: int, lanes: int) -> bytes:
+    return b'"autopilot":{"partitions":%d,"batch":%d,"waitMs":0},' % (lanes, batch)
+
+
+def _flag(query: dict[str, str], name: str) -> bool:
+    return query.get(name) in {"true", "1"}
+
+
+def _choice(query: dict[str, str], name: str) -> bool | None:
+    """Return a flag that may be left to others, in which case the answer is None."""
+    return _flag(query, name) if query.get(name) else None
+
+
+def _whole(query: dict[str, str], name: str, default: int) -> int:
+    text = query.get(name)
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise BadRequest(f"{name} must be a whole number") from None

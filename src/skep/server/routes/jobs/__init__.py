@@ -1,0 +1,1 @@
+"""Chains, jobs, schedules, and actions on all that match a filter."""

@@ -1,0 +1,1 @@
+"""Messages, dead letters, scheduled messages, traces, streams, live delivery and tail."""

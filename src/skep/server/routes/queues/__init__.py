@@ -1,0 +1,1 @@
+"""Queues, partitions and consumer groups: list, configure, seek, remove."""

@@ -1,0 +1,1 @@
+"""Archive coverage, analytics, pipelines and replays."""

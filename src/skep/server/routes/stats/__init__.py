@@ -1,0 +1,1 @@
+"""Charts, status, metrics and the live figures of the dashboard."""

@@ -1,0 +1,1 @@
+"""What happened in each hour, from both tiers, and reports on it."""

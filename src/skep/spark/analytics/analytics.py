@@ -1,0 +1,258 @@
+"""Analytics: what happened in each hour and queue, kept where reports and the dashboard find it.
+
+A run computes whole hours, day by day. Spark counts what was stored, over the log and its archive;
+what brokers counted, what messages died of and how far groups were behind is in tables of
+PostgreSQL already and summed up there. One transaction stores the results of a day, moves the
+watermark, and commits the same to the lake. Whatever dies before has changed nothing.
+
+An hour that is computed again takes the place of what was known of it, unless its source has lost
+something since; see `skep.store_volume` and its neighbours.
+"""
+
+import json
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from sqlalchemy import Connection, text
+
+from skep.model.errors import BadRequest, NotFound, Refused
+from skep.spark.analytics.hours import Hours, choose_hours
+from skep.spark.analytics.lake import AnalyticsLake
+from skep.spark.analytics.volume import QUEUES_MAX, Volume, count_volume, pattern_of
+from skep.spark.lake.lake import Lake
+from skep.spark.lake.read import moment_of
+from skep.spark.source.log import Lanes, Present, microseconds_of
+from skep.spark.source.options import read_options
+from skep.spark.source.positions import InvalidPosition, Position
+from skep.spark.source.tiers import TieredLog
+from skep.spark.transfer.jobs import queue_secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CAUSES_MAX: Final = 20
+"""Causes of death that are told apart in an hour of a queue."""
+
+LOCK: Final = "select pg_try_advisory_lock(hashtext('skep.analytics'))"
+PROGRESS: Final = "select * from skep.analytics_progress()"
+POSITION: Final = "select skep.analytics_position(:since)"
+STORE: Final = "select skep.store_volume(:volume, :keys)"
+GATHER: Final = (
+    "select skep.gather_deliveries(:since, :upto, :queues), "
+    "skep.gather_letters(:since, :upto, :causes), skep.gather_lags(:since, :upto, :queues)"
+)
+FINISH: Final = (
+    "select skep.finish_analytics(:since, :upto, :messages, :taken_at, :position, :keep_days)"
+)
+
+OnDay = Callable[[Hours, Hours], None]
+"""Is told the hours of a day that were computed, and all that are to be computed."""
+
+
+class AnalyticsBusy(Refused):
+    """Another process computes the analytics of this database."""
+
+    code: ClassVar[str] = "analytics_busy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyticsPlan:
+    """What to compute."""
+
+    url: str
+    since: datetime | None = None
+    until: datetime | None = None
+    queues: tuple[str, ...] = ()
+    """Only these are counted, and the watermark stays where it is; none for all."""
+    key: str | None = None
+    """An expression of Spark SQL whose most frequent values are kept besides partitions."""
+    keep_days: int = 90
+    warehouse: str | None = None
+    storage: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The options `encryptionKeys` and `encryptionKeyFile`, as far as they are given."""
+
+
+@dataclass(slots=True)
+class Computed:
+    """What was done."""
+
+    hours: Hours | None = None
+    """None when there was nothing new."""
+    messages: int = 0
+    left_out: int = 0
+    """Hours of queues that are not kept, because too many others were busier."""
+    has_lake: bool = False
+
+
+class Analytics:
+    """Computes the analytics of one database."""
+
+    def __init__(
+        self,
+        session: Callable[[], "SparkSession"],
+        lake: Lake,
+        plan: AnalyticsPlan,
+        *,
+        on_step: Callable[[str], None] = lambda _step: None,
+    ) -> None:
+        """Check that it can be done.
+
+        Args:
+            session: Returns the session to run on; not asked unless there is something to do.
+            lake: The catalog, and the database.
+            plan: What to compute.
+            on_step: Is told what has just been done: counted, stored, written, committed.
+
+        Raises:
+            BadRequest: A key without a queue.
+            NotFound: There is no such queue.
+            Refused: Keys of encrypted messages would be stored in the clear.
+        """
+        self._session: Final = session
+        self._lake: Final = lake
+        self._plan: Final = plan
+        self._on_step: Final = on_step
+        self._tables: Final = AnalyticsLake(lake, plan.warehouse)
+        self._options: Final = self._read_options()
+        self._log: Final = TieredLog(read_options(self._options | {"tier": "all"}))
+        self._check_queues()
+
+    def _read_options(self) -> dict[str, str]:
+        options = {"url": self._plan.url, "subscribePattern": pattern_of(self._plan.queues)}
+        if self._plan.storage is not None:
+            options["storage"] = self._plan.storage
+        return options | dict(self._plan.keys)
+
+    def _check_queues(self) -> None:
+        plan = self._plan
+        if plan.key is not None and not plan.queues:
+            raise BadRequest("--key needs --queue: payloads of different queues differ")
+        for queue in plan.queues:
+            secrets = queue_secrets(plan.url, queue)
+            if not secrets.exists:
+                raise NotFound(f"there is no queue {queue!r} in this database")
+            if plan.key is not None and secrets.is_encrypted:
+                raise Refused(
+                    f"queue {queue} is encrypted, and its keys would be kept in the clear: leave "
+                    "--key out for it"
+                )
+
+    def run(self, on_day: OnDay = lambda _done, _all: None) -> Computed:
+        """Compute what the plan says.
+
+        Raises:
+            AnalyticsBusy: Somebody else is at it.
+            BadRequest: The hours make no sense.
+            SkepError: The database, Spark or the storage does not allow it.
+        """
+        with _only_analyst(self._lake) as connection:
+            hours = self._hours(connection)
+            done = Computed(hours, has_lake=self._tables.ensure_tables())
+            if hours is None:
+                return done
+            for day in hours.by_day():
+                self._compute(connection, day, done)
+                on_day(day, hours)
+            if done.has_lake:
+                self._tables.tidy()
+        return done
+
+    def _hours(self, connection: Connection) -> Hours | None:
+        progress = connection.execute(text(PROGRESS)).one()
+        plan = self._plan
+        return choose_hours(
+            progress.now, progress.watermark, plan.since, plan.until, keep_days=plan.keep_days
+        )
+
+    def _compute(self, connection: Connection, hours: Hours, done: Computed) -> None:
+        lanes = self._log.lanes()
+        present = self._log.present(lanes)
+        volume = self._count(connection, hours, lanes, present)
+        self._on_step("counted")
+        with self._lake.transaction() as transaction:
+            self._store(transaction, hours, volume, present)
+            self._on_step("stored")
+            if done.has_lake:
+                self._tables.write_day(transaction, hours.since)
+            self._on_step("written")
+        self._on_step("committed")
+        done.messages += volume.messages
+        done.left_out += volume.left_out
+
+    def _count(
+        self, connection: Connection, hours: Hours, lanes: Lanes, present: Present
+    ) -> Volume:
+        if not lanes.queue_ids:
+            return Volume()
+        start = self._start(connection.scalar(text(POSITION), {"since": hours.since}), present)
+        options = self._options | (
+            {"startingTimestamp": hours.since.isoformat()}
+            if start is None
+            else {"startingOffsets": str(replace(start, since_us=microseconds_of(hours.since)))}
+        )
+        return count_volume(self._session(), hours, options, self._plan.key)
+
+    def _start(self, known: str | None, present: Present) -> Position | None:
+        """Return from where on to read the log; None for its begin."""
+        if known is None:
+            return None
+        try:
+            position = Position.parse(known)
+            self._log.check(position, present)
+        except InvalidPosition:
+            return None  # the database was restored, and the position is of another time
+        # What retention removed since then is what it removed from these hours, too.
+        return replace(position, checked=present.snapshot)
+
+    def _store(
+        self, transaction: Connection, hours: Hours, volume: Volume, present: Present
+    ) -> None:
+        span: dict[str, Any] = {"since": hours.since, "upto": hours.upto}
+        transaction.execute(
+            text(STORE), {"volume": _as_json(volume.queues), "keys": _as_json(volume.keys)}
+        )
+        transaction.execute(text(GATHER), {**span, "queues": QUEUES_MAX, "causes": CAUSES_MAX})
+        if self._plan.queues:
+            return
+        transaction.execute(
+            text(FINISH),
+            {
+                **span,
+                "messages": volume.messages,
+                "taken_at": moment_of(present.taken_us),
+                "position": str(present.position()),
+                "keep_days": self._plan.keep_days,
+            },
+        )
+
+
+def analytics_progress(lake: Lake) -> Any:
+    """Return how far analytics have come: now, watermark, finished_at, messages."""
+    with lake.connect() as connection:
+        return connection.execute(text(PROGRESS)).one()
+
+
+@contextmanager
+def _only_analyst(lake: Lake) -> Generator[Connection]:
+    """Be the only process that computes; every statement is a transaction of its own.
+
+    Raises:
+        AnalyticsBusy: Another one is at it.
+    """
+    with lake.connect() as opened:
+        connection = opened.execution_options(isolation_level="AUTOCOMMIT")
+        if not connection.scalar(text(LOCK)):
+            raise AnalyticsBusy("another process computes the analytics; wait for its end")
+        try:
+            yield connection
+        finally:
+            # The lock goes with the connection; the pool would keep both.
+            connection.invalidate()
+
+
+def _as_json(rows: list[Any]) -> str:
+    return json.dumps([row._asdict() for row in rows], default=datetime.isoformat)

@@ -1,0 +1,264 @@
+"""What is known of each hour, as tables of the lake.
+
+One Iceberg table for each table of results in PostgreSQL, with a partition for each day, which is
+one file. A day is written anew, as a whole, from what PostgreSQL has of it, in the transaction that
+changed it there: both always say the same. PostgreSQL forgets after a while, the lake does not.
+
+`tidy` removes what nobody needs: snapshots that are a day old, and files that no snapshot knows,
+which a run that died has left behind.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+from pyarrow import parquet as _parquet
+from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform
+from pyiceberg.types import (
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestamptzType,
+)
+from sqlalchemy import Connection, text
+
+from skep.spark.analytics.hours import DAY, begin_of_day
+from skep.spark.lake.lake import NAMESPACE, Lake, all_data_files, snapshot_files
+from skep.spark.lake.storage import warehouse_address
+from skep.spark.runtime.arrow import pa
+from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
+
+SYSTEM: Final = "select skep.system_identity()"
+KEEP: Final = DAY
+"""How long queries that were planned find what a later run has replaced."""
+_NESTED_ID: Final = 100
+"""Of what is in a list: any number that is no column's; the catalog gives out its own."""
+
+Row = dict[str, Any]
+parquet: Final[Any] = _parquet
+# Generic classes of pydantic's, whose arguments a type checker cannot see.
+_not_before: Final[Any] = GreaterThanOrEqual
+_before: Final[Any] = LessThan
+
+_ICEBERG_TYPES: Final[Mapping[str, IcebergType]] = {
+    "time": TimestamptzType(),
+    "text": StringType(),
+    "count": LongType(),
+    "number": DoubleType(),
+    "counts": ListType(_NESTED_ID, LongType(), element_required=False),
+}
+_ARROW_TYPES: Final[Mapping[str, Any]] = {
+    "time": pa.timestamp("us", tz="UTC"),
+    "text": pa.string(),
+    "count": pa.int64(),
+    "number": pa.float64(),
+    "counts": pa.list_(pa.field("element", pa.int64())),  # as the catalog calls it
+}
+
+
+class HourlyTable(NamedTuple):
+    """A table of the lake: what it is made from, and its columns by kind."""
+
+    source: str
+    """The table of `skep` that has the rows."""
+    columns: Mapping[str, str]
+    finish: Callable[[Row], Row] = lambda row: row
+    """Turns a row of the source into one of this table."""
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, for the catalog."""
+        return Schema(
+            *(
+                NestedField(number, name, _ICEBERG_TYPES[kind], required=False)
+                for number, (name, kind) in enumerate(self.columns.items(), start=1)
+            )
+        )
+
+    def as_arrow(self, rows: Iterable[Row]) -> Any:
+        """Return rows of the source as a table of Arrow."""
+        schema = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in self.columns.items()])
+        return pa.Table.from_pylist([self.finish(row) for row in rows], schema=schema)
+
+
+def with_latencies(row: Row) -> Row:
+    """Add to a row of deliveries what its histogram says: estimates, within its bounds."""
+    counts = row["lag_counts"]
+    p50, p95, p99 = (quantile(LAG_BOUNDS_MS, counts, share) for share in (0.5, 0.95, 0.99))
+    mean = row["lag_ms_sum"] / row["delivered"] if row["delivered"] else None
+    return {**row, "lag_ms_mean": mean, "lag_ms_p50": p50, "lag_ms_p95": p95, "lag_ms_p99": p99}
+
+
+_ADDRESS: Final = {"hour": "time", "queue": "text"}
+_GROUP: Final = {**_ADDRESS, "group_name": "text"}
+
+TABLES: Final = {
+    "hourly_volume": HourlyTable(
+        "analytics_volume",
+        {
+            **_ADDRESS,
+            **dict.fromkeys(("messages", "bytes", "partitions", "busiest_messages"), "count"),
+        },
+    ),
+    "hourly_keys": HourlyTable(
+        "analytics_key",
+        {**_ADDRESS, "kind": "text", "key": "text", "messages": "count", "bytes": "count"},
+    ),
+    "hourly_deliveries": HourlyTable(
+        "analytics_delivery",
+        {
+            **_ADDRESS,
+            **dict.fromkeys(("pushed", "delivered", "redelivered", "completed", "failed"), "count"),
+            **dict.fromkeys(("lag_ms_mean", "lag_ms_p50", "lag_ms_p95", "lag_ms_p99"), "number"),
+            "lag_ms_max": "count",
+            "lag_counts": "counts",
+        },
+        with_latencies,
+    ),
+    "hourly_letters": HourlyTable(
+        "analytics_letter",
+        {
+            **_GROUP,
+            "cause": "text",
+            **dict.fromkeys(("letters", "age_ms_p50", "age_ms_p95", "age_ms_max"), "count"),
+        },
+    ),
+    "hourly_lags": HourlyTable(
+        "analytics_lag",
+        {
+            **_GROUP,
+            "samples": "count",
+            "backlog_mean": "number",
+            "backlog_max": "count",
+            "lag_s_mean": "number",
+            "lag_s_max": "count",
+        },
+    ),
+}
+
+
+class AnalyticsLake:
+    """The tables by hour, beside the archive."""
+
+    def __init__(self, lake: Lake, warehouse: str | None) -> None:
+        """Prepare.
+
+        Args:
+            lake: The catalog.
+            warehouse: Where files lie if there is no archive yet; None for nowhere.
+        """
+        self._lake: Final = lake
+        self._warehouse: Final = warehouse
+
+    def ensure_tables(self) -> bool:
+        """Make the tables that are missing; return whether there is a place for them."""
+        catalog: Any = self._lake.catalog
+        missing = [name for name in TABLES if not catalog.table_exists(f"{NAMESPACE}.{name}")]
+        root = self._root(missing)
+        if root is None:
+            return False
+        catalog.create_namespace_if_not_exists(NAMESPACE)
+        for name in missing:
+            schema = TABLES[name].schema
+            catalog.create_table(
+                f"{NAMESPACE}.{name}",
+                schema,
+                f"{root}/{name}",
+                _BY_DAY,
+                properties=_properties(schema),
+            )
+        return True
+
+    def _root(self, missing: Sequence[str]) -> str | None:
+        """Return where the tables lie: where others do, beside the archive, or where it would."""
+        if others := [name for name in TABLES if name not in missing]:
+            return self._table(others[0]).location().rpartition("/")[0]
+        if self._lake.has_table():
+            return f"{self._lake.table().location().rpartition('/')[0]}/analytics"
+        if self._warehouse is None:
+            return None
+        with self._lake.connect() as connection:
+            system = str(connection.scalar(text(SYSTEM))).replace(":", "-")
+        return f"{warehouse_address(self._warehouse)}/{system}/analytics"
+
+    def write_day(self, connection: Connection, moment: datetime) -> None:
+        """Write the day that a moment lies in anew, in the transaction that is under way."""
+        day = begin_of_day(moment)
+        for name, table in TABLES.items():
+            # The name of a table of ours.
+            rows = connection.execute(
+                text(
+                    f"select * from skep.{table.source} t "  # noqa: S608
+                    "where t.hour >= :since and t.hour < :upto order by t"
+                ),
+                {"since": day, "upto": day + DAY},
+            )
+            self._replace_day(name, day, table.as_arrow(map(dict, rows.mappings())))
+
+    def _replace_day(self, name: str, day: datetime, rows: Any) -> None:
+        table = self._table(name)
+        in_day = And(_not_before("hour", day.isoformat()), _before("hour", (day + DAY).isoformat()))
+        old = [task.file for task in table.scan(row_filter=in_day).plan_files()]
+        new: list[str] = []
+        if rows.num_rows:
+            new = [f"{table.location()}/data/{day:%Y-%m-%d}-{uuid4()}.parquet"]
+            with self._lake.storage.create(new[0]) as stream:
+                parquet.write_table(rows, stream, compression="zstd")
+        if old or new:
+            self._lake.replace(table, old, new)
+
+    def _table(self, name: str) -> Table:
+        return self._lake.catalog.load_table(f"{NAMESPACE}.{name}")
+
+    def tidy(self, now: datetime | None = None) -> int:
+        """Forget old snapshots and remove what no snapshot knows; return how many files went."""
+        limit_ms = ((now or datetime.now(UTC)) - KEEP).timestamp() * 1000
+        removed = 0
+        for name in TABLES:
+            with self._lake.transaction():
+                self._expire(self._table(name), limit_ms)
+                table = self._table(name)
+                known = {table.metadata_location, *snapshot_files(table), *all_data_files(table)}
+                known |= {entry.metadata_file for entry in table.metadata.metadata_log}
+                orphans = [
+                    each for each in self._lake.storage.list(table.location()) if each not in known
+                ]
+                self._lake.storage.remove(orphans)
+            removed += len(orphans)
+        return removed
+
+    def _expire(self, table: Table, limit_ms: float) -> None:
+        """Forget the snapshots that were replaced before a moment."""
+        snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)
+        # A snapshot is the present one until the next comes: readers may have planned until then.
+        old = [
+            snapshot.snapshot_id
+            for snapshot, following in pairwise(snapshots)
+            if following.timestamp_ms < limit_ms
+        ]
+        if old:
+            table.maintenance.expire_snapshots().by_ids(old).commit()
+            self._lake.force(table)
+
+
+_BY_DAY: Final = PartitionSpec(PartitionField(1, 1000, DayTransform(), "hour_day"))
+
+
+def _properties(schema: Schema) -> dict[str, str]:
+    fresh = assign_fresh_schema_ids(schema)  # as the catalog does when it makes the table
+    return {
+        "write.parquet.compression-codec": "zstd",
+        "write.metadata.previous-versions-max": "20",
+        "commit.manifest-merge.enabled": "true",
+        # Files carry no ids of fields: columns are found by their names.
+        "schema.name-mapping.default": fresh.name_mapping.model_dump_json(),
+    }

@@ -1,0 +1,278 @@
+"""The report: one HTML page about some hours, that needs nothing but itself. Pure.
+
+No scripts, no fonts, no requests: its policy forbids them, so that a name of a queue can do no harm
+even if one were spelled wrongly. Light or dark goes by what the reader's system prefers.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from skep.spark.analytics.report_figures import Figures
+from skep.spark.analytics.report_plots import (
+    SERIES_MAX,
+    Ranked,
+    Series,
+    escaped,
+    lines,
+    ranking,
+    spell_bytes,
+    spell_count,
+    spell_milliseconds,
+    spell_ratio,
+    spell_seconds,
+    stacked_bars,
+)
+
+RANKED_MAX: Final = 10
+QUEUES_LISTED: Final = 50
+OTHERS: Final = "other queues"
+
+_STYLE: Final = """
+:root { color-scheme: light dark; --ground: #fcfcfb; --card: #fff; --ink: #1d1d1b; --soft: #5f5e5a;
+  --rule: #e3e2dd; --c0: #2a78c8; --c1: #d9772b; --c2: #2e9b7b; --c3: #b2487f; --c4: #8a6fc9;
+  --c5: #8d8c86; }
+@media (prefers-color-scheme: dark) { :root { --ground: #161615; --card: #1f1f1d; --ink: #ecebe7;
+  --soft: #a6a59f; --rule: #363632; --c0: #5aa3ea; --c1: #e8945a; --c2: #4fbf9c; --c3: #d878ab;
+  --c4: #ab94e6; --c5: #85847e; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2rem 1rem; max-width: 60rem; background: var(--ground);
+  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+h1 { margin: 0; font-size: 1.6rem; } h2 { margin: 0 0 .2rem; font-size: 1.05rem; }
+p { margin: 0 0 .8rem; color: var(--soft); }
+section { margin: 1rem 0; padding: 1rem 1.2rem; background: var(--card);
+  border: 1px solid var(--rule); border-radius: 10px; overflow-x: auto; }
+dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.2rem, 1fr)); gap: .7rem;
+  margin: 1rem 0; }
+dl div { padding: .7rem .9rem; background: var(--card); border: 1px solid var(--rule);
+  border-radius: 10px; }
+dt { color: var(--soft); font-size: .8rem; } dd { margin: 0; font-size: 1.35rem; }
+svg { display: block; width: 100%; height: auto; font: 11px system-ui, sans-serif; }
+svg text { fill: var(--soft); } .grid line { stroke: var(--rule); }
+.line { fill: none !important; stroke-width: 2; stroke-linejoin: round; }
+.c0 { fill: var(--c0); stroke: var(--c0); } .c1 { fill: var(--c1); stroke: var(--c1); }
+.c2 { fill: var(--c2); stroke: var(--c2); } .c3 { fill: var(--c3); stroke: var(--c3); }
+.c4 { fill: var(--c4); stroke: var(--c4); } .c5 { fill: var(--c5); stroke: var(--c5); }
+rect { stroke: none !important; }
+.legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; margin: .5rem 0 0; padding: 0;
+  list-style: none; color: var(--soft); font-size: .8rem; }
+.legend li { display: flex; align-items: center; gap: .4rem; }
+.legend svg { width: 10px; height: 10px; }
+table { width: 100%; border-collapse: collapse; font-size: .85rem; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--rule); text-align: right;
+  white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; max-width: 18rem; overflow: hidden;
+  text-overflow: ellipsis; }
+th { color: var(--soft); font-weight: 500; }
+"""
+
+
+def render_report(figures: Figures, made_at: datetime, queue: str | None = None) -> str:
+    """Return the page.
+
+    Args:
+        figures: What it is about.
+        made_at: When it is made.
+        queue: The only queue that it is about, if so.
+    """
+    about = f" of queue {queue}" if queue is not None else ""
+    hours = f"{figures.hours.since:%Y-%m-%d %H:%M} to {figures.hours.upto:%Y-%m-%d %H:%M} UTC"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>{escaped(f'Skep report{about}')}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>{escaped(f'Skep report{about}')}</h1>"
+        f"<p>{hours}, made {made_at:%Y-%m-%d %H:%M} UTC</p>"
+        f"{_summary(figures)}{''.join(_sections(figures))}</body></html>\n"
+    )
+
+
+def _summary(figures: Figures) -> str:
+    total = figures.total()
+    p50, p99 = total.lag_ms(0.5), total.lag_ms(0.99)
+    share = total.redelivered / total.delivered if total.delivered else None
+    facts = {
+        "messages stored": spell_count(sum(figures.messages.values())),
+        "payloads": spell_bytes(sum(figures.bytes.values())),
+        "delivered": spell_count(total.delivered),
+        "redelivered": "-" if share is None else f"{share:.1%}",
+        "half within": "-" if p50 is None else spell_milliseconds(p50),
+        "99% within": "-" if p99 is None else spell_milliseconds(p99),
+        "dead letters": spell_count(sum(figures.causes.values())),
+    }
+    tiles = "".join(
+        f"<div><dt>{escaped(name)}</dt><dd>{escaped(fact)}</dd></div>"
+        for name, fact in facts.items()
+    )
+    return f"<dl>{tiles}</dl>"
+
+
+def _sections(figures: Figures) -> Sequence[str]:
+    moments = figures.buckets
+    return [
+        _section(
+            "Messages stored",
+            "By the log and its archive, the busiest queues apart.",
+            stacked_bars("Messages stored", moments, volume_series(figures)),
+        ),
+        _section(
+            "Bytes stored",
+            "Payloads as they were pushed.",
+            stacked_bars(
+                "Bytes stored",
+                moments,
+                [Series("payloads", [figures.bytes[each] for each in moments])],
+                spell_bytes,
+            ),
+        ),
+        _section(
+            "From push to delivery",
+            "Estimates within the histograms of the brokers; redeliveries count too. When a "
+            "message was acknowledged is not on record.",
+            lines(
+                "From push to delivery",
+                moments,
+                latency_series(figures),
+                spell_milliseconds,
+                is_logarithmic=True,
+            ),
+        ),
+        _section(
+            "Redelivered and failed",
+            "Messages that were delivered again, and negative acknowledgements.",
+            lines("Redelivered and failed", moments, _trouble_series(figures)),
+        ),
+        _section(
+            "What messages died of",
+            "Dead letters by the first line of their error, with # for numbers and ids.",
+            ranking(
+                "What messages died of",
+                [
+                    Ranked(cause or "(no error)", letters, f", queue {queue}")
+                    for (queue, cause), letters in figures.causes.most_common(RANKED_MAX)
+                ],
+            ),
+        ),
+        _section(
+            "Partition skew",
+            "The busiest partition over the average one, in the worst hour of each queue.",
+            ranking("Partition skew", _skewed(figures), spell_ratio),
+        ),
+        _section(
+            "Hot keys",
+            "Partitions, and keys that runs were told to go by, with the messages of the hours in "
+            "which they were among the first.",
+            ranking(
+                "Hot keys",
+                [
+                    Ranked(f"{key.queue}: {key.key}", messages, f", {key.kind}")
+                    for key, messages in figures.keys.most_common(RANKED_MAX)
+                ],
+            ),
+        ),
+        _section(
+            "Group lag",
+            "The age of the oldest message that was not done, at worst.",
+            lines("Group lag", moments, lag_series(figures), spell_seconds),
+        ),
+        _section("Queues", "The busiest ones.", _queue_table(figures)),
+    ]
+
+
+def volume_series(figures: Figures) -> list[Series]:
+    """Return the messages of the busiest queues, and those of all others together."""
+    ranked = sorted(figures.queues, key=lambda name: (-figures.queues[name].messages, name))
+    chosen, rest = ranked[: SERIES_MAX - 1], ranked[SERIES_MAX - 1 :]
+    moments, counts = figures.buckets, figures.messages
+    series = [Series(name, [counts[each, name] for each in moments]) for name in chosen]
+    if rest:
+        others = [sum(counts[each, name] for name in rest) for each in moments]
+        series.append(Series(OTHERS, others))
+    return series
+
+
+def latency_series(figures: Figures) -> list[Series]:
+    """Return within which time half, 95% and 99% of the messages were delivered."""
+    known = figures.deliveries
+    return [
+        Series(
+            name,
+            [known[each].lag_ms(share) if each in known else None for each in figures.buckets],
+        )
+        for name, share in (("half", 0.5), ("95%", 0.95), ("99%", 0.99))
+    ]
+
+
+def _trouble_series(figures: Figures) -> list[Series]:
+    known, moments = figures.deliveries, figures.buckets
+    return [
+        Series(
+            "redelivered", [known[each].redelivered if each in known else None for each in moments]
+        ),
+        Series("failed", [known[each].failed if each in known else None for each in moments]),
+    ]
+
+
+def lag_series(figures: Figures) -> list[Series]:
+    """Return the lag of the groups that were furthest behind."""
+    worst = {
+        address: max(each.lag_s for each in series.values())
+        for address, series in figures.groups.items()
+    }
+    chosen = sorted(worst, key=lambda address: (-worst[address], address))[:SERIES_MAX]
+    return [
+        Series(f"{group} on {queue}", _lags(figures, (queue, group))) for queue, group in chosen
+    ]
+
+
+def _lags(figures: Figures, address: tuple[str, str]) -> list[float | None]:
+    known = figures.groups[address]
+    return [known[each].lag_s if each in known else None for each in figures.buckets]
+
+
+def _skewed(figures: Figures) -> list[Ranked]:
+    skewed = sorted(figures.queues.items(), key=lambda item: (-item[1].skew, item[0]))
+    return [
+        Ranked(name, each.skew, f", {spell_count(each.messages)} messages")
+        for name, each in skewed[:RANKED_MAX]
+        if each.skew
+    ]
+
+
+def _queue_table(figures: Figures) -> str:
+    heads = (
+        *("queue", "messages", "bytes", "delivered", "redelivered", "failed"),
+        *("dead letters", "half within", "99% within"),
+    )
+    ranked = sorted(figures.queues.items(), key=lambda item: (-item[1].messages, item[0]))
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in cells)}</tr>"
+        for cells in (
+            (
+                name,
+                spell_count(each.messages),
+                spell_bytes(each.bytes),
+                spell_count(each.deliveries.delivered),
+                spell_count(each.deliveries.redelivered),
+                spell_count(each.deliveries.failed),
+                spell_count(each.letters),
+                _latency(each.deliveries.lag_ms(0.5)),
+                _latency(each.deliveries.lag_ms(0.99)),
+            )
+            for name, each in ranked[:QUEUES_LISTED]
+        )
+    )
+    return (
+        f"<table><thead><tr>{''.join(f'<th>{escaped(head)}</th>' for head in heads)}</tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+def _latency(value: float | None) -> str:
+    return "-" if value is None else spell_milliseconds(value)
+
+
+def _section(title: str, note: str, content: str) -> str:
+    return f"<section><h2>{escaped(title)}</h2><p>{escaped(note)}</p>{content}</section>"

@@ -1,0 +1,1 @@
+"""Segments to rows: Arrow in, Arrow out, without parsing payloads."""

@@ -1,0 +1,153 @@
+"""Messages of segments that are decoded: an object for each.
+
+The way for what `skep.spark.decode.envelope_spans` leaves over, and for who needs each message in
+turn. One decoder call takes a whole body apart; payloads stay the bytes they are.
+
+Deleted messages are left out, and so are those that had expired when the position of the reader
+was taken. Where payloads are wanted, sealed ones are opened with the keys of the reader, or fail
+the task: a row without its payload would be worse.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from skep.model.ids import OFFSET_LOW_BITS, message_id, message_id_head
+from skep.spark.decode.headers import Pairs, header_pairs
+from skep.spark.decode.payloads import payload_bytes
+from skep.spark.runtime.arrow import pa
+
+_RAW_NULL: Final = msgspec.Raw(b"null")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Open = Callable[[bytes], bytes]
+
+
+class Envelope(msgspec.Struct, rename="camel", gc=False):
+    """What a stored message says."""
+
+    transaction_id: str
+    data: msgspec.Raw
+    trace_id: str | None = None
+    producer_sub: str | None = None
+    headers: msgspec.Raw = _RAW_NULL
+    enc: str | None = None
+    expires_at: str | None = None
+
+
+@dataclass(slots=True)
+class Rows:
+    """Messages cut out of segments that are not handed on yet."""
+
+    segments: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    counts: list[int] = field(default_factory=list[int])
+    """How many messages each segment has here."""
+    offsets: list[int] = field(default_factory=list[int])
+    envelopes: list[Envelope] = field(default_factory=list[Envelope])
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def shared(self, name: str) -> Any:
+        """Return a column that all messages of a segment share."""
+        values = pa.array([segment[name] for segment in self.segments])
+        return values.take(pa.array(np.repeat(np.arange(len(self.counts)), self.counts)))
+
+    def message_ids(self) -> list[str]:
+        """Return the wire ids of the messages."""
+        ids: list[str] = []
+        for segment, count in zip(self.segments, self.counts, strict=True):
+            offsets = self.offsets[len(ids) : len(ids) + count]
+            ids += _message_ids(segment["partition_id"], offsets)
+        return ids
+
+    def transaction_ids(self) -> list[str]:
+        """Return the transaction ids."""
+        return [each.transaction_id for each in self.envelopes]
+
+    def trace_ids(self) -> list[str | None]:
+        """Return the trace ids; None where there is none."""
+        return [each.trace_id for each in self.envelopes]
+
+    def producers(self) -> list[str | None]:
+        """Return who sent the messages; None where nobody knows."""
+        return [each.producer_sub for each in self.envelopes]
+
+    def headers(self) -> list[Pairs]:
+        """Return the headers as texts; None for messages without any."""
+        return [
+            None if each.headers is _RAW_NULL else header_pairs(each.headers)
+            for each in self.envelopes
+        ]
+
+    def payloads(self) -> Any:
+        """Return the payloads, as they were pushed; those that were not opened are sealed."""
+        return pa.array([bytes(each.data) for each in self.envelopes], pa.binary())
+
+    def payload_bytes(self) -> list[int]:
+        """Return how long the payloads were when they were pushed."""
+        return [
+            payload_bytes(bytes(each.data), is_sealed=each.enc is not None)
+            for each in self.envelopes
+        ]
+
+
+class SegmentDecoder:
+    """Decodes segments for a reader."""
+
+    def __init__(self, *, open_envelope: Open | None, taken_us: int | None) -> None:
+        """Prepare.
+
+        Args:
+            open_envelope: Opens a sealed envelope; None leaves them sealed.
+            taken_us: What had expired at this moment is left out; None leaves nothing out.
+        """
+        self._open: Final = open_envelope
+        self._taken: Final = None if taken_us is None else _EPOCH + timedelta(microseconds=taken_us)
+        self._decode: Final = msgspec.json.Decoder(list[Envelope | None]).decode
+        self._decode_raw: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+        self._decode_one: Final = msgspec.json.Decoder(Envelope).decode
+
+    def decode(self, batch: Any) -> Rows:
+        """Return the messages of a batch of segments."""
+        rows = Rows()
+        bodies = batch.column("body")
+        names = [name for name in batch.schema.names if name != "body"]
+        for segment, body in zip(batch.select(names).to_pylist(), bodies, strict=True):
+            rows.segments.append(segment)
+            rows.counts.append(self._add(rows, segment["first"], body.as_buffer()))
+        return rows
+
+    def _add(self, rows: Rows, first: int, body: Any) -> int:
+        """Add what is neither deleted nor expired, and open what is sealed; return how many."""
+        before = len(rows)
+        stored: list[msgspec.Raw] = []
+        for index, envelope in enumerate(self._decode(body)):
+            if envelope is None or self._has_expired(envelope):
+                continue
+            readable = envelope
+            if envelope.enc is not None and self._open is not None:
+                stored = stored or self._decode_raw(body)
+                readable = self._decode_one(self._open(bytes(stored[index])))
+            rows.envelopes.append(readable)
+            rows.offsets.append(first + index)
+        return len(rows) - before
+
+    def _has_expired(self, envelope: Envelope) -> bool:
+        return (
+            self._taken is not None
+            and envelope.expires_at is not None
+            and datetime.fromisoformat(envelope.expires_at) <= self._taken
+        )
+
+
+def _message_ids(partition_id: int, offsets: list[int]) -> list[str]:
+    if not offsets or offsets[0] | OFFSET_LOW_BITS != offsets[-1] | OFFSET_LOW_BITS:
+        return [message_id(partition_id, offset) for offset in offsets]
+    # Neighbours share the head of their ids, which is most of the work.
+    head = message_id_head(partition_id, offsets[0]).decode()
+    return [f"{head}{offset & OFFSET_LOW_BITS:012x}" for offset in offsets]

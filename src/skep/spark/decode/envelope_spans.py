@@ -1,0 +1,231 @@
+"""Where messages and their members lie in the bodies of segments: found for many at a time.
+
+A body is a JSON array of envelopes, whose layout is fixed up to the payload (see
+`skep.model.envelopes`). So nothing is parsed here. The text that ends one envelope and begins the
+next is looked for in all bodies at once, and then each member is where the one before it ended.
+Nothing is done message by message, but for headers.
+
+A payload may hold the same text. Whether it did is known by counting, because a segment knows how
+many messages it has: if the text is there once less than that, and nothing else begins a message
+there, then all of these are the ends of messages. A segment of which that is not so is *irregular*
+and left to a decoder, and so is one with messages that are deleted, sealed or expire, with escapes
+in an id, with an id longer than is looked at, or with blanks around a payload.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from skep.model.envelopes import DATA_MARK, HEADERS_MARK, ID_MARK
+from skep.spark.sink.text_bytes import text_bytes, text_offsets
+
+LOOKED_AT: Final = 64
+"""Bytes of a string in which its end must lie."""
+
+_WORD: Final = 8
+_TRACE_MARK: Final = b',"traceId":'
+_PRODUCER_MARK: Final = b',"producerSub":'
+_IRREGULAR_BEGINNINGS: Final = (b'{"enc":"', b'{"expire')
+_NULL: Final = b"null"
+_JOINT: Final = len(b"},")
+"""From the end of a payload to the next message."""
+_END: Final = len(b"}]")
+_QUOTE: Final = ord('"')
+_BLANK: Final = ord(" ")
+_BACKSLASH: Final = ord("\\")
+
+_MARGIN: Final = 4 * LOOKED_AT + sum(
+    map(len, (ID_MARK, _TRACE_MARK, _PRODUCER_MARK, HEADERS_MARK, DATA_MARK))
+)
+"""How far behind a beginning there is looked at most, in text that was no message after all."""
+
+Numbers = Any
+"""An array of numbers, one for each message or segment."""
+
+
+class Spans(NamedTuple):
+    """Where a member lies: from here up to there, for each message; nothing where it is null."""
+
+    starts: Numbers
+    ends: Numbers
+
+    def of(self, chosen: Numbers) -> "Spans":
+        """Return those of some messages."""
+        return Spans(self.starts[chosen], self.ends[chosen])
+
+
+class EnvelopeSpans(NamedTuple):
+    """Messages of regular segments, in their order."""
+
+    text: Numbers
+    """The bytes in which they lie."""
+    segments: Numbers
+    """The segment of each message, by its place in the batch."""
+    places: Numbers
+    """The place of each message in its segment, from 0."""
+    transaction_ids: Spans
+    trace_ids: Spans
+    producers: Spans
+    headers: Spans
+    payloads: Spans
+
+    def of(self, chosen: Numbers) -> "EnvelopeSpans":
+        """Return some of the messages."""
+        _, segments, places, *members = self
+        return EnvelopeSpans(
+            self.text, segments[chosen], places[chosen], *(each.of(chosen) for each in members)
+        )
+
+
+def find_envelopes(bodies: Any, counts: Numbers) -> tuple[EnvelopeSpans, Numbers]:
+    """Find the messages of regular segments.
+
+    Args:
+        bodies: An Arrow array of the bodies of segments.
+        counts: How many messages each segment has.
+
+    Returns:
+        The messages, and for each segment whether it is regular.
+    """
+    text = _Text(text_bytes(bodies))
+    offsets = text_offsets(bodies).astype(np.int64)
+    bounds = offsets - offsets[0]
+    starts, payload_ends, is_regular = _bounds_of_messages(text, bounds, counts)
+    regular_counts = counts[is_regular]
+    segments = np.repeat(np.flatnonzero(is_regular), regular_counts)
+    firsts = np.cumsum(regular_counts) - regular_counts
+    places = np.arange(len(segments)) - np.repeat(firsts, regular_counts)
+    members, is_found = _members(text, starts, payload_ends)
+    found = EnvelopeSpans(text.bytes, segments, places, *members)
+    if is_found.all():
+        return found, is_regular
+    is_regular[segments[~is_found]] = False
+    return found.of(is_regular[segments]), is_regular
+
+
+class _Text:
+    """Bytes that are looked at in many places at once; a margin behind them is blank."""
+
+    def __init__(self, content: Numbers) -> None:
+        size = len(content)
+        self.bytes: Final[Any] = np.empty(size + _MARGIN, np.uint8)
+        self.bytes[:size] = content
+        self.bytes[size:] = 0
+        size += _MARGIN + 1
+        # As if a word, or a window, began at every byte: nothing of that is copied.
+        self._words: Final[Any] = np.ndarray((size - _WORD,), "<u8", self.bytes, strides=(1,))
+        self._windows: Final[Any] = np.ndarray(
+            (size - LOOKED_AT,), f"V{LOOKED_AT}", self.bytes, strides=(1,)
+        )
+
+    def words(self, at: Numbers) -> Numbers:
+        """Return eight bytes from each place."""
+        return self._words[at]
+
+    def has(self, mark: bytes, at: Numbers) -> Numbers:
+        """Tell at which places a mark stands, by its first eight bytes: no other begins so."""
+        return self._words[at] == _word(mark)
+
+    def string_ends(self, starts: Numbers) -> Numbers:
+        """Return where strings end, or where something else stands if that is not to be told.
+
+        What behind the end of a string must follow does not follow that: an escape is followed by
+        other characters, and where no end was found the place is inside of the string.
+        """
+        windows = self._windows[starts].view(np.uint8).reshape(-1, LOOKED_AT)
+        return starts + ((windows == _QUOTE) | (windows == _BACKSLASH)).argmax(axis=1)
+
+
+def _bounds_of_messages(
+    text: _Text, bounds: Numbers, counts: Numbers
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return where messages start, where their payloads end, and which segments are regular."""
+    joints = np.flatnonzero(text.bytes[: bounds[-1]] == ord("}"))
+    joints = joints[text.bytes[joints + 1] == ord(",")]
+    beginnings = text.words(joints + _JOINT)
+    ends = joints[beginnings == _word(ID_MARK)]
+    joints_of = np.diff(_places_in(ends, bounds))
+    is_regular = (joints_of == counts - 1) & text.has(ID_MARK, bounds[:-1] + 1)
+    is_odd = beginnings & 0xFFFF_FFFF == _word(_NULL)
+    for mark in _IRREGULAR_BEGINNINGS:
+        is_odd |= beginnings == _word(mark)
+    if is_odd.any():
+        is_regular[_places_in(bounds, joints[is_odd]) - 1] = False
+    if not is_regular.all():
+        ends = ends[np.repeat(is_regular, joints_of)]
+    return *_joined(bounds, ends, is_regular, counts), is_regular
+
+
+def _places_in(sorted_numbers: Numbers, numbers: Numbers) -> Numbers:
+    return sorted_numbers.searchsorted(numbers)
+
+
+def _joined(
+    bounds: Numbers, ends: Numbers, is_regular: Numbers, counts: Numbers
+) -> tuple[Numbers, Numbers]:
+    """Return starts and ends of all messages, those at the edges of segments included."""
+    behind_last = np.cumsum(counts[is_regular])
+    total = int(behind_last[-1]) if len(behind_last) else 0
+    is_last = np.zeros(total, np.bool_)
+    is_last[behind_last - 1] = True
+    is_first = np.roll(is_last, 1)
+    starts, payload_ends = np.empty(total, np.int64), np.empty(total, np.int64)
+    starts[is_first] = bounds[:-1][is_regular] + 1
+    starts[~is_first] = ends + _JOINT
+    payload_ends[is_last] = bounds[1:][is_regular] - _END
+    payload_ends[~is_last] = ends
+    return starts, payload_ends
+
+
+def _members(
+    text: _Text, starts: Numbers, payload_ends: Numbers
+) -> tuple[tuple[Spans, Spans, Spans, Spans, Spans], Numbers]:
+    """Return the members of messages in their order, and whether all of a message were found."""
+    strings: list[Spans] = []
+    is_found = np.ones(len(starts), np.bool_)
+    at = starts
+    for mark in (ID_MARK, _TRACE_MARK, _PRODUCER_MARK):
+        is_found &= text.has(mark, at)
+        member, at = _string_or_null(text, at + len(mark))
+        strings.append(member)
+    transaction_ids, trace_ids, producers = strings
+    is_found &= text.bytes[transaction_ids.starts - 1] == _QUOTE  # an id is never null
+    headers, has_data = _headers(text, at)
+    payloads = Spans(headers.ends + len(DATA_MARK), payload_ends)
+    for edge in (payloads.starts, payloads.ends - 1):
+        is_found &= text.bytes[edge] > _BLANK  # a decoder leaves out what is around a value
+    return (transaction_ids, trace_ids, producers, headers, payloads), is_found & has_data
+
+
+def _string_or_null(text: _Text, at: Numbers) -> tuple[Spans, Numbers]:
+    """Return where values lie that begin at these places, and what is behind them."""
+    is_string = text.bytes[at] == _QUOTE
+    if is_string.all():
+        ends = text.string_ends(at + 1)
+        return Spans(at + 1, ends), ends + 1
+    starts, behind = at + is_string, at + len(_NULL)
+    ends = starts.copy()
+    if is_string.any():
+        ends[is_string] = text.string_ends(starts[is_string])
+        behind[is_string] = ends[is_string] + 1
+    return Spans(starts, ends), behind
+
+
+def _headers(text: _Text, at: Numbers) -> tuple[Spans, Numbers]:
+    """Return where headers lie that may stand at these places, and whether the payload follows."""
+    has_data = text.has(DATA_MARK, at)
+    starts, ends = at, at
+    with_headers = np.flatnonzero(~has_data)
+    with_headers = with_headers[text.has(HEADERS_MARK, at[with_headers])]
+    if len(with_headers):
+        starts, ends = at.copy(), at.copy()
+        starts[with_headers] += len(HEADERS_MARK)
+        content = text.bytes.tobytes()
+        begins = starts[with_headers].tolist()
+        ends[with_headers] = [content.find(DATA_MARK, each) for each in begins]
+        has_data[with_headers] = True
+    return Spans(starts, ends), has_data
+
+
+def _word(mark: bytes) -> Any:
+    return np.uint64(int.from_bytes(mark[:_WORD], "little"))

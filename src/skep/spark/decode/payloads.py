@@ -1,0 +1,138 @@
+"""Payloads by a schema: JSON to the types of Spark, checked while it is decoded.
+
+The type of the payload column becomes a type of msgspec's, which decodes and checks in one go.
+Members that the schema does not name are skipped, those that are missing become null, as Spark's
+own `from_json` does. A payload that does not fit raises a `ValueError`, which names the member.
+"""
+
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
+
+import msgspec
+from msgspec import Meta
+from pyspark.sql import types as spark
+
+from skep.spark.source.columns import InvalidColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+Decode = Callable[[bytes], Any]
+Mend = Callable[[Any], Any]
+
+
+def _integer(bits: int) -> Any:
+    return Annotated[int, Meta(ge=-(1 << (bits - 1)), le=(1 << (bits - 1)) - 1)]
+
+
+_typed_dict: Final[Any] = TypedDict  # made from a schema, not from a declaration
+
+_SCALARS: Final[dict[type, Any]] = {
+    spark.StringType: str,
+    spark.BooleanType: bool,
+    spark.ByteType: _integer(8),
+    spark.ShortType: _integer(16),
+    spark.IntegerType: _integer(32),
+    spark.LongType: _integer(64),
+    spark.FloatType: float,
+    spark.DoubleType: float,
+    spark.DecimalType: Decimal,
+    spark.DateType: date,
+    spark.TimestampType: datetime,
+    spark.TimestampNTZType: datetime,
+    spark.BinaryType: bytes,
+}
+
+
+SEALED_BYTES: Final = 12 + 16
+"""What sealing adds to a payload before base64: nonce and tag, see `skep.model.encryption`."""
+
+
+def payload_bytes(data: bytes, *, is_sealed: bool) -> int:
+    """Return how long a payload was when it was pushed; a sealed one need not be opened."""
+    if not is_sealed:
+        return len(data)
+    base64 = data[1:-1]  # without the quotes of JSON
+    return len(base64) // 4 * 3 - base64[-2:].count(b"=") - SEALED_BYTES
+
+
+def is_carried(data_type: "DataType") -> bool:
+    """Tell whether payloads of this type are handed on as they are, and not decoded."""
+    return isinstance(data_type, (spark.StringType, spark.BinaryType))
+
+
+def payload_decoder(data_type: "DataType") -> Decode:
+    """Return what turns the JSON of a payload into a value that Arrow takes for this type.
+
+    Raises:
+        InvalidColumns: The type cannot be read from JSON.
+    """
+    decode = msgspec.json.Decoder(_python_type(data_type)).decode
+    mend = _mender(data_type)
+    return decode if mend is None else lambda payload: mend(decode(payload))
+
+
+def _python_type(data_type: "DataType") -> Any:
+    """Return the type that msgspec decodes; all is optional, as columns of Spark are."""
+    if isinstance(data_type, spark.StructType):
+        members = {field.name: _python_type(field.dataType) for field in data_type.fields}
+        return _typed_dict("Payload", members, total=False) | None
+    if isinstance(data_type, spark.ArrayType):
+        return list[_python_type(data_type.elementType)] | None
+    if isinstance(data_type, spark.MapType) and isinstance(data_type.keyType, spark.StringType):
+        return dict[str, _python_type(data_type.valueType)] | None
+    if type(data_type) not in _SCALARS:
+        raise InvalidColumns(
+            f"payloads cannot be read as {data_type.simpleString()}; read them as string and use "
+            "the functions of Spark"
+        )
+    return _SCALARS[type(data_type)] | None
+
+
+def _mender(data_type: "DataType") -> Mend | None:
+    """Return what makes decoded values fit for Arrow, or None for those that are.
+
+    It wants maps as pairs, and decimals with exactly the digits of their column.
+    """
+    if isinstance(data_type, spark.StructType):
+        inner = {field.name: _mender(field.dataType) for field in data_type.fields}
+        menders = {name: mend for name, mend in inner.items() if mend is not None}
+        return _struct_mender(menders) if menders else None
+    if isinstance(data_type, spark.ArrayType):
+        mend = _mender(data_type.elementType)
+        return None if mend is None else lambda value: value and [mend(each) for each in value]
+    if isinstance(data_type, spark.MapType):
+        mend = _mender(data_type.valueType) or _as_it_is
+        return lambda value: value and [(key, mend(each)) for key, each in value.items()]
+    if isinstance(data_type, spark.DecimalType):
+        return _decimal_mender(data_type.precision, data_type.scale)
+    return None
+
+
+def _decimal_mender(precision: int, scale: int) -> Mend:
+    digits, context = Decimal(1).scaleb(-scale), Context(precision)
+
+    def mend_decimal(value: Decimal | None) -> Decimal | None:
+        try:
+            return value if value is None else value.quantize(digits, context=context)
+        except ArithmeticError:
+            raise ValueError(f"{value} does not fit decimal({precision},{scale})") from None
+
+    return mend_decimal
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _struct_mender(menders: dict[str, Mend]) -> Mend:
+    def mend_struct(value: Any) -> Any:
+        if value is not None:
+            for name, mend in menders.items():
+                if name in value:
+                    value[name] = mend(value[name])
+        return value
+
+    return mend_struct

@@ -1,0 +1,1 @@
+"""The archive: an Iceberg table that holds what the log held, copied before anything is deleted."""

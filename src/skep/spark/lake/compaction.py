@@ -1,0 +1,206 @@
+"""Keep the lake in good shape: few large files instead of many small ones, and no old snapshots.
+
+Every archive run leaves a file for each task and day. Small files of the same queue and day are
+put together, sorted by address, and take their place in one commit. Readers that planned before
+still find the old files, until the snapshots that know them are older than `keep_s`; then snapshots
+and files go. So do files that nobody ever knew, left by a process that was given up.
+
+It runs under the lock of the archive, so that it has nobody beside it. Should that lock be lost,
+with its connection, that of `Lake.transaction` still keeps it from files that somebody commits.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+from pyiceberg.manifest import DataFile
+
+from skep.spark.lake.archive_files import FileWriter, parquet
+from skep.spark.lake.archive_jobs import OnProgress, RunTasks
+from skep.spark.lake.archive_runs import only_archivist
+from skep.spark.lake.lake import Lake
+from skep.spark.lake.schema import ADDRESS, ARROW_SCHEMA
+from skep.spark.lake.storage import Storage
+from skep.spark.runtime.arrow import pa
+
+TARGET_MESSAGES: Final = 1_000_000
+TARGET_BYTES: Final = 128 << 20
+SMALL: Final = 0.5
+"""A file is small below this share of the target."""
+KEEP_S: Final = 86_400.0
+"""How long readers find what compaction has replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """How large files should be, and how long old ones stay."""
+
+    target_messages: int = TARGET_MESSAGES
+    target_bytes: int = TARGET_BYTES
+    keep_s: float = KEEP_S
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What was done."""
+
+    files_before: int = 0
+    files_after: int = 0
+    messages: int = 0
+    snapshots: int = 0
+    """Forgotten."""
+    removed: int = 0
+    """Files that went."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Files to put together, and where."""
+
+    storage: Mapping[str, str]
+    files: tuple[str, ...]
+    address: str
+
+
+class Merged(NamedTuple):
+    """What a task wrote."""
+
+    messages: int
+    bytes: int
+
+
+def merge_files(task: MergeTask) -> Merged:
+    """Put files together into one."""
+    storage = Storage(task.storage)
+    tables: list[Any] = []
+    for address in task.files:
+        with storage.read(address) as opened:
+            tables.append(parquet.read_table(opened, schema=ARROW_SCHEMA))
+    order = [(name, "ascending") for name in (*ADDRESS, "offset")]
+    table = pa.concat_tables(tables).sort_by(order)
+    with FileWriter(task.address, storage) as writer:
+        for rows in table.to_batches(max_chunksize=8_192):
+            writer.add(rows)
+        writer.finish()
+    return Merged(writer.messages, writer.bytes)
+
+
+class Compactor:
+    """Compacts the lake of one database."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        plan: CompactionPlan,
+        run_tasks: RunTasks,
+        *,
+        on_progress: OnProgress = lambda _messages, _bytes: None,
+        on_step: Callable[[str], None] = lambda _step: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._lake: Final = lake
+        self._plan: Final = plan
+        self._run_tasks: Final = run_tasks
+        self._on_progress: Final = on_progress
+        self._on_step: Final = on_step
+        self._now: Final = now
+
+    def compact(self) -> Compacted:
+        """Put small files together, then forget what is older than anybody should need.
+
+        Raises:
+            ArchiveBusy: Somebody else is archiving or compacting.
+            NotFound: There is no archive.
+        """
+        done = Compacted()
+        with only_archivist(self._lake):
+            # Before, because whatever failed earlier is nobody's any more.
+            done.removed += self._lake.remove_unreferenced()
+            self._merge(done)
+            self._on_step("merged")
+            done.snapshots = self._expire()
+            self._on_step("expired")
+            done.removed += self._lake.remove_unreferenced()
+        return done
+
+    def _merge(self, done: Compacted) -> None:
+        table = self._lake.table()
+        groups = list(small_groups(self._lake.data_files(), self._plan))
+        directory = f"{table.location()}/data/merged-{uuid4()}"
+        tasks = [
+            MergeTask(
+                self._lake.storage.properties,
+                tuple(file.file_path for file in group),
+                f"{directory}/{number:05d}.parquet",
+            )
+            for number, group in enumerate(groups)
+        ]
+        if not tasks:
+            return
+        merged = self._run_tasks(tasks, merge_files, self._on_progress)
+        self._on_step("written")
+        with self._lake.transaction():
+            old = [file for group in groups for file in group]
+            self._lake.replace(self._lake.table(), old, [task.address for task in tasks])
+            self._on_step("replaced")
+        done.files_before = len(old)
+        done.files_after = len(tasks)
+        done.messages = sum(each.messages for each in merged)
+
+    def _expire(self) -> int:
+        """Forget the snapshots that are too old, but never the present one."""
+        with self._lake.transaction():
+            table = self._lake.table()
+            current = table.current_snapshot()
+            oldest = self._now() - timedelta(seconds=self._plan.keep_s)
+            limit_ms = oldest.timestamp() * 1000
+            expired = [
+                snapshot.snapshot_id
+                for snapshot in table.metadata.snapshots
+                if snapshot != current and _replaced_at(table, snapshot) < limit_ms
+            ]
+            if expired:
+                table.maintenance.expire_snapshots().by_ids(expired).commit()
+                self._lake.force(table)
+        return len(expired)
+
+
+def _replaced_at(table: Any, snapshot: Any) -> int:
+    """Return when a snapshot ceased to be the present one: readers may have planned until then."""
+    later = [
+        other.timestamp_ms
+        for other in table.metadata.snapshots
+        if other.parent_snapshot_id == snapshot.snapshot_id
+    ]
+    return max(later, default=snapshot.timestamp_ms)
+
+
+def small_groups(files: Iterable[DataFile], plan: CompactionPlan) -> Iterator[tuple[DataFile, ...]]:
+    """Yield files that should become one: small ones, of the same queue and day."""
+    by_place: dict[tuple[Any, ...], list[DataFile]] = {}
+    for file in files:
+        is_small = (
+            file.record_count < plan.target_messages * SMALL
+            and file.file_size_in_bytes < plan.target_bytes * SMALL
+        )
+        if is_small:
+            by_place.setdefault((file.partition[0], file.partition[1]), []).append(file)
+    for _, group in sorted(by_place.items()):
+        yield from _packed(sorted(group, key=lambda file: file.file_path), plan)
+
+
+def _packed(files: list[DataFile], plan: CompactionPlan) -> Iterator[tuple[DataFile, ...]]:
+    group: list[DataFile] = []
+    for file in files:
+        is_full = (
+            sum(each.record_count for each in [*group, file]) > plan.target_messages
+            or sum(each.file_size_in_bytes for each in [*group, file]) > plan.target_bytes
+        )
+        if is_full:
+            yield from [tuple(group)] if len(group) > 1 else []
+            group = []
+        group.append(file)
+    if len(group) > 1:
+        yield tuple(group)

@@ -1,0 +1,342 @@
+"""The lake: one Iceberg table of messages, whose catalog lies beside the log in PostgreSQL.
+
+Committing files to the table is an update of a row of the catalog, so it can be part of a
+transaction that does other things as well: `Lake.transaction` lends the catalog a connection that
+is in one. Nothing of it counts until that transaction commits.
+
+All files of the table lie below a directory that is named after the database, so that a copy of
+the database, restored elsewhere, never takes the files of the original for its own.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Final, Self
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThan
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.types import LongType
+from sqlalchemy import Connection, event, make_url, text
+from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
+
+from skep.model.errors import NotFound, Refused, Unavailable
+from skep.model.schema_name import Schema, split_schema
+from skep.spark.lake.schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA, XID_FIELD
+from skep.spark.lake.storage import Storage, warehouse_address
+from skep.spark.runtime.arrow import pa
+
+CATALOG: Final = "skep"
+CATALOG_SCHEMA: Final = "skep_lake"
+NAMESPACE: Final = "skep"
+TABLE: Final = f"{NAMESPACE}.messages"
+METADATA: Final = "metadata"
+"""The directory of the files that describe the table."""
+
+LOCK_TABLE: Final = "select from skep_lake.iceberg_tables for update"
+OPEN_RUNS: Final = "select id::text from skep.archive_run"
+
+
+class CannotArchive(Refused):
+    """The database or the storage of the lake refused something."""
+
+    code: ClassVar[str] = "cannot_archive"
+
+
+class WrongWarehouse(Refused):
+    """The archive has a warehouse, and it is another one."""
+
+    code: ClassVar[str] = "wrong_warehouse"
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """A file of the table, as the catalog describes it."""
+
+    address: str
+    messages: int
+    bytes: int
+    xid_min: int
+    xid_max: int
+    queue: str
+    day: int
+    """Days since 1970."""
+
+
+class Lake:
+    """The table and its catalog."""
+
+    def __init__(self, url: str, storage: Mapping[str, str]) -> None:
+        """Connect to the catalog.
+
+        Args:
+            url: The database; it may name the schema of the installation.
+            storage: How to reach the files; see `skep.spark.lake.storage`.
+        """
+        plain, schema = split_schema(url)
+        address = make_url(plain).set(drivername="postgresql+psycopg")
+        given = address.query.get("options", "")
+        given = given if isinstance(given, str) else " ".join(given)
+        address = address.update_query_dict(
+            {"options": f"{given} {_SEARCH_PATH}{schema.called(CATALOG_SCHEMA)}".strip()}
+        )
+        self.storage: Final = Storage(storage)
+        self._catalog: Final = SqlCatalog(
+            CATALOG,
+            uri=address.render_as_string(hide_password=False),
+            init_catalog_tables="false",
+            **storage,
+        )
+        self._engine: Final = self._catalog.engine
+        if not schema.is_default:
+            _spell_all(self._engine, schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.dispose()
+
+    @property
+    def catalog(self) -> SqlCatalog:
+        """The catalog, for tables beside that of the messages; part of a `transaction` in one."""
+        return self._catalog
+
+    def connect(self) -> Connection:
+        """Open a connection to the database of the catalog."""
+        return self._engine.connect()
+
+    @contextmanager
+    def transaction(self) -> Generator[Connection]:
+        """Run the catalog in a transaction that commits at the end, alone.
+
+        The row of the table is locked first. Whoever holds it knows that nobody is about to commit
+        files that the catalog does not know yet, whatever became of the lock of the archivist.
+        """
+        with self._engine.connect() as connection, connection.begin():
+            connection.execute(text(LOCK_TABLE))
+            lent: Any = connection
+            self._catalog.engine = lent
+            try:
+                yield connection
+            finally:
+                self._catalog.engine = self._engine
+
+    def table(self) -> Table:
+        """Return the table as it is now.
+
+        Raises:
+            NotFound: Nothing has ever been archived.
+        """
+        try:
+            return self._catalog.load_table(TABLE)
+        except NoSuchTableError:
+            raise NotFound("there is no archive in this database yet") from None
+
+    def has_table(self) -> bool:
+        """Tell whether something was ever archived."""
+        return self._catalog.table_exists(TABLE)
+
+    def ensure_table(self, warehouse: str | None, system: str) -> Table:
+        """Return the table; make it if there is none.
+
+        Args:
+            warehouse: Where its files are to lie; None for where they lie already.
+            system: The database, as positions name it.
+
+        Raises:
+            WrongWarehouse: They lie somewhere else, or nobody said where.
+        """
+        wanted = None if warehouse is None else warehouse_address(warehouse)
+        if not self.has_table():
+            if wanted is None:
+                raise WrongWarehouse(
+                    "say where to put the archive: --warehouse, or the setting archive_warehouse"
+                )
+            self._create(f"{wanted}/{system.replace(':', '-')}/messages")
+        table = self.table()
+        if wanted is not None and not table.location().startswith(wanted + "/"):
+            raise WrongWarehouse(
+                f"the archive lies at {table.location()}, not below {wanted}: leave the warehouse "
+                "out, or give that one"
+            )
+        return table
+
+    def _create(self, location: str) -> None:
+        self._catalog.create_namespace_if_not_exists(NAMESPACE)
+        catalog: Any = self._catalog  # its signature names types of PyArrow
+        catalog.create_table(
+            TABLE, TABLE_SCHEMA, location, PARTITIONING, properties=TABLE_PROPERTIES
+        )
+
+    def files(
+        self,
+        queue: str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        xid_min: int | None = None,
+        xid_end: int | None = None,
+    ) -> list[LakeFile]:
+        """Return the files that may hold messages of a queue, in the order of transactions.
+
+        Args:
+            queue: Its name; None for all queues.
+            since: Only messages created then or later.
+            until: Only messages created before.
+            xid_min: Only messages of this transaction or later ones.
+            xid_end: Only messages of transactions before this one.
+        """
+        bounds = [
+            (_equal, "queue", queue),
+            (_not_below, "created_at", since and since.isoformat()),
+            (_below, "created_at", until and until.isoformat()),
+            (_not_below, "xid", xid_min),
+            (_below, "xid", xid_end),
+        ]
+        scan = self.table().scan()
+        for compare, column, bound in bounds:
+            scan = scan if bound is None else scan.filter(compare(column, bound))
+        found = [described(task.file) for task in scan.plan_files()]
+        return sorted(found, key=lambda file: (file.xid_min, file.xid_max, file.address))
+
+    def data_files(self) -> list[DataFile]:
+        """Return every file of the table, as the catalog keeps it."""
+        return [task.file for task in self.table().scan().plan_files()]
+
+    def add(self, table: Table, addresses: Iterable[str], **notes: str) -> None:
+        """Commit new files, in the transaction that is under way."""
+        chosen = list(addresses)
+        if chosen:
+            table.add_files(
+                chosen,
+                snapshot_properties={f"skep.{name}": text for name, text in notes.items()},
+                check_duplicate_files=False,  # their names are new, and looking reads everything
+            )
+        self.force(table)
+
+    def replace(self, table: Table, old: Iterable[DataFile], new: Iterable[str]) -> None:
+        """Commit files that hold the same messages as others, and take those out."""
+        with table.transaction() as change, change.update_snapshot().overwrite() as update:
+            for file in old:
+                update.delete_data_file(file)
+            for address in new:
+                update.append_data_file(
+                    parquet_file_to_data_file(table.io, table.metadata, address)
+                )
+        self.force(table)
+
+    def force(self, table: Table) -> None:
+        """Make sure that the description of the table survives a crash of the machine."""
+        self.storage.force([table.metadata_location, *snapshot_files(table, current_only=True)])
+
+    def remove_unreferenced(self, directory: str = "") -> int:
+        """Remove files that nobody knows; return how many."""
+        with self.transaction():
+            orphans = self.unreferenced(directory)
+            self.storage.remove(orphans)
+        return len(orphans)
+
+    def unreferenced(self, directory: str = "") -> list[str]:
+        """Return the files below the table that no snapshot and no run under way knows."""
+        table = self.table()
+        known = {table.metadata_location, *snapshot_files(table)}
+        known |= {entry.metadata_file for entry in table.metadata.metadata_log}
+        if directory != METADATA:
+            known |= set(all_data_files(table))
+        found = self.storage.list(f"{table.location()}/{directory}".rstrip("/"))
+        # After the files were listed: the run of each of them had been planned by then.
+        with self.connect() as connection:
+            runs = connection.scalars(text(OPEN_RUNS)).all()
+        under_way = tuple(f"{table.location()}/data/{run}/" for run in runs)
+        return [each for each in found if each not in known and not each.startswith(under_way)]
+
+
+@contextmanager
+def explained() -> Generator[None]:
+    """Turn what drivers and file systems raise into one line that says what to do.
+
+    Raises:
+        Unavailable: The database is not reachable.
+        CannotArchive: It refused a statement, or the storage did.
+    """
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise Unavailable(f"the database of the archive: {_first_line(error.orig)}") from error
+    except ProgrammingError as error:
+        raise CannotArchive(
+            f"PostgreSQL refused a statement of the archive: {_first_line(error.orig)}. If the "
+            "schema is older than this skep, run `skep migrate`"
+        ) from error
+    except (OSError, pa.ArrowException) as error:
+        raise CannotArchive(
+            f"the storage of the archive: {_first_line(error)}. Check the warehouse, and the "
+            "setting archive_storage"
+        ) from error
+
+
+def _first_line(error: BaseException | None) -> str:
+    return " ".join((str(error).strip().splitlines() or [type(error).__name__])[0].split())
+
+
+# Generic classes of pydantic's, whose arguments a type checker cannot see.
+_equal: Final[Any] = EqualTo
+_not_below: Final[Any] = GreaterThanOrEqual
+_below: Final[Any] = LessThan
+
+_SEARCH_PATH: Final = "-csearch_path="
+
+
+def _spell_all(engine: Any, schema: Schema) -> None:
+    """Put the name of the schema into every statement of an engine."""
+
+    def spell(
+        connection: object, cursor: object, sql: str, parameters: object, *_: object
+    ) -> tuple[str, object]:
+        del connection, cursor
+        return schema.spelled(sql), parameters
+
+    event.listen(engine, "before_cursor_execute", spell, retval=True)
+
+
+def described(file: DataFile) -> LakeFile:
+    """Return what readers need to know of a file."""
+    low, high = (file.lower_bounds or {})[XID_FIELD], (file.upper_bounds or {})[XID_FIELD]
+    queue, day = file.partition[0], file.partition[1]
+    return LakeFile(
+        file.file_path,
+        file.record_count,
+        file.file_size_in_bytes,
+        int(from_bytes(LongType(), low)),
+        int(from_bytes(LongType(), high)),
+        str(queue),
+        int(day),
+    )
+
+
+def snapshot_files(table: Table, *, current_only: bool = False) -> Iterator[str]:
+    """Yield the files that describe the snapshots of a table."""
+    current = table.current_snapshot()
+    chosen = [current] if current_only else table.metadata.snapshots
+    for snapshot in chosen:
+        if snapshot is not None:
+            yield snapshot.manifest_list
+            yield from (manifest.manifest_path for manifest in snapshot.manifests(table.io))
+
+
+def all_data_files(table: Table) -> Iterator[str]:
+    """Yield the files with messages that some snapshot of a table reads."""
+    manifests = {
+        manifest.manifest_path: manifest
+        for snapshot in table.metadata.snapshots
+        for manifest in snapshot.manifests(table.io)
+    }
+    for manifest in manifests.values():
+        for entry in manifest.fetch_manifest_entry(table.io):
+            yield entry.data_file.file_path

@@ -1,0 +1,283 @@
+"""Read messages from files of the lake, in the columns of the data source.
+
+A span means here what it means in the log: rows carry the address of the segment they lay in, so a
+reader finds the same messages between two positions whichever tier they are in. Files are chosen by
+the catalog, row groups by their statistics, rows by the span.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+from pyarrow import parquet as _parquet
+
+from skep.model.envelopes import build_envelope, cut_envelope
+from skep.model.errors import Refused
+from skep.spark.decode.decoded_messages import Open
+from skep.spark.decode.headers import header_structs
+from skep.spark.decode.payloads import is_carried, payload_bytes, payload_decoder
+from skep.spark.decode.segments import ROWS_PER_BATCH, as_type, malformed_payload, wants_payloads
+from skep.spark.lake.schema import ADDRESS
+from skep.spark.lake.storage import Storage
+from skep.spark.runtime.arrow import arrow_schema, pa
+from skep.spark.source.columns import HEADERS, PAYLOAD, PAYLOAD_BYTES
+from skep.spark.source.options import Shape
+from skep.spark.source.positions import Address, Snapshot, Span
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+parquet: Final[Any] = _parquet
+
+_SKEP_SOURCES: Final = {PAYLOAD_BYTES: PAYLOAD}
+_KAFKA_SOURCES: Final = {
+    "key": "partition",
+    "value": "payload",
+    "topic": "queue",
+    "partition": "partition_id",
+    "offset": "offset",
+    "timestamp": "created_at",
+    "timestampType": "offset",
+    HEADERS: "headers",
+}
+"""The column of the lake that a column of the data source is made from, where names differ."""
+_IDS: Final = {"message_id", "transaction_id"}
+"""The columns by which a message is named to a person, should its payload be malformed."""
+
+
+class ArchiveChanged(Refused):
+    """A file of the archive is gone."""
+
+    code: ClassVar[str] = "archive_changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which messages of the lake a reader wants."""
+
+    queue_ids: tuple[int, ...]
+    partition_ids: tuple[int, ...] | None
+    span: Span
+    since_us: int | None = None
+    until_us: int | None = None
+    alive_at_us: int | None = None
+    """What had expired at this moment is left out; None leaves nothing out."""
+    without: frozenset[Address] = frozenset()
+    """Segments that the reader has already."""
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns it takes to decide."""
+        columns = {*ADDRESS, "queue_id"}
+        if self.since_us is not None or self.until_us is not None:
+            columns.add("created_at")
+        if self.alive_at_us is not None:
+            columns.add("expires_at")
+        return columns
+
+    def mask(self, rows: Any) -> Any:
+        """Tell for each row whether it is wanted."""
+        xid, lane, first = (_numbers(rows, name) for name in ADDRESS)
+        wanted = _seen(self.span.upto, xid) & ~_seen(self.span.seen, xid)
+        wanted &= np.isin(_numbers(rows, "queue_id"), self.queue_ids)
+        if self.partition_ids is not None:
+            wanted &= np.isin(lane, self.partition_ids)
+        if self.span.after is not None:
+            wanted &= _is_behind((xid, lane, first), self.span.after)
+        if self.span.through is not None:
+            wanted &= ~_is_behind((xid, lane, first), self.span.through)
+        return wanted & self._in_time(rows, len(xid)) & self._missing(xid, lane, first)
+
+    def _in_time(self, rows: Any, count: int) -> Any:
+        wanted = np.ones(count, bool)
+        if self.since_us is not None:
+            wanted &= _numbers(rows, "created_at") >= self.since_us
+        if self.until_us is not None:
+            wanted &= _numbers(rows, "created_at") < self.until_us
+        if self.alive_at_us is not None:
+            end = rows.column("expires_at").cast(pa.int64()).fill_null(np.iinfo(np.int64).max)
+            wanted &= end.to_numpy(zero_copy_only=False) > self.alive_at_us
+        return wanted
+
+    def _missing(self, xid: Any, lane: Any, first: Any) -> Any:
+        if not self.without:
+            return np.ones(len(xid), bool)
+        addresses = zip(xid.tolist(), lane.tolist(), first.tolist(), strict=True)
+        return np.fromiter((each not in self.without for each in addresses), bool, len(xid))
+
+    def may_be_in(self, xid_min: int, xid_max: int) -> bool:
+        """Tell whether a row group with these transactions may hold wanted messages."""
+        return xid_max >= self.span.seen.xmin and xid_min < self.span.upto.xmax
+
+
+def _numbers(rows: Any, name: str) -> Any:
+    return rows.column(name).cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def _seen(snapshot: Snapshot, xid: Any) -> Any:
+    return (xid < snapshot.xmax) & ~np.isin(xid, list(snapshot.in_progress))
+
+
+def _is_behind(columns: tuple[Any, Any, Any], address: Address) -> Any:
+    xid, lane, first = columns
+    return (xid > address.xid) | (
+        (xid == address.xid)
+        & (
+            (lane > address.partition_id)
+            | ((lane == address.partition_id) & (first > address.first))
+        )
+    )
+
+
+def wanted_rows(
+    storage: Storage, files: Iterable[str], choice: Choice, columns: Iterable[str]
+) -> Iterator[Any]:
+    """Yield the wanted messages of files as record batches of columns of the lake.
+
+    Raises:
+        ArchiveChanged: A file is gone.
+    """
+    read = sorted({*columns, *choice.columns})
+    for address in files:
+        try:
+            opened = storage.read(address)
+        except FileNotFoundError:
+            raise ArchiveChanged(
+                f"the file {address} of the archive was removed after this query had been planned: "
+                "run the query again"
+            ) from None
+        with opened, parquet.ParquetFile(opened) as file:
+            for batch in file.iter_batches(
+                ROWS_PER_BATCH, row_groups=_row_groups(file.metadata, choice), columns=read
+            ):
+                mask = choice.mask(batch)
+                if mask.any():
+                    yield batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def _row_groups(metadata: Any, choice: Choice) -> list[int]:
+    # Nested columns come apart in a file; the name finds the right one.
+    paths = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
+    number = paths.index("xid")
+    chosen: list[int] = []
+    for group in range(metadata.num_row_groups):
+        bounds = metadata.row_group(group).column(number).statistics
+        if bounds is None or choice.may_be_in(bounds.min, bounds.max):
+            chosen.append(group)
+    return chosen
+
+
+class LakeReader:
+    """Turns rows of the lake into record batches of a schema."""
+
+    def __init__(
+        self,
+        schema: "StructType",
+        shape: Shape,
+        *,
+        open_envelope: Open,
+        null_on_error: bool = False,
+    ) -> None:
+        """Prepare; the arguments are those of `skep.spark.decode.segments.Cutter`."""
+        self._schema: Final = arrow_schema(schema)
+        self._open: Final = open_envelope
+        self._opens: Final = wants_payloads(schema)
+        self._sources: Final = _KAFKA_SOURCES if shape.kind == "kafka" else _SKEP_SOURCES
+        self._parsers: Final[dict[str, Callable[[Any], Any]]] = {
+            each.name: _parser(payload_decoder(each.dataType), null_on_error=null_on_error)
+            for each in schema.fields
+            if each.name == PAYLOAD and not is_carried(each.dataType)
+        }
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns of the lake that it needs."""
+        columns = {self._source(each.name) for each in self._schema}
+        if "payload" in columns:
+            columns.add("key_id")
+        if self._parsers:
+            columns |= _IDS
+        return columns
+
+    def _source(self, name: str) -> str:
+        return self._sources.get(name, name)
+
+    def read(
+        self,
+        storage: Storage,
+        files: Iterable[str],
+        choice: Choice,
+        found: set[Address] | None = None,
+    ) -> Iterator[Any]:
+        """Yield the wanted messages of files; put the segments they are of into `found`."""
+        for rows in wanted_rows(storage, files, choice, self.columns):
+            if found is not None:
+                found.update(address for address, _ in segments_of(rows))
+            yield self._finished(self._opened(rows))
+
+    def _opened(self, rows: Any) -> Any:
+        """Return rows with their payloads as they were sent."""
+        number = rows.schema.get_field_index("payload")
+        if not self._opens or rows.column("key_id").null_count == rows.num_rows:
+            return rows
+        keys, payloads = rows.column("key_id").to_pylist(), rows.column("payload").to_pylist()
+        opened = [
+            payload if key is None else self._open_payload(key, payload)
+            for key, payload in zip(keys, payloads, strict=True)
+        ]
+        return rows.set_column(number, "payload", pa.array(opened, pa.string()))
+
+    def _open_payload(self, key_id: str, sealed: str) -> str:
+        envelope = build_envelope("", sealed[1:-1].encode(), encryption_key_id=key_id)
+        return cut_envelope(self._open(envelope))[1].decode()
+
+    def _finished(self, rows: Any) -> Any:
+        arrays = [as_type(self._column(rows, each.name), each.type) for each in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _column(self, rows: Any, name: str) -> Any:
+        if name in self._parsers:
+            return self._parsers[name](rows)
+        if name == PAYLOAD_BYTES:
+            return self._payload_bytes(rows)
+        if name == "timestampType":
+            return pa.array(np.zeros(rows.num_rows, np.int32))
+        values = rows.column(self._source(name))
+        if name == HEADERS and self._sources is _KAFKA_SOURCES:
+            return header_structs(values.to_pylist())
+        return values
+
+    def _payload_bytes(self, rows: Any) -> list[int]:
+        keys, payloads = rows.column("key_id").to_pylist(), rows.column("payload").to_pylist()
+        return [
+            payload_bytes(payload.encode(), is_sealed=key is not None and not self._opens)
+            for key, payload in zip(keys, payloads, strict=True)
+        ]
+
+
+def _parser(decode: Callable[[bytes], Any], *, null_on_error: bool) -> Callable[[Any], list[Any]]:
+    def parse(row: Mapping[str, Any]) -> Any:
+        try:
+            return decode(row["payload"].encode())
+        except ValueError as error:
+            if null_on_error:
+                return None
+            raise malformed_payload(row["message_id"], row["transaction_id"], error) from None
+
+    named = ["payload", *_IDS]
+    return lambda rows: [parse(row) for row in rows.select(named).to_pylist()]
+
+
+def segments_of(rows: Any) -> list[tuple[Address, int]]:
+    """Return the segments that messages are of, and how many of each are there."""
+    table = pa.Table.from_batches([rows.select(list(ADDRESS))])
+    counted = table.group_by(list(ADDRESS)).aggregate([([], "count_all")]).to_pylist()
+    return [(Address(*(row[name] for name in ADDRESS)), row["count_all"]) for row in counted]
+
+
+def moment_of(moment_us: int | None) -> datetime | None:
+    """Return a moment that is given in microseconds of the epoch."""
+    return None if moment_us is None else _EPOCH + timedelta(microseconds=moment_us)

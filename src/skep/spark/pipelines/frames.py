@@ -1,0 +1,167 @@
+"""A pipeline as DataFrames: from the messages of its sources to the rows of its sinks."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType
+
+from skep.spark.pipelines.pipeline import (
+    Every,
+    InvalidPipeline,
+    Pipeline,
+    Source,
+    Transform,
+    duration,
+    spelled_options,
+)
+from skep.spark.pipelines.windows import windowed, with_event_time
+from skep.spark.sink.columns import HEADERS, PARTITION, PAYLOAD, WRITE_COLUMNS
+from skep.spark.sink.frames import without_null_headers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+SinkKind: TypeAlias = Literal["queue", "table"]
+
+
+def sinks_of(pipeline: Pipeline) -> tuple[SinkKind, ...]:
+    """Return where results go; each is a query of its own, with its own progress."""
+    chosen: tuple[tuple[SinkKind, str | None], ...] = (
+        ("queue", pipeline.sink.queue),
+        ("table", pipeline.sink.table),
+    )
+    return tuple(kind for kind, place in chosen if place is not None)
+
+
+def reader_name(pipeline: Pipeline, sink: SinkKind, source: str) -> str:
+    """Return the name under which a reader is on record, and the log is kept for it."""
+    return f"pipeline:{pipeline.name}:{sink}:{source}"
+
+
+def source_options(source: Source, url: str, reader: str) -> dict[str, str]:
+    """Return the options of the data source for one source of a pipeline."""
+    options = {"url": url, **spelled_options(source.options), "consumerGroup": reader}
+    if source.pattern is not None:
+        options["subscribePattern"] = source.pattern
+    elif isinstance(source.queue, list):
+        options["subscribe"] = ",".join(source.queue)
+    else:
+        options["queue"] = source.queue or ""
+    if source.schema is not None:
+        options["payloadSchema"] = source.schema
+    return options
+
+
+class Frames:
+    """Builds the queries of one pipeline."""
+
+    def __init__(
+        self, spark: "SparkSession", pipeline: Pipeline, transform: Transform | None, url: str
+    ) -> None:
+        self._spark: Final = spark
+        self._pipeline: Final = pipeline
+        self._transform: Final = transform
+        self._url: Final = url
+
+    def writer(self, sink: SinkKind, checkpoint: str) -> "DataStreamWriter":
+        """Return a query that is ready to start.
+
+        Raises:
+            InvalidPipeline: The function does not return a DataFrame.
+            AnalysisException: Spark cannot make sense of an expression.
+        """
+        results = self._results(self._sources(sink))
+        writing = self._to_queue(results) if sink == "queue" else self._to_table(results)
+        named = writing.queryName(f"{self._pipeline.name} to {sink}")
+        return self._triggered(named.option("checkpointLocation", checkpoint))
+
+    def _sources(self, sink: SinkKind) -> dict[str, "DataFrame"]:
+        return {
+            name: self._source(name, source, reader_name(self._pipeline, sink, name))
+            for name, source in self._pipeline.sources.items()
+        }
+
+    def _source(self, name: str, source: Source, reader: str) -> "DataFrame":
+        if source.schema is not None:
+            _check_schema(source.schema, ("sources", name, "schema"))
+        options: dict[str, Any] = source_options(source, self._url, reader)
+        frame = self._spark.readStream.format("skep").options(**options).load()
+        return with_event_time(frame, source.event_time, source.watermark)
+
+    def _results(self, sources: Mapping[str, "DataFrame"]) -> "DataFrame":
+        frame = self._transformed(sources)
+        if self._pipeline.window is not None:
+            return windowed(frame, self._pipeline.window)
+        if self._pipeline.sql is None and self._transform is None:
+            return frame.select(PARTITION, PAYLOAD, HEADERS)
+        return frame
+
+    def _transformed(self, sources: Mapping[str, "DataFrame"]) -> "DataFrame":
+        if self._pipeline.sql is not None:
+            # By views, and not as arguments of `sql`, which would read braces as references.
+            for name, frame in sources.items():
+                frame.createOrReplaceTempView(name)
+            return self._spark.sql(self._pipeline.sql)
+        if self._transform is None:
+            (frame,) = sources.values()
+            return frame
+        frame = self._transform(**sources)
+        if not hasattr(frame, "writeStream"):
+            raise InvalidPipeline(
+                f"returned {type(frame).__name__} instead of a DataFrame", path=("function",)
+            )
+        return frame
+
+    def _to_queue(self, results: "DataFrame") -> "DataStreamWriter":
+        sink = self._pipeline.sink
+        options: dict[str, Any] = {"url": self._url, "queue": sink.queue or ""}
+        options |= spelled_options(sink.options)
+        return as_messages(results, sink.partition).writeStream.format("skep").options(**options)
+
+    def _to_table(self, results: "DataFrame") -> "DataStreamWriter":
+        sink = self._pipeline.sink
+        writing = results.writeStream.format("parquet").option("path", sink.table or "")
+        return writing.partitionBy(*sink.partition_by) if sink.partition_by else writing
+
+    def _triggered(self, writing: "DataStreamWriter") -> "DataStreamWriter":
+        trigger = self._pipeline.trigger
+        if isinstance(trigger, Every):
+            milliseconds = round(duration(trigger.every) * 1000)
+            return writing.trigger(processingTime=f"{milliseconds} milliseconds")
+        if trigger == "once":
+            return writing.trigger(once=True)
+        return writing.trigger(availableNow=True)
+
+
+def _check_schema(schema: str, path: tuple[str, ...]) -> None:
+    """Let Spark read a schema by itself: among other columns its complaints name the wrong one."""
+    try:
+        DataType.fromDDL(schema)
+    except PySparkException as error:
+        raise InvalidPipeline(
+            f"{schema!r} is no schema of Spark's; write columns and their types, such as "
+            "id BIGINT, name STRING",
+            path=path,
+        ) from error
+
+
+def as_messages(results: "DataFrame", partition: str | None) -> "DataFrame":
+    """Return rows as the sink takes them.
+
+    Rows that have a payload and nothing that a message cannot have are messages already. Of all
+    others the whole row is the payload.
+    """
+    names = results.columns
+    if PAYLOAD in names and set(names) <= set(WRITE_COLUMNS):
+        messages = without_null_headers(results)
+        if partition is None:
+            return messages
+        return messages.withColumn(PARTITION, f.expr(partition).cast("string"))
+    lane = f.expr(partition) if partition is not None else None
+    if lane is None and PARTITION in names:
+        lane = f.col(PARTITION)
+    columns = [] if lane is None else [lane.cast("string").alias(PARTITION)]
+    return results.select(*columns, f.struct("*").alias(PAYLOAD))

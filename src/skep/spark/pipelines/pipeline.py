@@ -1,0 +1,291 @@
+"""What a pipeline is: sources, what is computed, windows, sinks and when.
+
+The same values whether they were written in Python or read from YAML
+(`skep.spark.pipelines.files`). They are checked here as far as that is possible without Spark and
+without a database. Names and expressions inside of SQL are left to Spark, which knows better.
+"""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+import msgspec
+
+from skep.model.errors import BadRequest
+from skep.spark.sink.options import WRITE_OPTIONS
+from skep.spark.source.options import READ_OPTIONS, SUBSCRIPTIONS, Given, InvalidOption, seconds_of
+
+NAME_CHARS_MAX: Final = 100
+"""Leaves room for the names of readers, which contain it."""
+
+_OWN_READ_OPTIONS: Final = (
+    "url",
+    "databaseSchema",
+    *SUBSCRIPTIONS,
+    "consumerGroup",
+    "payload",
+    "payloadSchema",
+)
+_OWN_WRITE_OPTIONS: Final = (
+    "url",
+    "databaseSchema",
+    "queue",
+    "path",
+    "txnAppId",
+    "txnVersion",
+    "checkpointLocation",
+)
+_SECRET: Final = re.compile("key|secret|password|token|credential|storage", re.IGNORECASE)
+_EMPTY: Final[dict[str, Any]] = {}
+
+OptionValue: TypeAlias = str | bool | int | float
+Transform: TypeAlias = Callable[..., Any]
+"""Takes a DataFrame for each source, by name, and returns one."""
+
+
+class InvalidPipeline(BadRequest):
+    """A pipeline is not defined as it should be."""
+
+    code: ClassVar[str] = "invalid_pipeline"
+
+    def __init__(self, message: str | None = None, *, path: tuple[str, ...] = ()) -> None:
+        """Take what is wrong and where in the definition."""
+        super().__init__(f"{'.'.join(path)}: {message}" if path else message)
+        self.problem: Final = message or self.message
+        self.path: Final = path
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A part of a definition; what it does not know is a mistake."""
+
+
+class Source(_Part, frozen=True):
+    """Queues to read, and what time it is in their messages."""
+
+    queue: str | list[str] | None = None
+    pattern: str | None = None
+    """A regular expression of names, instead of `queue`."""
+    schema: str | None = None
+    """Of the payload, as Spark's DDL spells it; without it the payload is a string."""
+    event_time: str = "created_at"
+    """An SQL expression: when it happened."""
+    watermark: str | None = None
+    """How late a message may be, such as `10s`. Windows need it."""
+    options: dict[str, OptionValue] = _EMPTY
+
+
+class Window(_Part, frozen=True):
+    """Groups of messages by time and key."""
+
+    kind: Literal["tumbling", "sliding", "session"]
+    size: str | None = None
+    slide: str | None = None
+    gap: str | None = None
+    by: list[str] = msgspec.field(default_factory=lambda: ["partition"])
+    """SQL expressions; the key within a window."""
+    aggregate: dict[str, str] = msgspec.field(default_factory=lambda: {"count": "count(*)"})
+    """SQL expressions by the names of their columns."""
+
+
+class Sink(_Part, frozen=True):
+    """Where results go: a queue, a table in the lake, or both."""
+
+    queue: str | None = None
+    partition: str | None = None
+    """An SQL expression; without it the column `partition` if there is one."""
+    options: dict[str, OptionValue] = _EMPTY
+    table: str | None = None
+    """A directory or an address such as `s3a://bucket/table`, for files of Parquet."""
+    partition_by: list[str] = msgspec.field(default_factory=list[str])
+
+
+class Every(_Part, frozen=True):
+    """A micro-batch so often, or as soon as the one before is done."""
+
+    every: str = "1s"
+
+
+class Pipeline(_Part, frozen=True):
+    """What to compute of which queues, and where to put it."""
+
+    name: str
+    sources: dict[str, Source]
+    sink: Sink
+    description: str = ""
+    sql: str | None = None
+    function: Any = None
+    """A function, or where to find one: `module:name`, `file.py:name`."""
+    window: Window | None = None
+    trigger: Every | Literal["availableNow", "once"] = msgspec.field(default_factory=Every)
+    checkpoint: str | None = None
+    spark: dict[str, OptionValue] = _EMPTY
+    """Settings of Spark's."""
+
+
+def check_pipeline(pipeline: Pipeline) -> None:
+    """Find what is missing or contradicts itself.
+
+    Raises:
+        InvalidPipeline: With the place in the definition.
+    """
+    if not 0 < len(pipeline.name) <= NAME_CHARS_MAX or "\0" in pipeline.name:
+        raise InvalidPipeline(f"must have 1 to {NAME_CHARS_MAX} characters", path=("name",))
+    if not pipeline.sources:
+        raise InvalidPipeline("name at least one source", path=("sources",))
+    for name, source in pipeline.sources.items():
+        _check_source(name, source)
+    if pipeline.sql is not None and pipeline.function is not None:
+        raise InvalidPipeline("give sql or function, not both", path=("function",))
+    if pipeline.sql is None and pipeline.function is None and len(pipeline.sources) > 1:
+        raise InvalidPipeline(
+            "with several sources say by sql or function how they come together", path=("sources",)
+        )
+    if pipeline.window is not None:
+        _check_window(pipeline.window)
+        if not any(source.watermark for source in pipeline.sources.values()):
+            raise InvalidPipeline(
+                "a window closes when the watermark has passed it: give the source a watermark, "
+                "such as 10s",
+                path=("window",),
+            )
+    _check_sink(pipeline.sink)
+    if isinstance(pipeline.trigger, Every):
+        duration(pipeline.trigger.every, ("trigger", "every"))
+
+
+def _check_source(name: str, source: Source) -> None:
+    path = ("sources", name)
+    if not name.isidentifier():
+        raise InvalidPipeline(
+            "the name of a source is used in SQL: letters, digits and underscores only", path=path
+        )
+    if (source.queue is None) == (source.pattern is None):
+        raise InvalidPipeline("say which queues to read, by queue or by pattern", path=path)
+    names = source.queue if isinstance(source.queue, list) else []
+    if source.queue == [] or any("," in each or each != each.strip() for each in names):
+        raise InvalidPipeline(
+            "a list names queues without commas or blanks around them; use pattern for others",
+            path=(*path, "queue"),
+        )
+    if source.watermark is not None:
+        duration(source.watermark, (*path, "watermark"))
+    _check_options(source.options, READ_OPTIONS, _OWN_READ_OPTIONS, (*path, "options"))
+
+
+def _check_window(window: Window) -> None:
+    wanted = {"tumbling": ("size",), "sliding": ("size", "slide"), "session": ("gap",)}[window.kind]
+    for name in ("size", "slide", "gap"):
+        text: str | None = getattr(window, name)
+        path = ("window", name)
+        if text is None and name in wanted:
+            raise InvalidPipeline(f"a {window.kind} window needs it, such as 30s", path=path)
+        if text is not None and name not in wanted:
+            raise InvalidPipeline(f"a {window.kind} window has none", path=path)
+        if text is not None:
+            duration(text, path)
+    if window.kind == "sliding" and (duration(window.slide or "") > duration(window.size or "")):
+        raise InvalidPipeline("larger than size: messages would be lost", path=("window", "slide"))
+    if window.kind == "session" and not window.by:
+        raise InvalidPipeline("a session is of somebody: name a key", path=("window", "by"))
+    if not window.aggregate:
+        raise InvalidPipeline("name at least one column", path=("window", "aggregate"))
+
+
+def _check_sink(sink: Sink) -> None:
+    if sink.queue is None and sink.table is None:
+        raise InvalidPipeline("say where results go, by queue or by table", path=("sink",))
+    if sink.queue is None and (sink.partition is not None or sink.options):
+        raise InvalidPipeline("partition and options are of a queue", path=("sink",))
+    if sink.table is None and sink.partition_by:
+        raise InvalidPipeline("is of a table", path=("sink", "partitionBy"))
+    _check_options(sink.options, WRITE_OPTIONS, _OWN_WRITE_OPTIONS, ("sink", "options"))
+
+
+def _check_options(
+    options: Mapping[str, OptionValue],
+    known: tuple[str, ...],
+    own: tuple[str, ...],
+    path: tuple[str, ...],
+) -> None:
+    """Refuse options that do not exist, and those that the definition says in other words."""
+    try:
+        Given(spelled_options(options), known)
+    except InvalidOption as error:
+        raise InvalidPipeline(error.message, path=path) from None
+    taken = {name.lower() for name in own}
+    for name in options:
+        if name.lower() in taken:
+            raise InvalidPipeline(
+                f"{name} is not for pipelines: they set it themselves", path=(*path, name)
+            )
+
+
+def duration(text: str, path: tuple[str, ...] = ()) -> float:
+    """Read a length of time in seconds.
+
+    Raises:
+        InvalidPipeline: It is none.
+    """
+    try:
+        return seconds_of(text.strip())
+    except (ValueError, KeyError):
+        raise InvalidPipeline(
+            f"{text!r} is no length of time; write 500ms, 30s, 15m, 2h or 1d", path=path
+        ) from None
+
+
+def spelled_options(options: Mapping[str, OptionValue]) -> dict[str, str]:
+    """Spell the values of options as Spark takes them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
+
+
+def spelled_definition(pipeline: Pipeline) -> bytes:
+    """Spell a definition as JSON, for the record that many may see: without secrets."""
+    named = pipeline.function
+    if callable(named):
+        named = f"{getattr(named, '__module__', '')}:{getattr(named, '__qualname__', '')}"
+    replaced = msgspec.structs.replace
+    shown = replaced(
+        pipeline,
+        function=named,
+        spark=_without_secrets(pipeline.spark),
+        sink=replaced(pipeline.sink, options=_without_secrets(pipeline.sink.options)),
+        sources={
+            name: replaced(source, options=_without_secrets(source.options))
+            for name, source in pipeline.sources.items()
+        },
+    )
+    return msgspec.json.encode(shown)
+
+
+def _without_secrets(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    return {
+        name: "***" if _SECRET.search(name) and not name.endswith("File") else value
+        for name, value in options.items()
+    }
+
+
+def definition_hash(pipeline: Pipeline, transform: Transform | None) -> str:
+    """Return a hash of what a checkpoint depends on.
+
+    Left out is what may change from run to run: trigger, limits, addresses, how results spread
+    over partitions.
+    """
+    sources = {
+        name: (source.queue, source.pattern, source.schema, source.event_time, source.watermark)
+        for name, source in sorted(pipeline.sources.items())
+    }
+    parts = [
+        pipeline.name,
+        sources,
+        pipeline.sql and " ".join(pipeline.sql.split()),
+        transform and inspect.getsource(transform),
+        pipeline.window,
+        (pipeline.sink.queue, pipeline.sink.table),
+    ]
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()

@@ -1,0 +1,204 @@
+"""Pipelines on record in PostgreSQL: who runs which, how it is doing, and who wants it to stop.
+
+Whoever runs a pipeline holds a lock that ends with the connection, so one that was killed can be
+started again at once. A run that lost its connection, and its place to another one meanwhile,
+learns so with its next report and ends.
+"""
+
+import logging
+import os
+import socket
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from skep.model.errors import NotFound, Refused, Unavailable
+from skep.spark.runtime.postgres import Database
+
+BEGIN: Final = (
+    "select run_id::text as run_id, known_hash, known_checkpoint, has_progress from "
+    "skep.begin_pipeline($1, $2::text::json, $3, $4, $5, $6, $7::text::boolean)"
+)
+REPORT: Final = (
+    "select * from skep.report_pipeline($1::text::uuid, $2, $3::text::json, $4::text::bigint, "
+    "$5::text::bigint, $6::text::float8, $7::text::bigint, $8::text::bigint, $9, "
+    "$10::text::json)"
+)
+LIST: Final = "select * from skep.list_pipelines($1, $2::text::integer, 0)"
+STOP: Final = "select * from skep.stop_pipeline($1)"
+FORGET_READER: Final = "select skep.forget_reader($1)"
+LOCK: Final = "select pg_try_advisory_lock(hashtextextended('skep.pipeline:' || $1, 0)) as is_taken"
+
+STATEMENT_TIMEOUT_S: Final = 30.0
+LISTED_MAX: Final = 1_000
+
+State: TypeAlias = Literal["starting", "running", "stopped", "failed"]
+_logger: Final = logging.getLogger(__name__)
+
+
+class PipelineBusy(Refused):
+    """The pipeline runs already."""
+
+    code: ClassVar[str] = "pipeline_busy"
+
+
+class PipelineChanged(Refused):
+    """The definition is another one than that of the checkpoint."""
+
+    code: ClassVar[str] = "pipeline_changed"
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A micro-batch that ended."""
+
+    sink: str
+    number: int
+    started_at: str
+    rows: int
+    duration_ms: int
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run is doing."""
+
+    batches: int = 0
+    messages: int = 0
+    rate: float = 0.0
+    lag_messages: int | None = None
+    lag_s: int | None = None
+    position: dict[str, Any] | None = None
+    """By sink, the positions of its sources."""
+    recent: tuple[Batch, ...] = ()
+    """The last micro-batches, the oldest first."""
+
+
+class Begun(NamedTuple):
+    """A run that is on record."""
+
+    run_id: str
+    has_progress: bool
+    """A run before this one got through a micro-batch."""
+
+
+class Registry:
+    """The record of one database; one connection."""
+
+    def __init__(self, url: str) -> None:
+        """Connect.
+
+        Raises:
+            Unavailable: The database is not reachable.
+        """
+        self._url: Final = url
+        self._database: Database | None = Database(url, STATEMENT_TIMEOUT_S)
+        self._locked: str | None = None
+        self._run_id = ""
+
+    def close(self) -> None:
+        """Disconnect, which gives up the lock."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def lock(self, name: str) -> None:
+        """Become the one who runs a pipeline.
+
+        Raises:
+            PipelineBusy: Somebody else does.
+        """
+        (row,) = self._rows(LOCK, name)
+        if not row["is_taken"]:
+            known = self.find(name)
+            who = f" by {known['runner']}" if known else ""
+            raise PipelineBusy(f"pipeline {name} runs already{who}: `skep pipeline stop {name}`")
+        self._locked = name
+
+    def begin(
+        self,
+        name: str,
+        *,
+        definition: bytes,
+        digest: str,
+        checkpoint: str,
+        master: str,
+        is_reset: bool,
+    ) -> Begun:
+        """Put on record that it starts.
+
+        Raises:
+            PipelineChanged: Its checkpoint belongs to another definition, or lies elsewhere.
+        """
+        runner = f"{socket.gethostname()}:{os.getpid()}"
+        arguments = (name, definition.decode(), digest, checkpoint, runner, master)
+        (row,) = self._rows(BEGIN, *arguments, "true" if is_reset else "false")
+        if row["run_id"] is None:
+            raise PipelineChanged(
+                f"pipeline {name} was defined otherwise when its checkpoint was made, at "
+                f"{row['known_checkpoint']}. Give it another name, or --reset: then it begins "
+                "anew, and what it wrote before it writes again"
+            )
+        self._run_id = row["run_id"]
+        return Begun(self._run_id, bool(row["has_progress"]))
+
+    def report(self, state: State, progress: Progress, error: str | None = None) -> bool:
+        """Say how the run is doing; return whether it should go on.
+
+        A database that is away has no opinion: the run itself finds out whether it can go on.
+        """
+        position = None if progress.position is None else msgspec.json.encode(progress.position)
+        try:
+            rows = self._rows(
+                REPORT,
+                self._run_id,
+                state,
+                None if position is None else position.decode(),
+                str(progress.batches),
+                str(progress.messages),
+                str(progress.rate),
+                _text(progress.lag_messages),
+                _text(progress.lag_s),
+                error,
+                msgspec.json.encode(progress.recent).decode() if progress.recent else None,
+            )
+        except PipelineBusy:
+            return False
+        except Unavailable as failure:
+            _logger.warning("Could not report the pipeline: %s", failure.message)
+            self.close()
+            return True
+        return bool(rows) and not rows[0]["should_stop"]
+
+    def _rows(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
+        """Ask; if the connection was lost before, by another one that has the lock again."""
+        if self._database is None:
+            self._database = Database(self._url, STATEMENT_TIMEOUT_S)
+            if self._locked is not None:
+                self.lock(self._locked)
+        return self._database.rows(sql, *arguments)
+
+    def forget_reader(self, name: str) -> None:
+        """Forget how far a reader has come, so that it begins anew."""
+        self._rows(FORGET_READER, name)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Return the pipelines there are, by name."""
+        return self._rows(LIST, None, str(LISTED_MAX))
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        """Return one of them."""
+        return next(iter(self._rows(LIST, name, "1")), None)
+
+    def stop(self, name: str) -> dict[str, Any]:
+        """Ask whoever runs a pipeline to stop it; return its state, and how long it was silent.
+
+        Raises:
+            NotFound: There is no such pipeline.
+        """
+        rows = self._rows(STOP, name)
+        if not rows:
+            raise NotFound(f"there is no pipeline {name}; `skep pipeline list` shows them")
+        return rows[0]
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)

@@ -1,0 +1,330 @@
+"""Run a pipeline: start its queries, watch them, report, and stop when somebody asks.
+
+A run is as durable as its checkpoint: killed at any moment, the next one goes on, and results are
+written once. Only the queue's sink and Spark's file sink are used, which both know micro-batches
+they have seen.
+"""
+
+import json
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import quote
+
+from skep.model.errors import Refused, SkepError, Unavailable
+from skep.spark.lake.archive_jobs import last_cause
+from skep.spark.pipelines.frames import Frames, SinkKind, reader_name, sinks_of, source_options
+from skep.spark.pipelines.pipeline import (
+    Pipeline,
+    Transform,
+    definition_hash,
+    spelled_definition,
+    spelled_options,
+)
+from skep.spark.pipelines.registry import Batch, Progress, Registry
+from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
+from skep.spark.source.log import Log
+from skep.spark.source.options import read_options
+from skep.spark.source.positions import Position
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LOOK_S: Final = 0.5
+"""How often queries are looked at; less often than Spark ends micro-batches that do much."""
+REPORT_S: Final = 1.0
+RECENT_BATCHES: Final = 40
+"""How many micro-batches the record shows."""
+
+_OUR_CLASS: Final = re.compile(r"^skep(\.\w+)+: ")
+"""How an error of ours begins when it comes from another process."""
+
+OnProgress = Callable[[Progress], None]
+
+
+class PipelineFailed(Refused):
+    """A query of the pipeline ended with an error."""
+
+    code: ClassVar[str] = "pipeline_failed"
+
+
+class CheckpointGone(Refused):
+    """The pipeline has run before, but its checkpoint is not there."""
+
+    code: ClassVar[str] = "checkpoint_gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """How to run a pipeline."""
+
+    url: str
+    checkpoint: str
+    """Directory or address; each sink has a directory in it."""
+    master: str = DEFAULT_MASTER
+    is_reset: bool = False
+
+
+def checkpoint_of(pipeline: Pipeline, data_dir: Path) -> str:
+    """Return where a pipeline keeps its progress."""
+    if pipeline.checkpoint is not None:
+        return pipeline.checkpoint.rstrip("/")
+    return str(data_dir.absolute() / "pipelines" / quote(pipeline.name, safe=""))
+
+
+class PipelineRun:
+    """One run of a pipeline, from its registration to its end."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        transform: Transform | None,
+        plan: RunPlan,
+        *,
+        on_progress: OnProgress = lambda _progress: None,
+    ) -> None:
+        self._pipeline: Final = pipeline
+        self._transform: Final = transform
+        self._plan: Final = plan
+        self._on_progress: Final = on_progress
+
+    def run(self, stop: threading.Event) -> Progress:
+        """Run until it is done, somebody asks to stop it, or `stop` is set.
+
+        Raises:
+            PipelineBusy: Somebody else runs it.
+            PipelineChanged: Its checkpoint belongs to another definition.
+            PipelineFailed: It failed; the record says why.
+        """
+        registry = Registry(self._plan.url)
+        try:
+            registry.lock(self._pipeline.name)
+            if self._plan.is_reset:
+                self._forget(registry)
+            begun = registry.begin(
+                self._pipeline.name,
+                definition=spelled_definition(self._pipeline),
+                digest=definition_hash(self._pipeline, self._transform),
+                checkpoint=self._plan.checkpoint,
+                master=self._plan.master,
+                is_reset=self._plan.is_reset,
+            )
+            return self._run(registry, stop, has_progress=begun.has_progress)
+        finally:
+            registry.close()
+
+    def _forget(self, registry: Registry) -> None:
+        """Begin anew. The record goes last: it must not claim progress without its checkpoint."""
+        _Checkpoint(self._session(), self._plan.checkpoint).remove()
+        for sink in sinks_of(self._pipeline):
+            for source in self._pipeline.sources:
+                registry.forget_reader(reader_name(self._pipeline, sink, source))
+
+    def _run(self, registry: Registry, stop: threading.Event, *, has_progress: bool) -> Progress:
+        watch = _Watch(self._pipeline, self._plan.url)
+        queries: dict[SinkKind, StreamingQuery] = {}
+        try:
+            spark = self._session()
+            if has_progress:
+                self._require_checkpoint(spark)
+            frames = Frames(spark, self._pipeline, self._transform, self._plan.url)
+            for sink in sinks_of(self._pipeline):
+                writer = frames.writer(sink, f"{self._plan.checkpoint}/{sink}")
+                queries[sink] = writer.start()
+            self._follow(registry, queries, watch, stop)
+        except Exception as failure:
+            # A signal to a whole group of processes ends Spark while it is asked to stop.
+            if not stop.is_set():
+                error = _explained(failure)
+                registry.report("failed", watch.progress, error.message)
+                raise error from failure
+        finally:
+            stop_queries(queries.values())
+        registry.report("stopped", watch.progress)
+        return watch.progress
+
+    def _require_checkpoint(self, spark: "SparkSession") -> None:
+        if not _Checkpoint(spark, self._plan.checkpoint).exists():
+            raise CheckpointGone(
+                f"pipeline {self._pipeline.name} has run before, but there is no checkpoint at "
+                f"{self._plan.checkpoint}: say by --checkpoint where it lies, or --reset"
+            )
+
+    def _follow(
+        self,
+        registry: Registry,
+        queries: Mapping[SinkKind, "StreamingQuery"],
+        watch: "_Watch",
+        stop: threading.Event,
+    ) -> None:
+        """Watch queries until they end, one fails, or somebody wants them to."""
+        reported_at = 0.0
+        while True:
+            is_over = _are_over(list(queries.values()))
+            watch.look(queries)
+            now = time.monotonic()
+            if is_over or now - reported_at >= REPORT_S:
+                self._on_progress(watch.progress)
+                should_go_on = registry.report("running", watch.progress)
+                reported_at = now
+                if is_over or not should_go_on:
+                    return
+            if stop.wait(LOOK_S):
+                return
+
+    def _session(self) -> "SparkSession":
+        return spark_session(
+            f"skep pipeline {self._pipeline.name}",
+            master=self._plan.master,
+            config={"spark.log.level": "ERROR", **spelled_options(self._pipeline.spark)},
+        )
+
+
+def stop_queries(queries: Iterable["StreamingQuery"]) -> None:
+    """Stop queries; one that cannot be asked any more has ended with its JVM."""
+    # PySpark is an extra, and slow to import.
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    for query in queries:
+        with suppress(Py4JError, PySparkException, ConnectionError):
+            query.stop()
+
+
+class _Watch:
+    """Adds up what the queries of a run report of their micro-batches."""
+
+    def __init__(self, pipeline: Pipeline, url: str) -> None:
+        self._pipeline: Final = pipeline
+        self._url: Final = url
+        self._last_batch: Final[dict[SinkKind, int]] = {}
+        self._position: Final[dict[str, Any]] = {}
+        self._recent: Final[deque[Batch]] = deque(maxlen=RECENT_BATCHES)
+        self.progress = Progress()
+
+    def look(self, queries: Mapping[SinkKind, "StreamingQuery"]) -> None:
+        """Take note of the micro-batches that ended since the last look."""
+        batches, messages = self.progress.batches, self.progress.messages
+        rate = 0.0
+        for sink, query in queries.items():
+            ended = self._ended(sink, query)
+            batches += len(ended)
+            messages += sum(each["numInputRows"] for each in ended)
+            self._recent.extend(_batch(sink, each) for each in ended)
+            last = self._latest(query)
+            rate += last.get("processedRowsPerSecond") or 0.0
+            if ended:
+                self._position[sink] = [each["endOffset"] for each in ended[-1]["sources"]]
+        lag_messages, lag_s = self.progress.lag_messages, self.progress.lag_s
+        if batches != self.progress.batches:
+            with suppress(Unavailable):  # the next look will tell
+                lag_messages, lag_s = self._lag(list(queries))
+        self.progress = Progress(
+            batches=batches,
+            messages=messages,
+            rate=round(rate, 1),
+            lag_messages=lag_messages,
+            lag_s=lag_s,
+            position=dict(self._position) or None,
+            recent=tuple(self._recent),
+        )
+
+    def _ended(self, sink: SinkKind, query: "StreamingQuery") -> list[dict[str, Any]]:
+        """Return the new reports of micro-batches; idle queries repeat the number of their last."""
+        reports = [_report(each) for each in query.recentProgress]
+        last = self._last_batch.get(sink, -1)
+        ended = {each["batchId"]: each for each in reports if each["batchId"] > last}
+        # A query that has nothing to do reports the number of the micro-batch that would be next.
+        done = [each for each in ended.values() if "addBatch" in each.get("durationMs", {})]
+        if done:
+            self._last_batch[sink] = max(each["batchId"] for each in done)
+        return done
+
+    def _latest(self, query: "StreamingQuery") -> dict[str, Any]:
+        return {} if query.lastProgress is None else _report(query.lastProgress)
+
+    def _publish(self, sink: SinkKind) -> None:
+        """Say how far the only reader of a sink has come: Spark would tell it a batch later."""
+        ends: list[Any] = self._position.get(sink, [])
+        if len(ends) != 1 or len(self._pipeline.sources) != 1:
+            return
+        ((name, source),) = self._pipeline.sources.items()
+        reader = reader_name(self._pipeline, sink, name)
+        log = Log(read_options(source_options(source, self._url, reader)))
+        position = Position.from_json(ends[0])
+        log.publish(reader, log.lanes(), position, position.seen)
+
+    def _lag(self, sinks: Sequence[SinkKind]) -> tuple[int, int]:
+        """Return how far the readers are behind: the most of any sink."""
+        totals = [(0, 0)]
+        for sink in sinks:
+            self._publish(sink)
+            rows: list[dict[str, Any]] = []
+            for name, source in self._pipeline.sources.items():
+                reader = reader_name(self._pipeline, sink, name)
+                rows += Log(read_options(source_options(source, self._url, reader))).lag(reader)
+            messages = sum(row["messages"] for row in rows)
+            totals.append((messages, max((row["seconds"] or 0 for row in rows), default=0)))
+        return max(totals)
+
+
+class _Checkpoint:
+    """The directory of a pipeline's progress, in whatever file system Spark knows."""
+
+    def __init__(self, spark: "SparkSession", address: str) -> None:
+        context: Any = spark.sparkContext
+        jvm = context._jvm  # noqa: SLF001 (the only way to Hadoop's file systems)
+        self._path: Final = jvm.org.apache.hadoop.fs.Path(address)
+        self._files: Final = self._path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+
+    def exists(self) -> bool:
+        """Tell whether there is anything."""
+        return bool(self._files.exists(self._path))
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        self._files.delete(self._path, True)
+
+
+def _are_over(queries: Sequence["StreamingQuery"]) -> bool:
+    """Tell whether all queries have ended.
+
+    Raises:
+        StreamingQueryException: One of them has failed.
+    """
+    # In this order: a query that fails between the questions must not pass for one that is done.
+    are_over = not any(query.isActive for query in queries)
+    for query in queries:
+        failure: Any = query.exception()
+        if failure is not None:
+            raise failure
+    return are_over
+
+
+def _report(progress: Any) -> dict[str, Any]:
+    return json.loads(progress.json)
+
+
+def _batch(sink: SinkKind, report: dict[str, Any]) -> Batch:
+    return Batch(
+        sink=sink,
+        number=report["batchId"],
+        started_at=report["timestamp"],
+        rows=report["numInputRows"],
+        duration_ms=report["durationMs"]["triggerExecution"],
+    )
+
+
+def _explained(failure: Exception) -> SkepError:
+    """Turn what Spark raises into one line; what we raise ourselves is one already."""
+    if isinstance(failure, SkepError):
+        return failure
+    cause = last_cause(str(failure).strip()).removeprefix("a task on Spark failed: ")
+    return PipelineFailed(_OUR_CLASS.sub("", cause))

@@ -1,0 +1,1 @@
+"""What Spark runs on: session, Java, Python workers, connections to PostgreSQL."""

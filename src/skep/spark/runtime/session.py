@@ -1,0 +1,128 @@
+"""Spark sessions that work at once: the right Java and Python, loopback, UTC, sound defaults.
+
+Everything can be overridden by `config`. What has to be in the environment before the first
+session of a process starts its JVM is put there; afterwards Spark reads it no more.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from skep.model.errors import Refused
+from skep.settings.fields import process_environment, set_process_variables, usable_cores
+from skep.spark.runtime.java import find_java
+from skep.spark.runtime.worker_python import worker_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER: Final = "local[*,4]"
+"""All cores, and four attempts for each task: plain `local[*]` gives up at the first failure,
+which would end a query when PostgreSQL is restarted."""
+
+LOOPBACK: Final = "127.0.0.1"
+
+_ALWAYS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.io.compression.codec": "zstd",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.log.level": "WARN",
+}
+_LOCAL: Final = {
+    # Names of hosts need not resolve, and nobody outside has to reach this driver.
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    # Not on clusters: there a job may bring Skep along after the process was started.
+    "spark.python.daemon.module": "skep.spark.runtime.worker_daemon",
+    # What is shuffled stays on this machine: a smaller size is not worth the time it takes.
+    "spark.io.compression.codec": "lz4",
+}
+
+
+def spark_session(
+    name: str = "skep",
+    *,
+    master: str = DEFAULT_MASTER,
+    config: Mapping[str, str] | None = None,
+    ui: bool = False,
+    progress: bool = False,
+) -> "SparkSession":
+    """Return the session of this process; start one if there is none.
+
+    Args:
+        name: What it is called in Spark's pages and logs.
+        master: Where it runs: `local[...]`, `spark://...` or any other that Spark knows.
+        config: Settings of Spark's that go before ours.
+        ui: Serve Spark's web pages; jobs that end by themselves do not need them.
+        progress: Show the progress of stages in the terminal.
+
+    Raises:
+        Refused: PySpark is not installed.
+        NoJava: There is no Java to run it with.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 (heavy, and an extra)
+    except ImportError as error:
+        raise Refused("PySpark is not installed: `pip install skep[spark]`") from error
+    prepare_environment(master)
+    builder = SparkSession.builder.appName(name).master(master)
+    settings = session_settings(master, ui=ui, progress=progress) | dict(config or {})
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def adopt_session(spark: "SparkSession") -> None:
+    """Make a session the one of this thread, which has none if another thread started it.
+
+    Spark looks up the formats of what is written in the session of the thread.
+    """
+    session: Any = spark
+    # PySpark has no public way.
+    java_class = getattr(session._jvm, "org.apache.spark.sql.classic.SparkSession")  # noqa: SLF001
+    java_class.setActiveSession(session._jsparkSession)  # noqa: SLF001
+
+
+def session_settings(master: str, *, ui: bool, progress: bool) -> dict[str, str]:
+    """Return the settings of Spark for a session at that master."""
+    settings = {
+        **_ALWAYS,
+        "spark.ui.enabled": _spelled(ui),
+        "spark.ui.showConsoleProgress": _spelled(progress),
+    }
+    if master.startswith("local"):
+        # One shuffle partition per core; the default of 200 is for clusters.
+        settings |= _LOCAL | {"spark.sql.shuffle.partitions": str(cores_of(master))}
+    if path := process_environment().get("PYTHONPATH"):
+        settings["spark.executorEnv.PYTHONPATH"] = path
+    return settings
+
+
+def prepare_environment(master: str) -> None:
+    """Let Spark find this Python, a Java and, locally, itself; whoever chose has chosen.
+
+    Raises:
+        NoJava: There is no Java to run Spark with.
+    """
+    environment = process_environment()
+    # Without it the workers take whatever `python3` is first on the path.
+    defaults = {"PYSPARK_PYTHON": sys.executable}
+    if master.startswith("local"):
+        defaults |= {"SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": worker_python(environment)}
+    chosen = {name: text for name, text in defaults.items() if name not in environment}
+    set_process_variables({"JAVA_HOME": str(find_java(environment).home), **chosen})
+
+
+def cores_of(master: str) -> int:
+    """Return how many tasks a local master runs at a time."""
+    count = master.partition("[")[2].rstrip("]").partition(",")[0]
+    if count == "*":
+        return usable_cores()
+    return int(count) if count.isdigit() else 1
+
+
+def _spelled(choice: bool) -> str:
+    return "true" if choice else "false"

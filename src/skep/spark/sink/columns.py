@@ -1,0 +1,66 @@
+"""The columns that a writer takes, and what types they may have."""
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import types as spark
+
+from skep.spark.sink.json_rows import check_spellable
+from skep.spark.source.columns import InvalidColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+    from skep.spark.sink.options import WriteOptions
+
+QUEUE: Final = "queue"
+PARTITION: Final = "partition"
+PAYLOAD: Final = "payload"
+TRANSACTION_ID: Final = "transaction_id"
+HEADERS: Final = "headers"
+DELIVER_AT: Final = "deliver_at"
+
+WRITE_COLUMNS: Final = (QUEUE, PARTITION, PAYLOAD, TRANSACTION_ID, HEADERS, DELIVER_AT)
+
+_TEXTS: Final = (QUEUE, PARTITION, TRANSACTION_ID)
+_HEADER_VALUES: Final = (spark.StringType, spark.BooleanType, spark.NumericType)
+
+
+def check_write_schema(schema: "StructType", options: "WriteOptions") -> None:
+    """Make sure that the rows of a DataFrame can become messages.
+
+    Raises:
+        InvalidColumns: A column is missing, unknown or of a type it cannot have.
+    """
+    for field in schema.fields:
+        if field.name not in WRITE_COLUMNS:
+            raise InvalidColumns(
+                f"there is no column {field.name!r} to write; the columns are "
+                f"{', '.join(WRITE_COLUMNS)}. What belongs to the message goes into payload, for "
+                "example select(struct('*').alias('payload'))"
+            )
+        _check_type(field.name, field.dataType)
+    if PAYLOAD not in schema.names:
+        raise InvalidColumns("there is no column payload to write")
+    if QUEUE not in schema.names and options.queue is None:
+        raise InvalidColumns("say where to write to, by the option queue or a column queue")
+
+
+def _check_type(name: str, data_type: "DataType") -> None:
+    if name == PAYLOAD:
+        check_spellable(data_type)
+        return
+    wanted = "a string"
+    fits = isinstance(data_type, (spark.StringType, spark.NullType))
+    if name == DELIVER_AT:
+        wanted, fits = "a timestamp", isinstance(data_type, (spark.TimestampType, spark.NullType))
+    elif name == HEADERS:
+        wanted = "a map of strings to strings, numbers or booleans"
+        fits = isinstance(data_type, spark.NullType) or (
+            isinstance(data_type, spark.MapType)
+            and isinstance(data_type.keyType, spark.StringType)
+            and isinstance(data_type.valueType, _HEADER_VALUES)
+        )
+    if not fits:
+        raise InvalidColumns(
+            f"the column {name!r} must be {wanted}, not {data_type.simpleString()}"
+        )

@@ -1,0 +1,125 @@
+"""Write a DataFrame or a stream into queues, exactly once.
+
+Spark creates a writer in the driver and pickles it for the tasks, so it holds nothing but options.
+A stream is known by the id in its checkpoint, and an epoch is a micro-batch of it; a DataFrame is
+written as the only epoch of an id made up here, unless the program says by `txnAppId` and
+`txnVersion` which of its writes it is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from skep.model.errors import BadRequest, Defect
+from skep.spark.sink.columns import check_write_schema
+from skep.spark.sink.commit import abort, commit
+from skep.spark.sink.options import Version, write_options
+from skep.spark.sink.staging import Staged, Stager
+from skep.spark.source.options import InvalidOption
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+
+
+class CannotOverwrite(BadRequest):
+    """A log is appended to: use mode("append"), or outputMode("append") or ("update")."""
+
+    code: ClassVar[str] = "cannot_overwrite"
+
+
+class SkepWriter(DataSourceArrowWriter):
+    """Writes one DataFrame."""
+
+    def __init__(
+        self, options: Mapping[str, str], schema: "StructType", *, overwrite: bool
+    ) -> None:
+        """Check options and columns.
+
+        Raises:
+            InvalidOption: An option is wrong.
+            InvalidColumns: A column is missing, unknown or of a wrong type.
+            CannotOverwrite: It is not to append.
+        """
+        self._options: Final = write_options(options)
+        check_write_schema(schema, self._options)
+        if overwrite:
+            raise CannotOverwrite
+        self._version: Final = self._options.version or Version(str(uuid4()), 0)
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        """Stage the rows of one task."""
+        task = _task().partitionId()
+        stager = Stager(self._options, self._version.write_id, self._version.epoch, task)
+        return stager.stage(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Move what the tasks staged into the log.
+
+        Raises:
+            SkepError: It was refused; nothing is stored.
+        """
+        commit(self._options, messages, is_passing=self._options.version is None)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Throw away what the tasks staged."""
+        abort(self._options, messages)
+
+
+class SkepStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of one query."""
+
+    def __init__(
+        self, options: Mapping[str, str], schema: "StructType", *, overwrite: bool
+    ) -> None:
+        """Check options and columns.
+
+        Raises:
+            InvalidOption: An option is wrong.
+            InvalidColumns: A column is missing, unknown or of a wrong type.
+            CannotOverwrite: The output mode is complete.
+        """
+        self._options: Final = write_options(options)
+        check_write_schema(schema, self._options)
+        if overwrite:
+            raise CannotOverwrite
+        if self._options.version is not None:
+            raise InvalidOption("txnAppId and txnVersion are not for streams, which have their own")
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        """Stage the rows of one task."""
+        context = _task()
+        query, epoch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if query is None or epoch is None:
+            raise Defect("Spark does not say which query and micro-batch this is.")
+        return Stager(self._options, query, int(epoch), context.partitionId()).stage(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
+        """Move what the tasks staged into the log, unless that was done before.
+
+        Raises:
+            SkepError: It was refused; nothing is stored.
+        """
+        del batchId  # the tasks have said it
+        commit(self._options, messages, is_passing=False)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
+        """Throw away what the tasks staged."""
+        del batchId
+        abort(self._options, messages)
+
+
+def _task() -> Any:
+    context = TaskContext.get()
+    if context is None:
+        raise Defect("A writer works in tasks of Spark only.")
+    return context

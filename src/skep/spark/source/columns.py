@@ -1,0 +1,81 @@
+"""The columns of the data source: their names and types, by shape.
+
+Two shapes: Skep's own, and that of Spark's Kafka source, so that programs can be pointed from one
+to the other. A schema given by the user picks columns and may say the type of the payload; what it
+asks for in vain is refused here, before anything is read.
+"""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from skep.model.errors import BadRequest
+from skep.spark.source.options import Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+HEADERS: Final = "headers"
+PAYLOAD: Final = "payload"
+PAYLOAD_BYTES: Final = "payload_bytes"
+
+SKEP_COLUMNS: Final = {
+    "queue": "string",
+    "partition": "string",
+    "offset": "bigint",
+    "message_id": "string",
+    "transaction_id": "string",
+    PAYLOAD: "string",
+    HEADERS: "map<string,string>",
+    "producer": "string",
+    "trace_id": "string",
+    "created_at": "timestamp",
+    "xid": "bigint",
+}
+REQUESTED_COLUMNS: Final = {PAYLOAD_BYTES: "int"}
+"""Served in Skep's shape to those who name them in a schema, and only then."""
+KAFKA_COLUMNS: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "bigint",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    HEADERS: "array<struct<key:string,value:binary>>",
+}
+
+
+class InvalidColumns(BadRequest):
+    """The schema asks for what the data source does not have."""
+
+    code: ClassVar[str] = "invalid_columns"
+
+
+def schema_of(shape: Shape) -> str:
+    """Return all columns of a shape, as Spark's DDL spells them."""
+    columns = dict(KAFKA_COLUMNS if shape.kind == "kafka" else SKEP_COLUMNS)
+    if shape.kind == "skep":
+        columns[PAYLOAD] = shape.payload
+    if not shape.headers:
+        del columns[HEADERS]
+    return ", ".join(f"`{name}` {type_}" for name, type_ in columns.items())
+
+
+def check_schema(schema: "StructType", shape: Shape) -> None:
+    """Make sure that every column of a schema can be served.
+
+    Raises:
+        InvalidColumns: There is no such column, or it has another type.
+    """
+    columns = KAFKA_COLUMNS if shape.kind == "kafka" else SKEP_COLUMNS | REQUESTED_COLUMNS
+    for field in schema.fields:
+        if field.name not in columns:
+            raise InvalidColumns(
+                f"there is no column {field.name!r}; the columns are {', '.join(columns)}"
+            )
+        wanted = field.dataType.simpleString()
+        if field.name != PAYLOAD and wanted != columns[field.name]:
+            raise InvalidColumns(
+                f"the column {field.name!r} is of type {columns[field.name]}, not {wanted}"
+            )
+    if not schema.fields:
+        raise InvalidColumns(f"the schema is empty; the columns are {', '.join(columns)}")

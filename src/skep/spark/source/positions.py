@@ -1,0 +1,276 @@
+"""Positions: how far a reader has come, as a set of transactions.
+
+Messages of a queue are committed by many writers at once, and transaction ids are handed out when
+a transaction begins to write, not when it commits. So neither an id nor a time says what a reader
+has seen; a snapshot of PostgreSQL does: it knows which transactions were still open. A position is
+such a snapshot. What a micro-batch from A to B brings is what B sees and A does not: a late commit
+is never skipped, and the set is the same whenever it is read again.
+
+A snapshot is cut right behind the newest segment it sees (`Snapshot.cut`). The transactions beyond
+it are nobody's business, and some of them might not survive a crash of the server, which would
+then hand out their ids again: a position must not claim to have seen those.
+
+When a span is too large for one micro-batch it is read in the order of addresses (transaction,
+partition, first offset), and the position remembers the address it has come to (`Part`). Such a
+span is finished before the next one begins.
+
+Pure: nothing here connects. `skep.spark.source.log` takes positions, SQL reads spans.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar, Final, NamedTuple, Self
+
+from skep.model.errors import Refused
+
+_SNAPSHOT: Final = re.compile(r"(\d{1,20}):(\d{1,20}):((?:\d{1,20}(?:,\d{1,20})*)?)")
+_SYSTEM: Final = re.compile(r"\d+:\d+(?::[a-z0-9_]+)?")
+"""Of a cluster, a database in it, and the schema there unless that has the default's name."""
+_MEMBERS: Final = {"checked", "part", "seen", "since", "system", "taken"}
+
+
+class InvalidPosition(Refused):
+    """This is not a position in the log that a reader could go on from."""
+
+    code: ClassVar[str] = "invalid_position"
+
+
+class Address(NamedTuple):
+    """Where a segment lies, in the order in which spans are read."""
+
+    xid: int
+    partition_id: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Which transactions had ended: those below `xmax` that are not `in_progress`."""
+
+    xmax: int
+    in_progress: frozenset[int] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the spelling of PostgreSQL, `xmin:xmax:xip,xip`.
+
+        Raises:
+            InvalidPosition: It is not one.
+        """
+        spelled = _SNAPSHOT.fullmatch(text)
+        if spelled is None:
+            raise InvalidPosition(f"{text!r} is not a snapshot, spelled xmin:xmax:xip")
+        xmin, xmax = int(spelled[1]), int(spelled[2])
+        in_progress = frozenset(map(int, spelled[3].split(","))) if spelled[3] else frozenset[int]()
+        if not 0 < xmin <= xmax or not all(xmin <= xid < xmax for xid in in_progress):
+            raise InvalidPosition(f"the snapshot {text!r} contradicts itself")
+        return cls(xmax, in_progress)
+
+    @property
+    def xmin(self) -> int:
+        """The oldest transaction that had not ended."""
+        return min(self.in_progress, default=self.xmax)
+
+    def __str__(self) -> str:
+        return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.in_progress)))}"
+
+    def sees(self, xid: int) -> bool:
+        """Tell whether that transaction had ended."""
+        return xid < self.xmax and xid not in self.in_progress
+
+    def cut(self, xmax: int) -> "Snapshot":
+        """Forget everything from `xmax` on, as if none of that had ended."""
+        below = min(xmax, self.xmax)
+        return Snapshot(below, frozenset(xid for xid in self.in_progress if xid < below))
+
+    def with_all_below(self, xid: int) -> "Snapshot":
+        """Return a snapshot that sees, besides, every transaction below that one."""
+        return Snapshot(
+            max(self.xmax, xid), frozenset(each for each in self.in_progress if each >= xid)
+        )
+
+    def covers(self, other: "Snapshot") -> bool:
+        """Tell whether everything that the other one sees is seen here."""
+        hidden_here = (xid for xid in self.in_progress if xid < other.xmax)
+        return (
+            all(xid in other.in_progress for xid in hidden_here)
+            # Above our xmax the other may be longer only by transactions it does not see.
+            and all(xid in other.in_progress for xid in _between(self.xmax, other.xmax, other))
+        )
+
+    def common(self, other: "Snapshot") -> "Snapshot":
+        """Return what both see."""
+        xmax = min(self.xmax, other.xmax)
+        both = self.in_progress | other.in_progress
+        return Snapshot(xmax, frozenset(xid for xid in both if xid < xmax))
+
+
+NOTHING: Final = Snapshot(1)
+"""The snapshot that sees nothing: real transactions begin at 3."""
+
+
+def _between(low: int, high: int, holder: Snapshot) -> range:
+    """Ids from `low` to `high`, but no more of them than could possibly be in progress."""
+    return range(low, min(high, low + len(holder.in_progress) + 1))
+
+
+def common_to(snapshots: list[Snapshot]) -> Snapshot:
+    """Return what all of them see; nothing if there are none."""
+    return reduce(Snapshot.common, snapshots) if snapshots else NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a span that was read: all that `snapshot` sees up to an address."""
+
+    snapshot: Snapshot
+    through: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a reader has seen.
+
+    system: The cluster and database in which these transaction ids mean anything.
+    seen: Everything this sees has been read.
+    checked: Removals of segments that this sees have been looked at: they happened before the
+        reader began, or it was told about them.
+    taken_us: When it was taken, in microseconds of the epoch. What had expired by then is left out
+        by the reader that comes to this position, and again when it has to repeat that.
+    since_us: Messages created before this moment are not wanted.
+    part: What has been read beyond `seen`.
+    """
+
+    system: str
+    seen: Snapshot
+    checked: Snapshot
+    taken_us: int = 0
+    since_us: int | None = None
+    part: Part | None = None
+
+    @property
+    def target(self) -> Snapshot:
+        """What will have been seen once the present span is finished."""
+        return self.part.snapshot if self.part else self.seen
+
+    def contains(self, address: Address) -> bool:
+        """Tell whether a segment has been read."""
+        part = self.part
+        return self.seen.sees(address.xid) or (
+            part is not None and part.snapshot.sees(address.xid) and address <= part.through
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members as Spark keeps them, always in the same order.
+
+        Spark compares positions by their text, so equal ones must be spelled alike.
+        """
+        members: dict[str, Any] = {"checked": str(self.checked)}
+        if self.part is not None:
+            through = list(self.part.through)
+            members["part"] = {"snapshot": str(self.part.snapshot), "through": through}
+        members["seen"] = str(self.seen)
+        if self.since_us is not None:
+            members["since"] = self.since_us
+        members["system"] = self.system
+        members["taken"] = self.taken_us
+        return members
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_json(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, members: Any) -> Self:
+        """Read what `to_json` made.
+
+        Raises:
+            InvalidPosition: It is something else.
+        """
+        try:
+            if set(members) - _MEMBERS or not _SYSTEM.fullmatch(members["system"]):
+                raise InvalidPosition(f"this is not a position of Skep: {json.dumps(members)}")
+            since_us = members.get("since")
+            return cls(
+                members["system"],
+                Snapshot.parse(members["seen"]),
+                Snapshot.parse(members["checked"]),
+                int(members["taken"]),
+                None if since_us is None else int(since_us),
+                _part_of(members.get("part")),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidPosition(f"this is not a position of Skep: {members!r}") from error
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text of a position, as queries report it.
+
+        Raises:
+            InvalidPosition: It is not one.
+        """
+        try:
+            return cls.from_json(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise InvalidPosition(f"this is not a position of Skep: {text!r}") from error
+
+
+def _part_of(members: Any) -> Part | None:
+    if members is None:
+        return None
+    xid, partition_id, first = map(int, members["through"])
+    return Part(Snapshot.parse(members["snapshot"]), Address(xid, partition_id, first))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Segments to read: those that `upto` sees and `seen` does not, between two addresses."""
+
+    seen: Snapshot
+    upto: Snapshot
+    after: Address | None = None
+    through: Address | None = None
+
+    def includes(self, address: Address) -> bool:
+        """Tell whether a segment belongs to it."""
+        return (
+            self.upto.sees(address.xid)
+            and not self.seen.sees(address.xid)
+            and (self.after is None or address > self.after)
+            and (self.through is None or address <= self.through)
+        )
+
+
+def spans_between(start: Position, end: Position) -> list[Span]:
+    """Return what `end` contains and `start` does not, as spans without a common segment.
+
+    Raises:
+        InvalidPosition: `end` does not contain all of `start`.
+    """
+    if not _leads_to(start, end):
+        raise InvalidPosition(
+            f"the position {end} does not come after {start}. If a micro-batch was interrupted "
+            "before its first commit, the start `latest` was not kept: set the option "
+            "consumerGroup, or begin with a new checkpoint."
+        )
+    if start.part and end.part and start.part.snapshot == end.part.snapshot:
+        return [Span(start.seen, end.target, start.part.through, end.part.through)]
+    spans: list[Span] = []
+    seen = start.seen
+    if start.part is not None:
+        spans.append(Span(seen, start.part.snapshot, after=start.part.through))
+        seen = start.part.snapshot
+    if seen != end.seen:
+        spans.append(Span(seen, end.seen))
+    if end.part is not None:
+        spans.append(Span(end.seen, end.part.snapshot, through=end.part.through))
+    return spans
+
+
+def _leads_to(start: Position, end: Position) -> bool:
+    if start.system != end.system:
+        return False
+    if start.part and end.part and start.part.snapshot == end.part.snapshot:
+        return start.seen == end.seen and start.part.through <= end.part.through
+    return end.seen.covers(start.target)

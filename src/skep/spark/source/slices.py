@@ -1,0 +1,307 @@
+"""Portions of a span: what one task of Spark reads, and how it reads it.
+
+A portion is small to describe, however much it is: two snapshots, two addresses and ids. It is
+planned in the driver and read by an executor, maybe much later and more than once; what it brings
+is the same each time. If segments vanish in between, the task notices by their number; a reader of
+both tiers then looks for them in the archive.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from skep.settings.fields import usable_cores
+from skep.spark.decode.payloads import is_carried, payload_decoder
+from skep.spark.decode.segments import Cutter
+from skep.spark.runtime.encryption_keys import key_ring
+from skep.spark.runtime.postgres import database
+from skep.spark.source.columns import PAYLOAD, check_schema
+from skep.spark.source.log import Lanes, Log, Size, span_arguments
+from skep.spark.source.options import ReadOptions, Shape
+from skep.spark.source.positions import Address, Position, Span, spans_between
+from skep.spark.source.tiers import NO_ARCHIVE, Boundary, TieredLog, storage_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from skep.model.encryption import KeyRing
+    from skep.spark.lake.lake import LakeFile
+    from skep.spark.lake.read import Choice
+
+WORTH_A_TASK: Final = 20_000
+"""Messages below which a further task costs more than it saves."""
+
+_TYPES: Final = (
+    "integer[]",
+    "bigint[]",
+    "pg_snapshot",
+    "pg_snapshot",
+    "bigint[]",
+    "bigint[]",
+    "timestamptz",
+    "timestamptz",
+)
+"""Of the parameters of `skep.read_span`, in the order of `span_arguments`."""
+_NEEDED: Final = {
+    "queue": "queue",
+    "topic": "queue",
+    "partition": "partition",
+    "key": "partition",
+    "created_at": "created_at",
+    "timestamp": "created_at",
+}
+"""The column of `skep.read_span` that a column of the data source needs, beyond the address."""
+_ADDRESS: Final = ("xid", "partition_id", "first")
+
+
+@dataclass
+class LakePortion(InputPartition):
+    """What one task reads of the archive."""
+
+    choice: "Choice"
+    files: tuple[str, ...]
+
+
+@dataclass
+class Portion(InputPartition):
+    """What one task reads of the live log."""
+
+    lanes: Lanes
+    span: Span
+    since_us: int | None
+    taken_us: int
+    segments: int
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message to a person."""
+        queues = ", ".join(self.lanes.queue_names)
+        return f"queue {queues}, transactions {self.span.seen.xmin} to {self.span.upto.xmax - 1}"
+
+
+class PortionReader:
+    """Plans portions in the driver, and reads them in executors. It can be pickled."""
+
+    def __init__(self, options: ReadOptions, shape: Shape, schema: "StructType") -> None:
+        """Check the columns, before anything is read.
+
+        Raises:
+            InvalidColumns: There is no such column, or its type cannot be read.
+        """
+        check_schema(schema, shape)
+        for column in schema.fields:
+            if column.name == PAYLOAD and not is_carried(column.dataType):
+                payload_decoder(column.dataType)
+        self._options: Final = options
+        self._shape: Final = shape
+        self._schema: Final = schema
+
+    def plan(
+        self, log: TieredLog, lanes: Lanes, start: Position, end: Position
+    ) -> list[InputPartition]:
+        """Divide what lies between two positions.
+
+        Raises:
+            InvalidPosition: The one does not lead to the other.
+        """
+        spans = spans_between(start, end)
+
+        def plan(boundaries: list[Boundary]) -> list[InputPartition]:
+            portions: list[InputPartition] = []
+            for span in spans:
+                for boundary in boundaries:
+                    portions += self._archived(log, boundary, span, start, end)
+                    portions += self._live(log, boundary, span, start, end)
+            return portions
+
+        return log.settled(lanes, plan)
+
+    def _live(
+        self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
+    ) -> Iterable[InputPartition]:
+        if self._options.tier == "archive":
+            return []
+        span, lanes = boundary.live(whole), boundary.lanes
+        sizes = log.divide(span, lanes, start.since_us)
+        if not sizes:
+            return []
+        share = self._share(sizes[0].messages)
+        sizes = log.divide(span, lanes, start.since_us, share=share)
+        return _portions(span, sizes, lanes, start.since_us, end.taken_us)
+
+    def _archived(
+        self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
+    ) -> Iterable[InputPartition]:
+        span = boundary.archived(whole)
+        if span is None:
+            return []
+        choice = replace(
+            log.choice(boundary, span, start.since_us), alive_at_us=self._alive_at(end.taken_us)
+        )
+        with log.open_lake() as lake:
+            files = log.lake_files(lake, boundary, choice)
+        share = self._share(sum(file.messages for file in files))
+        return [LakePortion(choice, group) for group in _grouped(files, share)]
+
+    def _alive_at(self, taken_us: int) -> int | None:
+        return None if self._options.include_expired else taken_us
+
+    def _share(self, messages: int) -> int:
+        """Return how many messages a task should read of so many."""
+        options = self._options
+        if options.min_partitions is not None:
+            fair = math.ceil(messages / options.min_partitions)
+        else:
+            fair = max(math.ceil(messages / usable_cores()), WORTH_A_TASK)
+        return min(fair, options.messages_per_partition)
+
+    def read(self, task: InputPartition) -> Iterator[Any]:
+        """Yield the messages of a task as record batches.
+
+        Raises:
+            DataLost: Segments were removed since it was planned.
+        """
+        if isinstance(task, Portion):
+            yield from self._read_live(task)
+        elif isinstance(task, LakePortion):
+            yield from self._read_lake(task.files, task.choice)
+        # Without any task Spark makes up one of its own, in which there is nothing.
+
+    def _read_live(self, portion: Portion) -> Iterator[Any]:
+        options = self._options
+        cutter = Cutter(
+            self._schema,
+            self._shape,
+            open_envelope=_Keys(options).open_envelope,
+            taken_us=self._alive_at(portion.taken_us),
+            null_on_error=options.payload_errors == "null",
+        )
+        source = database(options.url, options.statement_timeout_s)
+        found = _Counted(
+            source.stream(self._statement(portion)), keeps_addresses=options.tier == "all"
+        )
+        yield from cutter.cut(found)
+        lost = portion.segments - found.rows
+        if lost > 0 and options.tier == "all":
+            recovered: set[Address] = set()
+            yield from self._read_moved(portion, frozenset(found.addresses), recovered)
+            lost -= len(recovered)
+        if lost > 0:
+            Log(options).report_loss(f"{lost} of {portion.segments} segments of {portion.name}")
+
+    def _read_moved(
+        self, portion: Portion, known: frozenset[Address], recovered: set[Address]
+    ) -> Iterator[Any]:
+        """Yield what was archived and deleted after it had been planned to be read here."""
+        log = TieredLog(self._options)
+        boundary = Boundary(portion.lanes, NO_ARCHIVE)
+        choice = replace(
+            log.choice(boundary, portion.span, portion.since_us),
+            alive_at_us=self._alive_at(portion.taken_us),
+            without=known,
+        )
+        with log.open_lake() as lake:
+            if not lake.has_table():
+                return
+            files = log.lake_files(lake, boundary, choice)
+        yield from self._read_lake([file.address for file in files], choice, recovered)
+
+    def _read_lake(
+        self, files: Iterable[str], choice: "Choice", found: set[Address] | None = None
+    ) -> Iterator[Any]:
+        from skep.spark.lake.read import LakeReader  # noqa: PLC0415 (heavy, and an extra)
+        from skep.spark.lake.storage import Storage  # noqa: PLC0415 (as above)
+
+        options = self._options
+        reader = LakeReader(
+            self._schema,
+            self._shape,
+            open_envelope=_Keys(options).open_envelope,
+            null_on_error=options.payload_errors == "null",
+        )
+        return reader.read(Storage(storage_of(options)), files, choice, found)
+
+    def _statement(self, portion: Portion) -> str:
+        needed = {_NEEDED[name] for name in self._schema.names if name in _NEEDED}
+        bounds = span_arguments(
+            portion.span, portion.lanes, portion.since_us, self._options.until_us
+        )
+        return span_statement(bounds, needed)
+
+
+class _Counted:
+    """Record batches of segments on their way, counted, and their addresses kept if need be."""
+
+    def __init__(self, batches: Iterable[Any], *, keeps_addresses: bool) -> None:
+        self._batches: Final = batches
+        self._keeps_addresses: Final = keeps_addresses
+        self.rows = 0
+        self.addresses: set[Address] = set()
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            if self._keeps_addresses:
+                columns = [batch.column(name).to_pylist() for name in _ADDRESS]
+                self.addresses.update(map(Address._make, zip(*columns, strict=True)))
+            yield batch
+
+
+class _Keys:
+    """The encryption keys of a reader, looked for when the first sealed message comes."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options: Final = options
+        self._ring: KeyRing | None = None
+
+    def open_envelope(self, envelope: bytes) -> bytes:
+        if self._ring is None:
+            self._ring = key_ring(self._options.encryption_keys, self._options.encryption_key_file)
+        return self._ring.open_envelope(envelope)
+
+
+def _grouped(files: Iterable["LakeFile"], share: int) -> Iterator[tuple[str, ...]]:
+    """Put files together until they hold about as many messages as a task should read."""
+    group: list[str] = []
+    messages = 0
+    for file in files:
+        if group and messages + file.messages > share:
+            yield tuple(group)
+            group, messages = [], 0
+        group.append(file.address)
+        messages += file.messages
+    if group:
+        yield tuple(group)
+
+
+def _portions(
+    span: Span, sizes: list[Size], lanes: Lanes, since_us: int | None, taken_us: int
+) -> Iterator[Portion]:
+    after = span.after
+    for size in sizes:
+        part = Span(span.seen, span.upto, after, size.last)
+        yield Portion(lanes, part, since_us, taken_us, size.segments)
+        after = size.last
+
+
+def span_statement(bounds: tuple[str | None, ...], needed: Iterable[str]) -> str:
+    """Return the statement that reads the segments of a span.
+
+    Args:
+        bounds: The span, as `span_arguments` spells it.
+        needed: Columns of `skep.read_span` that are wanted beside the extent and the body.
+    """
+    extent = ("s.xid::text::bigint as xid", "partition_id", "first", "last")
+    columns = [*extent, *sorted(needed), "body"]
+    typed = [f"{_literal(text)}::{name}" for text, name in zip(bounds, _TYPES, strict=True)]
+    return (
+        f"select {', '.join(columns)} from skep.read_span({', '.join(typed)}) s"  # noqa: S608 (numbers and times that were spelled here)
+        " order by s.xid, s.partition_id, s.first"
+    )
+
+
+def _literal(text: str | None) -> str:
+    return "null" if text is None else "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,60 @@
+"""The data source `skep`: what Spark asks for, answered by the readers and writers.
+
+Light on purpose: Spark imports this module in every process that looks for a format.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from skep.spark.sink.writer import SkepStreamWriter, SkepWriter
+    from skep.spark.source.batch_reader import SkepReader
+    from skep.spark.source.stream_reader import SkepStreamReader
+
+
+class SkepDataSource(DataSource):
+    """Reads and writes the log of a Skep database."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "skep"
+
+    def schema(self) -> str:
+        """Return the columns there are when none are asked for.
+
+        Raises:
+            InvalidOption: An option is unknown or malformed.
+        """
+        from skep.spark.source.columns import schema_of  # noqa: PLC0415 (see the module)
+        from skep.spark.source.options import read_options, shape_options  # noqa: PLC0415
+
+        read_options(self.options)  # what is wrong should be said at `load`, not at the first read
+        return schema_of(shape_options(self.options))
+
+    def reader(self, schema: "StructType") -> "SkepReader":
+        """Return what reads a DataFrame."""
+        from skep.spark.source.batch_reader import SkepReader  # noqa: PLC0415 (see the module)
+
+        return SkepReader(self.options, schema)
+
+    def streamReader(self, schema: "StructType") -> "SkepStreamReader":  # noqa: N802 (Spark's)
+        """Return what reads a stream."""
+        from skep.spark.source.stream_reader import SkepStreamReader  # noqa: PLC0415 (see the module)
+
+        return SkepStreamReader(self.options, schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "SkepWriter":
+        """Return what writes a DataFrame."""
+        from skep.spark.sink.writer import SkepWriter  # noqa: PLC0415 (see the module)
+
+        return SkepWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "SkepStreamWriter":  # noqa: N802 (Spark's)
+        """Return what writes a stream."""
+        from skep.spark.sink.writer import SkepStreamWriter  # noqa: PLC0415 (see the module)
+
+        return SkepStreamWriter(self.options, schema, overwrite=overwrite)

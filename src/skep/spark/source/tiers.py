@@ -1,0 +1,263 @@
+"""The log and its archive as one: what is read from which tier.
+
+For every queue the archive has a watermark, a transaction id. What the queue stored below it is in
+the lake, whether or not it is still in the live log; so a reader of both tiers takes the lake below
+the watermark and the live log from there on, and finds nothing twice. Positions know nothing of
+tiers: rows of the lake carry the same addresses as segments.
+
+The watermark moves while readers plan. A plan counts only if it was the same before and after, and
+a task that finds segments gone which it had been promised looks for them in the lake: whoever took
+them out of the log had put them there, in the same transaction.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from skep.model.errors import NotFound
+from skep.settings import load_settings
+from skep.spark.source.log import Lanes, Log, Present, RestoredDatabase, Size, array_of
+from skep.spark.source.options import ReadOptions
+from skep.spark.source.positions import Span
+
+if TYPE_CHECKING:
+    from skep.spark.lake.lake import Lake, LakeFile
+    from skep.spark.lake.read import Choice
+
+BOUNDS: Final = "select * from skep.archive_bounds($1::text::integer[])"
+NO_ARCHIVE: Final = 1
+"""The watermark of a queue of which nothing is archived."""
+
+Planned = TypeVar("Planned")
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Queues that change from the lake to the live log at the same transaction."""
+
+    lanes: Lanes
+    upto: int
+
+    def live(self, span: Span) -> Span:
+        """Return the part of a span that is read from the live log."""
+        if self.upto == NO_ARCHIVE:
+            return span
+        return replace(span, seen=span.seen.with_all_below(self.upto))
+
+    def archived(self, span: Span) -> Span | None:
+        """Return the part of a span that is read from the lake; None if it has none."""
+        upto = span.upto.cut(self.upto)
+        has_none = self.upto == NO_ARCHIVE or span.seen.covers(upto)
+        return None if has_none else replace(span, upto=upto)
+
+
+class TieredLog(Log):
+    """Questions about the log and its archive, for one reader."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._tiers: Final = options.tier
+        self._until_us: Final = options.until_us
+        self._source: Final = options
+
+    def boundaries(self, lanes: Lanes) -> list[Boundary]:
+        """Return where the queues change from the one tier to the other, now.
+
+        Raises:
+            RestoredDatabase: The archive belongs to another server.
+            NotFound: Only the archive is to be read, and a queue has none.
+        """
+        if self._tiers == "live":
+            return [Boundary(lanes, NO_ARCHIVE)]
+        rows = self.ask(BOUNDS, array_of(lanes.queue_ids))
+        if any(row["is_foreign"] for row in rows):
+            raise RestoredDatabase(
+                "this database was restored from a dump, and its archive belongs to the server it "
+                "came from: read with tier=live, or run `select skep.forget_archive()` in it once"
+            )
+        queues: dict[int, list[int]] = {}
+        for row in rows:
+            queues.setdefault(row["upto"], []).append(row["queue_id"])
+        if self._tiers == "archive" and NO_ARCHIVE in queues:
+            names = _some(lanes, queues[NO_ARCHIVE]).queue_names
+            raise NotFound(
+                f"nothing of queue {', '.join(names)} is archived: set archiveAfterSeconds and run "
+                "`skep archive run`, or read with tier=all"
+            )
+        return [Boundary(_some(lanes, ids), upto) for upto, ids in sorted(queues.items())]
+
+    def settled(self, lanes: Lanes, plan: Callable[[list[Boundary]], Planned]) -> Planned:
+        """Return a plan during which no boundary has moved."""
+        boundaries = self.boundaries(lanes)
+        while True:
+            planned = plan(boundaries)
+            after = boundaries if self._tiers == "live" else self.boundaries(lanes)
+            if after == boundaries:
+                return planned
+            boundaries = after
+
+    def present(self, lanes: Lanes) -> Present:
+        """Take the present position, in the tiers that are read.
+
+        Raises:
+            RestoredDatabase: Log or archive are from another server.
+        """
+        # Before the snapshot, which then sees everything below.
+        marks = [boundary.upto for boundary in self.boundaries(lanes)]
+        present = super().present(lanes)
+        if self._tiers == "live" or not marks:
+            return present
+        upto = min(marks) if self._tiers == "archive" else max(present.seen.xmax, *marks)
+        return present._replace(seen=present.snapshot.cut(upto))
+
+    def admit(
+        self,
+        span: Span,
+        lanes: Lanes,
+        since_us: int | None,
+        *,
+        messages: int | None = None,
+        size_bytes: int | None = None,
+    ) -> Size | None:
+        """Return how much of a span fits into the limits; None if there is nothing in it."""
+
+        def live_sizes(boundary: Boundary, share: int | None) -> list[Size]:
+            if self._tiers == "archive":
+                return []
+            return self.divide(
+                boundary.live(span), boundary.lanes, since_us, messages=messages,
+                size_bytes=size_bytes, share=share,
+            )  # fmt: skip
+
+        def admit(boundaries: list[Boundary]) -> Size | None:
+            archived = [
+                sizes
+                for boundary in boundaries
+                if (sizes := self._archived_sizes(span, boundary, since_us, messages, size_bytes))
+            ]
+            # Only where sizes are merged does one have to know every segment.
+            share = 1 if archived or len(boundaries) > 1 else None
+            is_limited = messages is not None or size_bytes is not None
+            live = [live_sizes(boundary, share if is_limited else None) for boundary in boundaries]
+            merged = heapq.merge(*archived, *live, key=lambda size: size.last)
+            return _fitting(merged, messages, size_bytes)
+
+        return self.settled(lanes, admit)
+
+    def _archived_sizes(
+        self,
+        span: Span,
+        boundary: Boundary,
+        since_us: int | None,
+        messages: int | None,
+        size_bytes: int | None,
+    ) -> Iterable[Size]:
+        part = boundary.archived(span)
+        if part is None:
+            return []
+        from skep.spark.lake.index import segments_in_order, whole_size  # noqa: PLC0415 (heavy)
+
+        choice = self.choice(boundary, part, since_us)
+        with self.open_lake() as lake:
+            files = self.lake_files(lake, boundary, choice)
+            found = segments_in_order(lake.storage, files, choice)
+            first = next(found, None)
+            if first is None:
+                return []
+            if messages is None and size_bytes is None:
+                return [whole_size(files, choice)]
+            rest = (segment.size() for segment in found)
+            return _bounded(first.size(), rest, messages, size_bytes)
+
+    def choice(self, boundary: Boundary, part: Span, since_us: int | None) -> "Choice":
+        """Say what is wanted of the lake."""
+        from skep.spark.lake.read import Choice  # noqa: PLC0415 (heavy, and seldom needed)
+
+        lanes = boundary.lanes
+        return Choice(lanes.queue_ids, lanes.partition_ids, part, since_us, self._until_us)
+
+    def open_lake(self) -> "Lake":
+        """Open the archive; to be closed."""
+        from skep.spark.lake.lake import Lake  # noqa: PLC0415 (heavy, and an extra)
+
+        return Lake(self._source.url, storage_of(self._source))
+
+    def lake_files(self, lake: "Lake", boundary: Boundary, choice: "Choice") -> list["LakeFile"]:
+        """Return the files in which something of a span may be, in the order of transactions."""
+        from skep.spark.lake.read import moment_of  # noqa: PLC0415 (as above)
+
+        found = [
+            file
+            for queue in boundary.lanes.queue_names
+            for file in lake.files(
+                queue,
+                since=moment_of(choice.since_us),
+                until=moment_of(choice.until_us),
+                xid_min=choice.span.seen.xmin,
+                xid_end=choice.span.upto.xmax,
+            )
+        ]
+        return sorted(found, key=lambda file: (file.xid_min, file.xid_max, file.address))
+
+
+def storage_of(options: ReadOptions) -> dict[str, str]:
+    """Return how to reach the files of the archive."""
+    from skep.spark.lake.storage import storage_properties  # noqa: PLC0415 (heavy, and an extra)
+
+    text = options.storage
+    return storage_properties(load_settings().settings.archive_storage if text is None else text)
+
+
+def _some(lanes: Lanes, queue_ids: Iterable[int]) -> Lanes:
+    wanted = set(queue_ids)
+    both = [
+        (id_, name)
+        for id_, name in zip(lanes.queue_ids, lanes.queue_names, strict=True)
+        if id_ in wanted
+    ]
+    return replace(
+        lanes,
+        queue_ids=tuple(id_ for id_, _ in both),
+        queue_names=tuple(name for _, name in both),
+    )
+
+
+def _bounded(
+    first: Size, rest: Iterator[Size], messages: int | None, size_bytes: int | None
+) -> list[Size]:
+    """Return the first sizes, until they are more than the limits allow."""
+    taken = [first]
+    total = Size(first.last, 1, first.messages, first.bytes)
+    for size in rest:
+        taken.append(size)
+        total = _sum(total, size)
+        if _exceeds(total, messages, size_bytes):
+            break
+    return taken
+
+
+def _fitting(sizes: Iterable[Size], messages: int | None, size_bytes: int | None) -> Size | None:
+    """Return the sum of the sizes that fit; the first one always does."""
+    total: Size | None = None
+    for size in sizes:
+        both = size if total is None else _sum(total, size)
+        if total is not None and _exceeds(both, messages, size_bytes):
+            break
+        total = both
+    return total
+
+
+def _sum(one: Size, other: Size) -> Size:
+    return Size(
+        max(one.last, other.last),
+        one.segments + other.segments,
+        one.messages + other.messages,
+        one.bytes + other.bytes,
+    )
+
+
+def _exceeds(size: Size, messages: int | None, size_bytes: int | None) -> bool:
+    return (messages is not None and size.messages > messages) or (
+        size_bytes is not None and size.bytes > size_bytes
+    )

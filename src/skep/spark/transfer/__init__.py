@@ -1,0 +1,1 @@
+"""Replays, imports and exports: bounded copies that can be repeated safely."""

@@ -1,0 +1,203 @@
+"""Replay: put what a queue stored in a span of time into a queue once more.
+
+Both tiers are read as one. Each partition of the source is a partition of the target, with its
+messages in their order; all of them are stored by one transaction, or none. A replay is known by
+what it does, so that the same one is never done twice, whatever died and whoever repeats it.
+Transaction ids are made of the replay and the address of the message: the same at every attempt,
+and different from those of the source, which the target may know already.
+
+What a queue's consumers have seen is none of this module's business: it copies, and moves nobody.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from skep.model.errors import BadRequest
+from skep.spark.runtime.postgres import database
+from skep.spark.source.columns import HEADERS
+from skep.spark.transfer.jobs import (
+    STATEMENT_TIMEOUT_S,
+    OnReached,
+    Outcome,
+    check_source,
+    check_target,
+    explained,
+    outcome_of,
+    write_once,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME_CHARS_MAX: Final = 100
+COUNTED_COLUMNS: Final = "partition string, created_at timestamp"
+"""All that is read to count a replay without a condition."""
+WRITTEN_COLUMNS: Final = (
+    "partition string, offset bigint, payload string, headers map<string,string>"
+)
+"""All that is read to do one, beside an id: the data source cannot be told later what a query
+leaves out."""
+
+NOW: Final = "select skep.now() as now"
+_DIGEST_CHARS: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPlan:
+    """What is replayed, and where to."""
+
+    url: str
+    queue: str
+    into: str
+    since: datetime
+    until: datetime
+    """What was stored from `since` on and before `until`."""
+    where: str | None = None
+    """A condition of Spark SQL on the columns of the data source."""
+    partition: str | None = None
+    """The only partition that is replayed; None for all."""
+    name: str | None = None
+    """Tells a replay from others that do the same; None for the only one."""
+    keeps_ids: bool = False
+    """Messages keep their transaction ids, and what the target knows by them is left out."""
+    may_decrypt: bool = False
+    on_error: str = "fail"
+    storage: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The options `encryptionKeys` and `encryptionKeyFile`, as far as they are given."""
+
+    @property
+    def write_id(self) -> str:
+        """The name of the replay in the database: what it does, in short."""
+        if self.name is not None:
+            return f"replay:{self.name}"
+        said = (
+            self.queue,
+            self.into,
+            self.since.isoformat(),
+            self.until.isoformat(),
+            self.where or "",
+            "kept" if self.keeps_ids else "made",
+            *(() if self.partition is None else (self.partition,)),
+        )
+        # Names hold no NUL, so no two replays look the same.
+        digest = sha256("\0".join(said).encode()).hexdigest()
+        return f"replay:{digest[:_DIGEST_CHARS]}"
+
+
+class Counted(NamedTuple):
+    """What a replay would bring."""
+
+    messages: int
+    partitions: int
+    first: datetime | None
+    last: datetime | None
+
+
+class Replay:
+    """One replay, checked when it is made."""
+
+    def __init__(self, session: Callable[[], "SparkSession"], plan: ReplayPlan) -> None:
+        """Check that it can be done.
+
+        Args:
+            session: Returns the session to run on; not asked unless there is something to do.
+            plan: What to do.
+
+        Raises:
+            BadRequest: The span of time or the name makes no sense.
+            NotFound: There is no such queue.
+            NoEncryptionKey: A queue is encrypted, and there is no key.
+            Refused: Sealed messages would be stored in the clear.
+        """
+        self._session: Final = session
+        self._plan: Final = plan
+        _check_span(plan)
+        if plan.name is not None and not 0 < len(plan.name) <= NAME_CHARS_MAX:
+            raise BadRequest(f"the name of a replay has 1 to {NAME_CHARS_MAX} characters")
+        source = check_source(plan.url, plan.queue, plan.keys)
+        check_target(source, plan.url, plan.into, plan.keys, may_decrypt=plan.may_decrypt)
+
+    def count(self) -> Counted:
+        """Return what it would bring, without writing anything.
+
+        Raises:
+            SkepError: It cannot be read.
+        """
+        from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
+
+        with explained():
+            counted = self._chosen(None if self._plan.where else COUNTED_COLUMNS).agg(
+                f.count("*"),
+                f.count_distinct("partition"),
+                f.min("created_at"),
+                f.max("created_at"),
+            )
+            return Counted(*counted.collect()[0])
+
+    def run(self, on_reached: OnReached = lambda _: None) -> Outcome:
+        """Do it, unless it was done before.
+
+        Raises:
+            SkepError: It was refused; nothing is stored.
+        """
+        plan = self._plan
+        if done := outcome_of(plan.url, plan.write_id):
+            return done
+        with explained():
+            frame = self._ordered()
+        options = {"url": plan.url, "queue": plan.into, "onError": plan.on_error, **plan.keys}
+        return write_once(frame, options, plan.write_id, on_reached)
+
+    def _ordered(self) -> "DataFrame":
+        """Return the rows to write: each partition whole in one task, in its order."""
+        from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
+
+        named = "transaction_id" if self._plan.keeps_ids else "message_id"
+        # First of all: columns exist only where a session does. A condition may name any of them.
+        rows = self._chosen(None if self._plan.where else f"{named} string, {WRITTEN_COLUMNS}")
+        rows = rows.select("partition", "offset", named, "payload", HEADERS)
+        rows = rows.repartition("partition").sortWithinPartitions("partition", "offset")
+        # Long, and the same for all: made behind the shuffle, which need not carry it.
+        made = f.concat(f.lit(f"{self._plan.write_id}:"), f.col(named))
+        name = f.col(named) if self._plan.keeps_ids else made
+        return rows.select("partition", name.alias("transaction_id"), "payload", HEADERS)
+
+    def _chosen(self, columns: str | None) -> "DataFrame":
+        plan = self._plan
+        reader = (
+            self._session()
+            .read.format("skep")
+            .options(
+                url=plan.url,
+                tier="all",
+                startingTimestamp=plan.since.isoformat(),
+                endingTimestamp=plan.until.isoformat(),
+                **plan.keys,
+            )
+        )
+        if plan.partition is None:
+            reader = reader.option("queue", plan.queue)
+        else:
+            reader = reader.option("assign", json.dumps({plan.queue: [plan.partition]}))
+        if plan.storage is not None:
+            reader = reader.option("storage", plan.storage)
+        if columns is not None:
+            reader = reader.schema(columns)
+        frame = reader.load()
+        return frame if plan.where is None else frame.where(plan.where)
+
+
+def _check_span(plan: ReplayPlan) -> None:
+    if plan.since >= plan.until:
+        raise BadRequest("--from must be before --to")
+    now: datetime = database(plan.url, STATEMENT_TIMEOUT_S).rows(NOW)[0]["now"]
+    if plan.until > now:
+        raise BadRequest(
+            f"--to lies in the future of the database, whose clock says {now.isoformat()}: what "
+            "comes until then would be left out, and the replay could not be repeated for it"
+        )

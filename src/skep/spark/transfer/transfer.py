@@ -1,0 +1,258 @@
+"""Bulk import and export: Parquet, NDJSON and CSV files, and other queues.
+
+An import is one transaction, and is known by its files: the same files are not imported twice into
+the same queue. Rows that cannot be stored are reported by the writer, row by row. An export reads
+both tiers; what it writes can be imported again, in the order of each partition.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from skep.model.errors import BadRequest
+from skep.spark.transfer.jobs import (
+    OnReached,
+    Outcome,
+    QueueSecrets,
+    check_disclosure,
+    check_source,
+    check_target,
+    explained,
+    write_once,
+)
+from skep.spark.transfer.lines import cut_lines, spell_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FileFormat = Literal["parquet", "ndjson", "csv"]
+ImportFormat = Literal["parquet", "ndjson", "csv", "queue"]
+Session = Callable[[], "SparkSession"]
+
+COLUMNS: Final = ("partition", "transaction_id", "payload", "headers", "deliver_at")
+"""What a row of an import may say; the queue is that of the import."""
+OFFSET: Final = "offset"
+CSV: Final = {
+    "header": "true",
+    # As RFC 4180 has it: a quote is doubled. Spark's own way loses backslashes before quotes.
+    "escape": '"',
+    "multiLine": "true",
+}
+EXPORTED: Final = (
+    "queue",
+    "partition",
+    OFFSET,
+    "message_id",
+    "transaction_id",
+    "created_at",
+    "headers",
+    "payload",
+)
+_CSV_EXPORTED: Final = (
+    *(name if name != "headers" else "to_json(headers) as headers" for name in EXPORTED),
+)
+_DIGEST_CHARS: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPlan:
+    """What is imported, and how rows become messages."""
+
+    url: str
+    queue: str
+    source: str
+    """A path that Spark can read, or the name of a queue."""
+    format: ImportFormat
+    mapping: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By column of a message, an expression of Spark SQL over the columns of the file."""
+    whole_lines: bool = False
+    """A line of NDJSON is a payload, and not a message as an export spells it."""
+    source_url: str | None = None
+    """The database of the other queue; None for this one."""
+    name: str | None = None
+    may_decrypt: bool = False
+    on_error: str = "fail"
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPlan:
+    """What is exported, and how."""
+
+    url: str
+    queue: str
+    path: str
+    format: FileFormat
+    since: datetime | None = None
+    until: datetime | None = None
+    where: str | None = None
+    columns: Sequence[str] = ()
+    """Expressions of Spark SQL; none for all that an import understands."""
+    overwrites: bool = False
+    may_decrypt: bool = False
+    storage: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Import:
+    """One import, checked when it is made."""
+
+    def __init__(self, session: Session, plan: ImportPlan) -> None:
+        """Check that it can be done.
+
+        Args:
+            session: Returns the session to run on.
+            plan: What to do.
+
+        Raises:
+            BadRequest: The mapping names what a message does not have.
+            NotFound: There is no such queue to read.
+            Refused: A queue is encrypted, and there is no key or sealed messages would leak.
+        """
+        self._session: Final = session
+        self._plan: Final = plan
+        for name in plan.mapping:
+            if name not in COLUMNS:
+                raise BadRequest(f"there is no column {name!r}; there are {', '.join(COLUMNS)}")
+        if plan.format == "queue":
+            source = check_source(plan.source_url or plan.url, plan.source, plan.keys)
+        else:
+            source = QueueSecrets(exists=True, is_encrypted=False)
+        check_target(source, plan.url, plan.queue, plan.keys, may_decrypt=plan.may_decrypt)
+
+    def run(self, on_reached: OnReached = lambda _: None) -> Outcome:
+        """Do it, unless it was done before.
+
+        Raises:
+            SkepError: It was refused; nothing is stored.
+        """
+        plan = self._plan
+        with explained():
+            frame = self._frame()
+            write_id = self._write_id(frame)
+            if plan.format == "ndjson" and not plan.whole_lines:
+                frame = cut_lines(frame)
+            rows = _ordered(frame, self._chosen(frame))
+        options = {"url": plan.url, "queue": plan.queue, "onError": plan.on_error, **plan.keys}
+        return write_once(rows, options, write_id, on_reached)
+
+    def _frame(self) -> "DataFrame":
+        plan, reader = self._plan, self._session().read
+        if plan.format == "queue":
+            options = {"url": plan.source_url or plan.url, "queue": plan.source, "tier": "all"}
+            return reader.format("skep").options(**options, **plan.keys).load()
+        if plan.format == "parquet":
+            return reader.parquet(plan.source)
+        if plan.format == "csv":
+            return reader.options(**CSV).csv(plan.source)
+        lines = reader.text(plan.source).where("trim(value) <> ''")
+        return lines.withColumnRenamed("value", "payload") if plan.whole_lines else lines
+
+    def _chosen(self, frame: "DataFrame") -> dict[str, str]:
+        """Return the expression of every column of the messages."""
+        chosen = dict(self._plan.mapping)
+        if not chosen and "payload" in frame.columns:
+            chosen = {name: f"`{name}`" for name in COLUMNS if name in frame.columns}
+        chosen.setdefault("payload", "`payload`" if "payload" in frame.columns else "struct(*)")
+        if self._plan.format == "csv" and chosen.get("headers") == "`headers`":
+            chosen["headers"] = "from_json(headers, 'map<string,string>')"
+        return chosen
+
+    def _write_id(self, frame: "DataFrame") -> str:
+        plan = self._plan
+        if plan.name is not None:
+            return f"import:{plan.name}"
+        if plan.format == "queue":
+            return f"import:{uuid4()}"  # it may have grown; what is known is found by its ids
+        files = sorted(f"{uri} {_fingerprint(uri)}" for uri in frame.inputFiles())
+        said = (plan.queue, plan.format, str(plan.whole_lines), repr(sorted(plan.mapping.items())))
+        digest = sha256("\0".join((*said, *files)).encode()).hexdigest()
+        return f"import:{digest[:_DIGEST_CHARS]}"
+
+
+class Export:
+    """One export, checked when it is made."""
+
+    def __init__(self, session: Session, plan: ExportPlan) -> None:
+        """Check that it can be done.
+
+        Args:
+            session: Returns the session to run on.
+            plan: What to do.
+
+        Raises:
+            NotFound: There is no such queue.
+            Refused: It is encrypted, and there is no key or nobody wants it in the clear.
+        """
+        self._session: Final = session
+        self._plan: Final = plan
+        source = check_source(plan.url, plan.queue, plan.keys)
+        check_disclosure(source, plan.path, may_decrypt=plan.may_decrypt)
+
+    def run(self) -> int:
+        """Write the files; return how many messages are in them.
+
+        Raises:
+            SkepError: It failed.
+        """
+        from pyspark.sql import Observation  # noqa: PLC0415 (heavy, and an extra)
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        plan, seen = self._plan, Observation()
+        with explained():
+            frame = self._chosen().observe(seen, f.count(f.lit(1)).alias("messages"))
+            # A partition lies in one file, in its order.
+            frame = frame.repartition("partition").sortWithinPartitions("partition", OFFSET)
+            writer = self._spelled(frame).write.mode("overwrite" if plan.overwrites else "error")
+            if plan.format == "csv":
+                writer.options(**{key: CSV[key] for key in ("header", "escape")}).csv(plan.path)
+            elif plan.format == "parquet":
+                writer.parquet(plan.path)
+            elif plan.columns:
+                writer.json(plan.path)
+            else:
+                writer.text(plan.path)
+        return seen.get["messages"]
+
+    def _chosen(self) -> "DataFrame":
+        plan = self._plan
+        reader = self._session().read.format("skep")
+        reader = reader.options(url=plan.url, queue=plan.queue, tier="all", **plan.keys)
+        if plan.storage is not None:
+            reader = reader.option("storage", plan.storage)
+        if plan.since is not None:
+            reader = reader.option("startingTimestamp", plan.since.isoformat())
+        if plan.until is not None:
+            reader = reader.option("endingTimestamp", plan.until.isoformat())
+        frame = reader.load()
+        return frame if plan.where is None else frame.where(plan.where)
+
+    def _spelled(self, frame: "DataFrame") -> "DataFrame":
+        if self._plan.columns:
+            return frame.selectExpr(*self._plan.columns)
+        if self._plan.format == "ndjson":
+            return spell_lines(frame)
+        return frame.selectExpr(*(_CSV_EXPORTED if self._plan.format == "csv" else EXPORTED))
+
+
+def _ordered(frame: "DataFrame", chosen: Mapping[str, str]) -> "DataFrame":
+    """Return the rows to write; those that have an offset, in their order."""
+    expressions = [f"{expression} as {name}" for name, expression in chosen.items()]
+    if OFFSET not in frame.columns or "partition" not in chosen:
+        return frame.selectExpr(*expressions)
+    rows = frame.selectExpr(*expressions, f"bigint({OFFSET}) as {OFFSET}")
+    return rows.repartition("partition").sortWithinPartitions("partition", OFFSET).drop(OFFSET)
+
+
+def _fingerprint(uri: str) -> str:
+    """Tell a file from another that once had its name; only files on this machine are looked at."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file"):
+        return ""
+    known = Path(unquote(parts.path)).stat()
+    return f"{known.st_size} {known.st_mtime_ns}"

@@ -1,0 +1,48 @@
+"""A pipeline whose driver is killed: every message is in exactly one window, once.
+
+The long form, with other victims, is `python -m benchmarks.spark_faults`.
+"""
+
+import random
+
+import pytest
+
+from benchmarks.spark_archive_faults import check_archive, without_old_versions
+from benchmarks.spark_faults import PipelineCampaign, check_ledger
+from benchmarks.spark_victims import LedgerBroken
+from tests.spark.support.pipelines import messages_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def test_a_killed_driver_loses_and_repeats_nothing(database_url, tmp_path, writer):
+    campaign = PipelineCampaign(database_url, tmp_path, chance=random.Random(4))
+
+    campaign.run(["staged", "worker", "commit"])
+    windows = check_ledger(database_url, campaign.feed.count)
+
+    assert campaign.starts >= 2
+    assert windows > 1
+    # The ledger would notice: one window more than there should be, and one message less.
+    writer.push(messages_of(writer, "faults-out")[0][1], queue="faults-out", partition="a")
+    with pytest.raises(LedgerBroken, match=r"twice|were found"):
+        check_ledger(database_url, campaign.feed.count)
+    with pytest.raises(LedgerBroken):
+        check_ledger(database_url, campaign.feed.count + 1)
+
+
+@pytest.mark.parametrize("found", [["tx-0"], ["tx-0", "tx-1", "tx-1"], ["tx-0", "tx-1", "tx-2"]])
+def test_the_ledger_of_the_archive_notices_what_is_missing_or_too_much(found):
+    check_archive(["tx-1", "tx-0"], 2)
+
+    with pytest.raises(LedgerBroken):
+        check_archive(found, 2)
+
+
+def test_old_descriptions_of_the_lake_are_told_from_what_a_failed_commit_has_left():
+    old = ["lake/metadata/00001-a.metadata.json", "lake/metadata/00002-b.metadata.json"]
+    failed = ["lake/metadata/00003-c.metadata.json", "lake/metadata/00003-d.metadata.json"]
+    others = ["lake/metadata/snap-1.avro", "lake/data/run/1/0.parquet"]
+
+    assert without_old_versions(old) == []
+    assert without_old_versions([*old, *failed, *others]) == [*failed, *others]

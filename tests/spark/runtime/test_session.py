@@ -1,0 +1,78 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from skep.settings.fields import usable_cores
+from skep.spark.runtime.java import SUITABLE, java_version
+from skep.spark.runtime.session import cores_of, prepare_environment, session_settings
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local", 1), ("local[3]", 3), ("local[3,4]", 3), ("local[*,4]", usable_cores())],
+)
+def test_a_local_master_has_as_many_shuffle_partitions_as_cores(master, cores):
+    settings = session_settings(master, ui=False, progress=False)
+
+    assert cores_of(master) == cores
+    assert settings["spark.sql.shuffle.partitions"] == str(cores)
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.io.compression.codec"] == "lz4"
+
+
+def test_a_cluster_keeps_its_own_addresses_and_shuffles_as_it_likes():
+    settings = session_settings("spark://master:7077", ui=True, progress=True)
+
+    assert "spark.driver.bindAddress" not in settings
+    assert "spark.python.daemon.module" not in settings
+    assert "spark.sql.shuffle.partitions" not in settings
+    assert settings["spark.io.compression.codec"] == "zstd"
+    assert (settings["spark.ui.enabled"], settings["spark.ui.showConsoleProgress"]) == (
+        "true",
+        "true",
+    )
+
+
+def test_executors_find_our_modules_where_the_driver_does(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "somewhere")
+
+    settings = session_settings("local[1]", ui=False, progress=False)
+
+    assert settings["spark.executorEnv.PYTHONPATH"] == "somewhere"
+
+
+def test_what_somebody_chose_is_left_alone_and_the_rest_is_set(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "their-python")
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
+
+    prepare_environment("spark://master:7077")
+    assert "SPARK_LOCAL_IP" not in os.environ
+    prepare_environment("local[2]")
+
+    assert os.environ["PYSPARK_PYTHON"] == "their-python"
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert java_version(Path(os.environ["JAVA_HOME"])) in SUITABLE
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # to be taken back after the test
+
+
+def test_a_session_runs_this_python_in_utc_and_without_pages(spark):
+    context = spark.sparkContext
+
+    (prefix,) = context.parallelize([0], 1).map(lambda _: sys.prefix).collect()
+    assert prefix == sys.prefix
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert context.uiWebUrl is None
+    assert spark.sql("select 1 + 1").collect()[0][0] == 2
+
+
+def test_workers_are_forked_from_a_process_that_has_imported_what_they_need(spark):
+    names = spark.sparkContext.parallelize([0], 1).map(
+        lambda _: sys.modules["__main__"].__spec__.name
+    )
+
+    # On a cluster they come from Spark's own: see `session_settings`.
+    is_local = spark.sparkContext.master.startswith("local")
+    assert names.collect() == ["skep.spark.runtime.worker_daemon" if is_local else "pyspark.daemon"]

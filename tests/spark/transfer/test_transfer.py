@@ -1,0 +1,171 @@
+"""Imports and exports: files of all formats there and back, other queues, rows that are refused."""
+
+import json
+import warnings
+
+import pytest
+from typer.testing import CliRunner
+
+from skep.cli.commands import app
+from skep.model.encryption import NoEncryptionKey
+from skep.model.errors import BadRequest, NotFound, Refused
+from skep.spark.transfer.jobs import JobFailed
+from tests.spark.support.logs import envelope
+
+pytestmark = pytest.mark.slow
+
+MESSAGES = """
+  select p.name, m.envelope::text
+  from skep.segment s
+  join skep.partition p on p.id = s.partition_id
+  join skep.queue q on q.id = s.queue_id
+  cross join lateral json_array_elements(convert_from(s.body, 'UTF8')::json)
+    with ordinality m(envelope, position)
+  where q.name = $1
+  order by p.name, s.first, m.position
+"""
+ODD = (
+    '{"a": "say \\"hi\\", \\\\ and, comma", "n": 1.50}',
+    '"a string"',
+    '{\n  "lines": ["x"]\r\n}',
+    "null",
+    '"é \\u0000 \\n"',
+)
+
+
+@pytest.fixture
+def skep(spark, database_url):
+    """Run a command; return what it printed, or raise what it raised."""
+
+    def invoke(command, *arguments):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Spark's own, when a session is asked for again
+            line = [command, "--database-url", database_url, *map(str, arguments)]
+            ended = CliRunner().invoke(app, line)
+        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+            raise ended.exception
+        assert ended.exit_code == 0, ended.output
+        return ended.stdout
+
+    return invoke
+
+
+def stored(writer, queue):
+    return writer.rows(MESSAGES, queue)
+
+
+def data_of(writer, queue):
+    return [(lane, json.loads(text)["data"]) for lane, text in stored(writer, queue)]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "ndjson", "csv"])
+def test_what_is_exported_is_imported_again_as_it_was(skep, writer, tmp_path, suffix):
+    for number, payload in enumerate(ODD):
+        headers = {"h": 'x,"y"'} if number == 0 else None
+        sent = envelope(payload, f"tx-{number}", headers=headers)
+        writer.push_envelopes(sent, partition=f"p{number % 2}")
+    path = tmp_path / f"messages.{suffix}"
+
+    assert "exported 5 messages" in skep("export", "--queue", "orders", "--to", path)
+    assert skep("import", "--from", path, "--queue", "copy") == "imported 5 messages\n"
+    assert "nothing to do" in skep("import", "--from", path, "--queue", "copy")
+
+    before, after = (
+        [(lane, json.loads(text)) for lane, text in stored(writer, queue)]
+        for queue in ("orders", "copy")
+    )
+    assert before == after
+
+
+def test_another_queue_is_imported_in_order_with_its_ids(skep, writer):
+    for number in range(40):
+        writer.push(number, partition=f"p{number % 3}")
+
+    said = skep("import", "--format", "queue", "--from", "orders", "--queue", "copy")
+    again = skep("import", "--format", "queue", "--from", "orders", "--queue", "copy")
+
+    assert said == "imported 40 messages\n"
+    assert again == "imported 0 messages; 40 were there already\n"
+    assert stored(writer, "copy") == stored(writer, "orders")
+
+
+def test_columns_are_mapped_by_expressions_and_rows_without_a_payload_become_objects(
+    skep, writer, tmp_path
+):
+    path = tmp_path / "orders.csv"
+    path.write_text('id,customer,total\n1,ann,"2,5"\n2,bob,3\n')
+
+    skep("import", "--from", path, "--queue", "whole")
+    mapped = ["--map", "partition=customer", "--map", "payload=struct(int(id) as id)"]
+    skep("import", "--from", path, "--queue", "mapped", *mapped)
+
+    assert data_of(writer, "whole") == [
+        ("Default", {"id": "1", "customer": "ann", "total": "2,5"}),
+        ("Default", {"id": "2", "customer": "bob", "total": "3"}),
+    ]
+    assert data_of(writer, "mapped") == [("ann", {"id": 1}), ("bob", {"id": 2})]
+
+
+def test_lines_that_are_no_messages_are_payloads_and_bad_ones_are_rejected_by_row(
+    skep, writer, tmp_path
+):
+    path = tmp_path / "events.ndjson"
+    path.write_text('{"id": 1}\n\n{"id": 2,\n{"payload": 3, "partition": "p"}\n')
+
+    with pytest.raises(JobFailed, match=r"at least 1 rows cannot .* row 1 .* is not JSON"):
+        skep("import", "--from", path, "--queue", "events")
+    assert stored(writer, "events") == []
+    said = skep("import", "--from", path, "--queue", "events", "--on-error", "dead-letter")
+
+    assert said.startswith("imported 2 messages; 1 could not be stored and are dead letters")
+    assert data_of(writer, "events") == [("Default", {"id": 1}), ("p", 3)]
+
+
+def test_an_export_writes_what_is_asked_for(skep, writer, spark, tmp_path):
+    writer.push({"id": 1}, {"id": 2})
+    path = tmp_path / "ids"
+    chosen = ["--column", "get_json_object(payload, '$.id') as id", "--where", "offset > 1"]
+
+    skep("export", "--queue", "orders", "--to", path, "--format", "ndjson", *chosen)
+
+    assert [row.id for row in spark.read.json(str(path)).collect()] == ["2"]
+    with pytest.raises(BadRequest, match="already exists"):
+        skep("export", "--queue", "orders", "--to", path, "--format", "parquet")
+    skep("export", "--queue", "orders", "--to", path, "--format", "parquet", "--overwrite")
+    assert spark.read.parquet(str(path)).count() == 2
+
+
+def test_sealed_messages_leave_their_queue_only_if_somebody_says_so(
+    skep, writer, tmp_path, monkeypatch
+):
+    writer.lane()
+    writer.execute("update skep.queue set encryption_enabled = true where name = 'orders'")
+    path = tmp_path / "messages.parquet"
+    (tmp_path / "one.ndjson").write_text("1\n")
+
+    monkeypatch.delenv("SKEP_ENCRYPTION_KEYS", raising=False)
+    with pytest.raises(NoEncryptionKey):
+        skep("export", "--queue", "orders", "--to", path, "--decrypt")
+    with pytest.raises(NoEncryptionKey):
+        skep("import", "--from", tmp_path / "one.ndjson", "--queue", "orders")
+    monkeypatch.setenv("SKEP_ENCRYPTION_KEYS", f"k1:{'11' * 32}")
+    with pytest.raises(Refused, match="in the clear"):
+        skep("export", "--queue", "orders", "--to", path)
+    skep("import", "--from", tmp_path / "one.ndjson", "--queue", "orders")
+    assert "exported 1 " in skep("export", "--queue", "orders", "--to", path, "--decrypt")
+    assert '"enc":"k1"' in stored(writer, "orders")[0][1]
+
+
+def test_mistakes_are_told_in_one_line(skep, tmp_path):
+    missing = tmp_path / "missing.csv"
+
+    with pytest.raises(BadRequest, match="give --format"):
+        skep("import", "--from", tmp_path, "--queue", "q")
+    with pytest.raises(BadRequest, match="COLUMN=EXPRESSION"):
+        skep("import", "--from", missing, "--queue", "q", "--map", "partition")
+    with pytest.raises(BadRequest, match="there is no column 'queue'"):
+        skep("import", "--from", missing, "--queue", "q", "--map", "queue='x'")
+    with pytest.raises(BadRequest, match="Path does not exist"):
+        skep("import", "--from", missing, "--queue", "q")
+    with pytest.raises(NotFound, match="no queue 'nowhere'"):
+        skep("export", "--queue", "nowhere", "--to", missing)

@@ -1,0 +1,74 @@
+import json
+
+from asyncpg import Range
+
+from tests.sql.support.log import body_of, envelope
+
+BURY = "select skep.bury_range($1, $2, $3, $4, 'too late', $5)"
+
+
+async def bury(log, partition, group, start, end):
+    return await log.value(BURY, partition, group, start, end, log.now)
+
+
+async def test_all_messages_of_the_range_become_dead_letters_of_the_group(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a", "b", "c")
+    await log.push(partition, "d", "e")
+    pushed_at = log.now
+    await log.advance(60)
+
+    assert await bury(log, partition, group, 1, 4) == 3
+
+    letters = await log.dead_letters()
+    assert [(row["message_offset"], row["transaction_id"]) for row in letters] == [
+        (2, "b"),
+        (3, "c"),
+        (4, "d"),
+    ]
+    for letter in letters:
+        assert (letter["partition_id"], letter["group_id"]) == (partition, group)
+        assert (letter["error"], letter["failures"]) == ("too late", 0)
+        assert (letter["created_at"], letter["failed_at"]) == (pushed_at, log.now)
+
+
+async def test_the_envelope_is_kept_byte_for_byte_whatever_the_payload_holds(log):
+    partition, group = await log.lane()
+    data = '{"b":1, "a":"\\u0000", "transactionId":"not this"}'
+    await log.push_bodies({partition: ["x"]}, {partition: body_of([envelope("x", data)])})
+
+    assert await bury(log, partition, group, 0, 1) == 1
+
+    [letter] = await log.dead_letters()
+    assert letter["transaction_id"] == "x"
+    assert letter["envelope"] == envelope("x", data)
+
+
+async def test_deleted_messages_and_those_done_out_of_order_are_not_buried(log):
+    partition, group = await log.lane()
+    body = body_of([envelope("a"), "null", envelope("c"), envelope("d")])
+    await log.push_bodies({partition: "abcd"}, {partition: body})
+    await log.execute("update skep.cursor set done = $1", [Range(3, 4)])
+
+    assert await bury(log, partition, group, 0, 4) == 2
+    assert [row["transaction_id"] for row in await log.dead_letters()] == ["a", "d"]
+
+
+async def test_burying_twice_keeps_the_first_and_counts_nothing(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    await bury(log, partition, group, 0, 1)
+
+    assert await bury(log, partition, group, 0, 1) == 0
+    assert len(await log.dead_letters()) == 1
+
+
+async def test_failures_on_record_are_kept_with_the_letter(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a", "b")
+    await log.execute("update skep.cursor set failed_offset = '{2}', failed_count = '{3}'")
+
+    await bury(log, partition, group, 0, 2)
+
+    assert [row["failures"] for row in await log.dead_letters()] == [0, 3]
+    assert json.loads((await log.dead_letters())[0]["envelope"])["data"] == {}

@@ -1,0 +1,85 @@
+from tests.sql.support.log import Poll, body_of, envelope, key_of
+
+QUERY = "select * from skep.list_messages($1, $2, $3, $4, $5, $6, $7)"
+
+
+async def page(log, segments, *, status=None, key=None, skip=0, limit=100):
+    """List segments given as (partition, first, before)."""
+    columns = [list(column) for column in zip(*segments, strict=True)] or [[], [], []]
+    rows = await log.rows(QUERY, *columns, status, key, skip, limit)
+    return rows[0]["matched"], [row["message_offset"] for row in rows if row["item"]], rows
+
+
+async def test_segments_keep_their_order_and_the_newest_message_comes_first(log):
+    a, b = await log.provision("hive", "a", "b")
+    await log.push(a, "1", "2")
+    await log.push(b, "3")
+
+    matched, offsets, rows = await page(log, [(b, 1, None), (a, 1, None)])
+
+    assert (matched, offsets) == (3, [1, 2, 1])
+    assert [row["partition_name"] for row in rows] == ["b", "a", "a"]
+    assert rows[1]["head"] == '{"transactionId":"2","traceId":null,"producerSub":null}'
+    assert (rows[0]["queue_name"], rows[0]["status"]) == ("hive", "pending")
+
+
+async def test_a_page_is_cut_out_of_all_that_matches(log):
+    partition, _ = await log.lane()
+    await log.push(partition, *"abcde")
+
+    assert (await page(log, [(partition, 1, None)], skip=1, limit=2))[:2] == (5, [4, 3])
+    assert (await page(log, [(partition, 1, 3)], limit=2))[:2] == (2, [2, 1])
+
+
+async def test_a_page_beyond_the_end_still_counts(log):
+    partition, _ = await log.lane()
+    await log.push(partition, "a")
+
+    assert (await page(log, [(partition, 1, None)], skip=5))[:2] == (1, [])
+    assert (await page(log, []))[:2] == (0, [])
+
+
+async def test_status_and_key_select_messages(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a", "b", "c")
+    await log.pop(group, Poll(batch=1, auto_ack=True))
+
+    async def found(**options):
+        return (await page(log, [(partition, 1, None)], **options))[1]
+
+    assert await found(status="completed") == [1]
+    assert await found(status="pending") == [3, 2]
+    assert await found(key=key_of("b")) == [2]
+    assert await found(key=key_of("b"), status="completed") == []
+
+
+async def test_a_deleted_message_is_not_listed(log):
+    partition, _ = await log.lane()
+    await log.push(partition, "a", "b")
+    await log.value("select skep.delete_message($1, 1)", partition)
+
+    assert (await page(log, [(partition, 1, None)]))[:2] == (1, [2])
+
+
+async def test_any_payload_can_be_listed(log):
+    partition, _ = await log.lane()
+    odd = envelope("a", r'{"data":"nul \u0000","data":1}')
+    await log.push_bodies({partition: "a"}, {partition: body_of([odd])})
+
+    assert (await page(log, [(partition, 1, None)]))[1] == [1]
+
+
+async def test_the_standing_is_part_of_the_statement_and_not_called_per_segment(log):
+    lanes = await log.provision("hive", "a", "b")
+    await log.push_lots(dict.fromkeys(lanes, ("x", "y")))
+
+    async with log.connection.transaction():
+        await log.execute("set local track_functions = 'all'")
+        rows = await log.rows(
+            "select * from skep.list_messages($1, '{1,1}', '{null,null}', 'pending', null, 0, 9)",
+            lanes,
+        )
+        called = await log.rows("select funcname from pg_stat_xact_user_functions")
+
+    assert len(rows) == 4
+    assert "message_standing" not in {row["funcname"] for row in called}

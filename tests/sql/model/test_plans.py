@@ -1,0 +1,228 @@
+"""The cost of one call does not depend on how many lanes there are.
+
+PostgreSQL plans a statement when a session first runs it, from what it knows of the tables at that
+moment, and keeps the plan. So the calls are metered in sessions that made their plans at different
+moments, the worst being the first minute of a new installation that then grows in a burst.
+"""
+
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+import pytest
+
+from tests.sql.support.log import ALWAYS, Ack, Log, Poll, Vouch
+
+LANES = 20_000
+
+# A call about two lanes reads up to 35 rows in 60 blocks. To read the smallest index from end to
+# end takes 55 blocks more, even if no row in it qualifies.
+ROWS_MAX = 50
+BLOCKS_MAX = 80
+
+LEASE = UUID(int=7)
+KNOWN = Vouch(1 << 60, ALWAYS)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a call had to read."""
+
+    rows: int
+    blocks: int
+    full_scans: int
+
+    @property
+    def is_small(self):
+        return self.rows <= ROWS_MAX and self.blocks <= BLOCKS_MAX and not self.full_scans
+
+
+class MeteredLog(Log):
+    """A log whose calls answer nothing, because they are explained, and leave their cost behind."""
+
+    cost = Cost(0, 0, 0)
+
+    async def rows(self, query, *arguments):
+        async with self.connection.transaction():
+            before = await self._counters()
+            explained = await self.connection.fetchval(
+                f"explain (analyze, buffers, format json) {query}", *arguments
+            )
+            after = await self._counters()
+        [plan] = json.loads(explained)
+        blocks = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
+        self.cost = Cost(after[0] - before[0], blocks, after[1] - before[1])
+        return []
+
+    async def _counters(self):
+        """Return the rows this session has read in tables and indexes, and its table scans."""
+        row = await self.connection.fetchrow(
+            """
+            select sum(pg_stat_get_xact_tuples_returned(c.oid)
+                       + pg_stat_get_xact_tuples_fetched(c.oid)),
+                   sum(pg_stat_get_xact_numscans(c.oid)) filter (where c.relkind = 'r')
+            from pg_class c
+            where c.relnamespace = 'skep'::regnamespace and c.relkind in ('r', 'i')
+            """
+        )
+        return [int(count) for count in row]
+
+
+def calls_on_ready_lanes(log, group, a, b):
+    lots = {a: "p", b: "q"}
+    keys = [b"x" * 16, b"y" * 16]
+    return {
+        "push": lambda: log.push_lots(lots, {a: KNOWN, b: KNOWN}),
+        "push, vouched": lambda: log.push_vouched(lots, {a: None, b: None}),
+        "push, probed": lambda: log.push_lots(lots, {a: Vouch(1, ALWAYS), b: KNOWN}),
+        "pop": lambda: log.pop(group, Poll(lanes=2)),
+        "pop, acknowledged at once": lambda: log.pop(group, Poll(lanes=2, auto_ack=True)),
+        "pop, planned lane by lane": lambda: pop_by_rules(log, group),
+        "pop by name": lambda: log.pop_partitions(
+            group, Poll(partition_id=a), Poll(partition_id=b)
+        ),
+        "next of a group": lambda: next_available(log, group, 0),
+        "next of a lane": lambda: next_available(log, group, a),
+        "confirm": lambda: log.rows(
+            "select * from skep.confirm_duplicates($1, $2, $3)", [a, b], [1, 1], keys
+        ),
+        "read keys": lambda: log.rows("select * from skep.read_keys($1, 10)", [a, b]),
+    }
+
+
+async def pop_by_rules(log, group):
+    await log.set_options("hive", delayed_processing_s=1, max_deliveries=3)
+    await log.pop(group, Poll(lanes=2))
+
+
+def next_available(log, group, partition):
+    return log.rows("select * from skep.next_available($1, $2)", [group], [partition])
+
+
+async def ack_one_by_one(log, *acks):
+    await log.set_options("hive", ack_mode="individual")
+    await log.ack(*acks)
+
+
+def calls_on_leased_lanes(log, group, a, b):
+    done, nack = Ack(b, 1, LEASE, group="bees"), Ack(a, 1, LEASE, "failed", group="bees")
+    return {
+        "ack": lambda: log.ack(Ack(a, 2, LEASE, group="bees"), done),
+        "nack": lambda: log.ack(nack, done),
+        "ack, one by one": lambda: ack_one_by_one(log, Ack(a, 2, LEASE, group="bees"), done),
+        "ack by key": lambda: log.ack(Ack(a, None, LEASE, group="bees"), done),
+        "renew": lambda: log.rows("select * from skep.renew_leases($1, $2)", [LEASE], [600]),
+        "release": lambda: log.rows(
+            "select skep.release_claims($1, $2, $3)", [a, b], [group] * 2, [LEASE] * 2
+        ),
+    }
+
+
+async def costs(log, group, lanes):
+    """Return the cost of each call of the hot path; the log stays as it is."""
+    found = {}
+    for name, call in calls_on_ready_lanes(log, group, *lanes).items():
+        async with rolled_back(log):
+            await call()
+            found[name] = log.cost
+    for name, call in calls_on_leased_lanes(log, group, *lanes).items():
+        async with rolled_back(log):
+            polls = [Poll(partition_id=lane, lease_id=LEASE) for lane in lanes]
+            await log.pop_partitions(group, *polls)
+            await call()
+            found[name] = log.cost
+    return found
+
+
+@asynccontextmanager
+async def rolled_back(log):
+    transaction = log.connection.transaction()
+    await transaction.start()
+    yield
+    await transaction.rollback()
+
+
+async def begin(log):
+    """Create a group and two lanes with messages, and keep PostgreSQL from analyzing by itself."""
+    group = await log.subscribe("hive", "bees")
+    lanes = await log.provision("hive", "first", "second")
+    await log.push_lots(dict.fromkeys(lanes, "xy"))
+    for table in ("partition", "segment", "cursor", "queue", "consumer_group"):
+        await log.execute(f"alter table skep.{table} set (autovacuum_enabled = off)")
+    return group, lanes
+
+
+async def grow(log):
+    """Add lanes with two messages each: a third are ready, a third leased, a third idle.
+
+    Return two that are ready.
+    """
+    await log.execute(
+        """
+        insert into skep.partition (queue_id, name, head, pushed_at)
+        select q.id, n::text, 2, skep.now() from skep.queue q, generate_series(1, $1) n
+        """,
+        LANES,
+    )
+    await log.execute(
+        """
+        insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)
+        select p.id, 1, 2, p.queue_id, skep.now(), decode(repeat(md5(p.name), 2), 'hex'), '[1,2]'
+        from skep.partition p where p.name ~ '^[0-9]'
+        """
+    )
+    await log.execute(
+        """
+        insert into skep.cursor (
+          partition_id, group_id, queue_id, acked, leased_from, leased, lease_id, available_at)
+        select p.id, g.id, p.queue_id, case p.id % 3 when 2 then 2 else 0 end, 0,
+               case p.id % 3 when 1 then 2 end, gen_random_uuid(),
+               case p.id % 3 when 0 then skep.now() + p.id * interval '1 microsecond'
+                             when 1 then skep.now() + interval '1 hour' end
+        from skep.partition p join skep.consumer_group g using (queue_id)
+        where p.name ~ '^[0-9]'
+        """
+    )
+    rows = await log.connection.fetch(
+        "select id from skep.partition where id % 3 = 0 order by id desc limit 2"
+    )
+    return [row["id"] for row in rows]
+
+
+PLANNED = (
+    "with two lanes, never analyzed",
+    "with two lanes, analyzed",
+    "with all lanes, never analyzed",
+    "with all lanes, analyzed",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planned", PLANNED)
+async def test_a_call_reads_only_the_lanes_it_is_about(connect, planned):
+    log = await MeteredLog.open(connect)
+    group, first_lanes = await begin(Log(log.connection))
+    if planned == "with two lanes, analyzed":
+        await log.execute("vacuum analyze")
+    if planned.startswith("with two lanes"):
+        await costs(log, group, first_lanes)
+    lanes = await grow(log)
+    await log.advance(1800)
+    if planned == "with all lanes, analyzed":
+        await log.execute("vacuum analyze")
+    await costs(log, group, lanes)  # what is planned by now stays, and the session's caches fill
+
+    found = await costs(log, group, lanes)
+
+    assert {name: cost for name, cost in found.items() if not cost.is_small} == {}
+
+
+async def test_the_meter_notices_when_all_lanes_are_read(connect):
+    log = await MeteredLog.open(connect)
+    group, _ = await begin(Log(log.connection))
+    await grow(log)
+
+    await log.rows("select skep.undo_claims($1, $2)", group, [LEASE])
+
+    assert not log.cost.is_small

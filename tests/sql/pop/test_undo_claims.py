@@ -1,0 +1,88 @@
+from uuid import uuid4
+
+from tests.sql.support.log import Ack, Poll
+
+
+def undo(log, group, *lease_ids):
+    return log.value("select skep.undo_claims($1, $2)", group, list(lease_ids))
+
+
+async def test_leased_claims_are_found_by_their_lease_and_given_back(log):
+    a, b = await log.provision("hive", "a", "b")
+    group = await log.subscribe("hive")
+    await log.push_lots({a: "x", b: "y"})
+    poll = Poll(lanes=2)
+    await log.pop(group, poll)
+
+    assert await undo(log, group, poll.lease_id) == 2
+
+    taken = await log.pop(group, Poll(lanes=2))
+    assert {(m.transaction_id, m.delivery) for m in taken.messages} == {("x", 1), ("y", 1)}
+
+
+async def test_claims_acknowledged_at_once_are_given_back(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a", "b")
+    poll = Poll(auto_ack=True)
+    await log.pop(group, poll)
+
+    assert await undo(log, group, poll.lease_id) == 1
+
+    assert (await log.pop(group)).offsets == [1, 2]
+
+
+async def test_a_call_that_had_claimed_nothing_is_undone_by_doing_nothing(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+
+    assert await undo(log, group, uuid4()) == 0
+    assert (await log.pop(group)).offsets == [1]
+
+
+async def test_a_claim_is_left_alone_when_the_cursor_moved_on(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a", "b")
+    lost = Poll(auto_ack=True, batch=1)
+    await log.pop(group, lost)
+    await log.advance()
+    await log.pop(group, Poll(auto_ack=True))
+
+    assert await undo(log, group, lost.lease_id) == 0
+    assert (await log.cursor(partition, group))["acked"] == 2
+
+
+async def test_a_claim_acknowledged_at_once_outlives_that_its_lane_is_put_to_rest(log):
+    """A lane is left ready while a push is in flight; the next poll may find nothing in it yet."""
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    lost = Poll(auto_ack=True)
+    await log.pop(group, lost)
+    await log.execute("update skep.cursor set available_at = $1", log.now)
+    await log.advance()
+    assert await log.pop(group) == []
+
+    assert await undo(log, group, lost.lease_id) == 1
+    assert (await log.pop(group)).offsets == [1]
+
+
+async def test_a_lease_that_was_completed_stays_done(log):
+    partition, group = await log.lane()
+    await log.push(partition, "a")
+    poll = Poll()
+    await log.pop(group, poll)
+    await log.ack(Ack(partition, 1, poll.lease_id))
+
+    assert await undo(log, group, poll.lease_id) == 0
+    assert (await log.cursor(partition, group))["acked"] == 1
+
+
+async def test_other_groups_and_other_leases_keep_their_claims(log):
+    partition, group = await log.lane()
+    bees = await log.subscribe("hive", "bees")
+    await log.push(partition, "a")
+    poll = Poll(lease_s=30)
+    await log.pop(group, poll)
+    await log.pop(bees, poll)
+
+    assert await undo(log, group, poll.lease_id, uuid4()) == 1
+    assert await log.next_available(bees) == 30

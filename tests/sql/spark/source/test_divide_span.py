@@ -1,0 +1,127 @@
+import pytest
+
+from tests.sql.support.spans import SpanReader, address
+
+
+@pytest.fixture
+def reader(log):
+    return SpanReader(log)
+
+
+@pytest.fixture
+def lane(log, arun):
+    """A lane with segments of 3, 1, 2 and 4 messages."""
+
+    async def fill():
+        lane, _ = await log.lane()
+        for names in ("abc", "d", "ef", "ghij"):
+            await log.push(lane, *names)
+        return lane
+
+    return arun(fill())
+
+
+def sizes(portions):
+    return [(row["last"][2], row["segments"], row["messages"]) for row in portions]
+
+
+async def test_without_limits_there_is_one_portion(log, reader, lane):
+    (portion,) = await reader.divided()
+
+    assert portion["last"] == await address(log, lane, 7)
+    assert sizes([portion]) == [(7, 4, 10)]
+    assert portion["bytes"] == await log.value("select sum(octet_length(body)) from skep.segment")
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (1, [(1, 1, 3), (4, 1, 1), (5, 1, 2), (7, 1, 4)]),
+        (4, [(4, 2, 4), (5, 1, 2), (7, 1, 4)]),
+        (6, [(5, 3, 6), (7, 1, 4)]),
+        (10, [(7, 4, 10)]),
+    ],
+)
+async def test_portions_have_at_most_their_share_but_whole_segments(reader, lane, share, expected):
+    assert sizes(await reader.divided(share=share)) == expected
+
+
+@pytest.mark.parametrize(
+    ("messages", "last"), [(1, 1), (3, 1), (4, 4), (5, 4), (6, 5), (9, 5), (10, 7), (99, 7)]
+)
+async def test_a_limit_of_messages_ends_the_walk_and_the_first_segment_fits(
+    reader, lane, messages, last
+):
+    (portion,) = await reader.divided(messages=messages)
+
+    assert portion["last"][2] == last
+
+
+async def test_a_limit_of_bytes_ends_the_walk(log, reader, lane):
+    first_two = await log.value("select sum(octet_length(body)) from skep.segment where first < 5")
+
+    assert sizes(await reader.divided(size_bytes=first_two)) == [(4, 2, 4)]
+    assert sizes(await reader.divided(size_bytes=first_two - 1)) == [(1, 1, 3)]
+    assert sizes(await reader.divided(size_bytes=1)) == [(1, 1, 3)]
+
+
+async def test_an_empty_span_has_no_portion(reader, lane):
+    assert await reader.divided(await reader.present(), share=1) == []
+
+
+async def test_portions_follow_one_another_in_the_order_of_addresses(log, reader, lane):
+    portions = await reader.divided(share=1)
+
+    rest = await reader.divided(after=portions[1]["last"])
+
+    assert [row["last"] for row in portions] == sorted(row["last"] for row in portions)
+    assert sizes(rest) == [(7, 2, 6)]
+
+
+async def test_several_queues_are_divided_as_one(log, reader, lane):
+    other, _ = await log.lane("other")
+    await log.push(other, "k", "l")
+    await log.push(lane, "m")
+    both = [
+        *await reader.queue_ids(),
+        await log.value("select id from skep.queue where name = 'other'"),
+    ]
+    reader.queue_ids = answer(both)
+
+    portions = await reader.divided(share=10)
+
+    assert [(row["last"][1], row["messages"]) for row in portions] == [(lane, 10), (lane, 3)]
+    (limited,) = await reader.divided(messages=12)
+    assert (limited["last"][1], limited["messages"]) == (other, 12)
+
+
+def answer(value):
+    async def answer():
+        return value
+
+    return answer
+
+
+async def test_a_limited_portion_does_not_depend_on_the_backlog(log, reader):
+    lane, _ = await log.lane()
+    [queue_id] = await reader.queue_ids()
+    for _ in range(20):
+        await log.execute(
+            f"""
+            insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)
+            select {lane}, o.first + n, o.first + n, {queue_id}, now(), '', '[]'
+            from generate_series(1, 500) n
+            cross join (select coalesce(max(first), 0) as first from skep.segment) o
+            """
+        )
+    await log.execute("analyze skep.segment")
+
+    async def fetched():
+        await log.value("select pg_stat_force_next_flush()")
+        query = "select idx_tup_fetch from pg_stat_user_tables where relname = 'segment'"
+        return await log.value(query)
+
+    before = await fetched()
+    await reader.divided(messages=10)
+
+    assert await fetched() - before < 2_000

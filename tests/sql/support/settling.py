@@ -1,0 +1,88 @@
+"""Transactions as the SQL functions see them, made of the acks and messages of a `Log`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from tests.sql.support.log import NOTHING, Ack, Log, Vouch, envelope, key_of
+
+
+@dataclass
+class Settled:
+    """What a call answered."""
+
+    row: Any
+
+    @property
+    def refusal(self) -> tuple[str, int] | None:
+        reason = self.row["refusal"]
+        return None if reason is None else (reason, self.row["refused_item"])
+
+    @property
+    def outcomes(self) -> list[str]:
+        """The outcomes of the acks, in their order."""
+        pairs = zip(self.row["ack_item"] or (), self.row["ack_outcome"] or (), strict=True)
+        return [outcome for _, outcome in sorted(pairs)]
+
+    @property
+    def offsets(self) -> list[int]:
+        return self.row["push_offset"]
+
+    @property
+    def duplicates(self) -> list[bool]:
+        return self.row["push_is_duplicate"]
+
+
+def arguments(
+    acks: Sequence[Ack] = (),
+    pushes: Mapping[int, Sequence[str]] | None = None,
+    *,
+    leases: Sequence[UUID] = (),
+    vouches: Mapping[int, Vouch] | None = None,
+) -> list[Any]:
+    """Spell the arguments that settle_operations, transact and commit_cycle share."""
+    lots = pushes or {}
+    lanes = sorted(lots)
+    vouched = [(vouches or {}).get(lane, NOTHING) for lane in lanes]
+    sent = [(number, name) for number, lane in enumerate(lanes, 1) for name in lots[lane]]
+    return [
+        list(leases),
+        [ack.partition_id for ack in acks],
+        [ack.group for ack in acks],
+        [ack.lease_id for ack in acks],
+        [ack.offset for ack in acks],
+        [key_of(ack.transaction_id) for ack in acks],
+        [ack.status for ack in acks],
+        [ack.error for ack in acks],
+        lanes,
+        [vouch.to for vouch in vouched],
+        [vouch.since for vouch in vouched],
+        [number for number, _ in sent],
+        [key_of(name) for _, name in sent],
+        [envelope(name).encode() for _, name in sent],
+    ]
+
+
+TRANSACT = f"select * from skep.transact({', '.join(f'${n}' for n in range(1, 17))})"
+
+
+async def transact(
+    log: Log,
+    acks: Sequence[Ack] = (),
+    pushes: Mapping[int, Sequence[str]] | None = None,
+    *,
+    id_: UUID | None = None,
+    is_repeated: bool = False,
+    **options: Any,
+) -> Settled:
+    """Run one transaction."""
+    shared = arguments(acks, pushes, **options)
+    return Settled(await log.row(TRANSACT, id_ or uuid4(), is_repeated, *shared))
+
+
+async def names(log: Log, partition_id: int) -> list[str]:
+    """Return the transaction ids stored in a lane, in order."""
+    query = """
+        select transaction_id from skep.message where partition_id = $1 order by "offset" """
+    return [row[0] for row in await log.rows(query, partition_id)]

@@ -1,0 +1,90 @@
+"""Pushing what is not stored yet, in one call."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.sql.support.log import ALWAYS, Vouch, envelope, key_of
+from tests.sql.support.settling import names
+
+QUERY = "select * from skep.push_distinct($1, $2, $3, $4, $5, $6)"
+
+
+KNOWS_NOTHING_YET = Vouch(0, ALWAYS)
+
+
+async def push(log, lots, vouch=KNOWS_NOTHING_YET):
+    lanes = sorted(lots)
+    sent = [(number, name) for number, lane in enumerate(lanes, 1) for name in lots[lane]]
+    return await log.rows(
+        QUERY,
+        lanes,
+        [vouch.to] * len(lanes),
+        [vouch.since] * len(lanes),
+        [number for number, _ in sent],
+        [key_of(name) for _, name in sent],
+        [envelope(name).encode() for _, name in sent],
+    )
+
+
+async def test_messages_are_stored_in_order(log):
+    a, b = await log.provision("hive", "a", "b")
+
+    first, second = await push(log, {a: "xyz", b: "q"})
+
+    assert [first["lane"], first["stored_item"], first["first"]] == [1, [1, 2, 3], 1]
+    assert [second["lane"], second["stored_item"], second["first"]] == [2, [4], 1]
+    assert [await names(log, a), await names(log, b)] == [["x", "y", "z"], ["q"]]
+
+
+async def test_what_is_stored_already_is_left_out_and_named(log):
+    a, b = await log.provision("hive", "a", "b")
+    await log.push(a, "x", "y")
+
+    first, second = await push(log, {a: "nyx", b: "x"})
+
+    assert [first["stored_item"], first["first"]] == [[1], 3]
+    assert [first["duplicate_item"], first["duplicate_offset"]] == [[2, 3], [2, 1]]
+    assert [second["stored_item"], second["duplicate_item"]] == [[4], None]
+    assert await names(log, a) == ["x", "y", "n"]
+
+
+async def test_nothing_is_stored_when_everything_is_a_duplicate(log):
+    [a] = await log.provision("hive", "a")
+    await log.push(a, "x")
+
+    [row] = await push(log, {a: "x"})
+
+    assert [row["stored_item"], row["first"], row["duplicate_offset"]] == [None, None, [1]]
+    assert await names(log, a) == ["x"]
+
+
+async def test_the_gap_tells_what_others_pushed_even_beside_a_duplicate(log):
+    [a] = await log.provision("hive", "a")
+    await log.push(a, "x", "y")
+
+    [row] = await push(log, {a: "xn"})
+
+    assert [row["gap_first"], row["gap_keys"]] == [1, key_of("x") + key_of("y")]
+
+
+async def test_a_partition_that_is_gone_has_no_row(log):
+    assert await push(log, {1 << 50: "x"}) == []
+
+
+names_stored = st.lists(st.sampled_from("abcdef"), unique=True)
+names_pushed = st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1)
+
+
+# Each example empties the log itself.
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(stored=names_stored, pushed=names_pushed)
+def test_each_name_is_stored_once_whatever_was_there(arun, log, stored, pushed):
+    async def check():
+        await log.clear()
+        [a] = await log.provision("hive", "a")
+        if stored:
+            await log.push(a, *stored)
+        await push(log, {a: pushed})
+        assert await names(log, a) == stored + [name for name in pushed if name not in stored]
+
+    arun(check())

@@ -1,0 +1,250 @@
+"""Which pushes go to disk, which go on, and which are held for a moment."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+
+import pytest
+from msgspec import Raw
+
+from skep.broker.directory import Directory, Lane
+from skep.broker.failover.diversion import HELD_ITEMS_MAX, Diversion
+from skep.broker.failover.maintenance import Maintenance
+from skep.broker.failover.outage import Outage
+from skep.broker.push.items import PushRequest
+from skep.broker.push.rules import QueueRules
+from skep.model.encryption import KeyRing
+from skep.model.encryption_key import EncryptionKey
+from skep.model.errors import BadRequest, Unavailable
+from skep.model.wire import PushItem
+from skep.spill.log import SpillLog
+from skep.spill.records import Found
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Setting:
+    """A diversion with its directory on disk."""
+
+    def __init__(self, path, *keys, bytes_max=1 << 20):
+        self.directory = Directory()
+        self.outage = Outage(after_s=1)
+        self.maintenance = Maintenance(None, None)
+        self.spill = SpillLog(path, bytes_max=bytes_max)
+        self.diversion = Diversion(
+            self.directory, KeyRing(keys), self.outage, self.maintenance, now=lambda: NOW
+        )
+        self.diversion.open(self.spill)
+
+    def take(self, *items, again=None):
+        """Divert what has to be; return the positions that go on, and the answer to come."""
+        answered = asyncio.get_running_loop().create_future()
+        request = PushRequest(len(items), answered.set_result)
+        return self.diversion.take(request, items, None, again), answered
+
+    def records(self):
+        portion = self.spill.read(0, self.spill.board.end, bytes_max=1 << 20)
+        return [piece.record for piece in portion.pieces if isinstance(piece, Found)]
+
+    def drain(self):
+        self.spill.board.note_drained(self.spill.board.pending, self.spill.board.end)
+
+    async def close(self):
+        await self.diversion.close()
+        self.spill.close()
+
+
+@pytest.fixture
+def setting(tmp_path, arun):
+    """Build settings inside of the test's loop; they are closed after the test."""
+    settings = []
+
+    async def build(*keys, **options):
+        settings.append(Setting(tmp_path / "spill", *keys, **options))
+        return settings[-1]
+
+    yield build
+    for each in settings:
+        arun(each.close())
+
+
+@pytest.fixture
+def plain(setting, arun):
+    return arun(setting())
+
+
+def item(name, partition="a", **members):
+    return PushItem("q", partition, Raw(b'"text of it"'), name, **members)
+
+
+async def results(answered):
+    request = await answered
+    return [json.loads(each) for each in request.results]
+
+
+async def test_nothing_is_diverted_without_a_reason(plain):
+    assert not plain.diversion.is_needed
+    assert plain.take(item("x"), item("y"))[0] == [0, 1]
+
+
+@pytest.mark.parametrize("reason", ["outage", "maintenance"])
+async def test_everything_is_diverted_while_the_database_cannot_or_should_not_be_used(
+    plain, reason
+):
+    if reason == "outage":
+        plain.outage.begin()
+    else:
+        plain.maintenance.is_push_on = True
+
+    positions, answered = plain.take(item("x"), item("y", "b"))
+
+    assert plain.diversion.is_needed
+    assert positions == []
+    assert [each["status"] for each in await results(answered)] == ["buffered"] * 2
+    assert [record.lane for record in plain.records()] == [("q", "a"), ("q", "b")]
+
+
+async def test_only_lanes_that_wait_are_diverted_when_the_database_is_back(plain):
+    plain.outage.begin()
+    _, answered = plain.take(item("x"))
+    await answered
+    plain.outage.hear(True)
+
+    positions, _ = plain.take(item("y", "b"), item("z"))
+
+    assert positions == [0]
+    plain.drain()
+    assert not plain.diversion.is_needed
+
+
+async def backlog_nearly_drained(setting):
+    setting.outage.begin()
+    _, answered = setting.take(item("x"))
+    await answered
+    setting.outage.hear(True)
+    setting.spill.board.is_closing = True
+
+
+async def test_a_push_is_held_while_the_last_of_its_lane_is_drained_and_then_goes_on(plain):
+    await backlog_nearly_drained(plain)
+    came_back = asyncio.Event()
+
+    positions, _ = plain.take(item("y"), again=came_back.set)
+    behind, _ = plain.take(item("z"), again=lambda: None)
+    other, _ = plain.take(item("w", "b"), again=lambda: None)
+    plain.drain()
+    plain.spill.board.is_closing = False
+
+    assert [positions, behind, other] == [[], [], [0]]
+    async with asyncio.timeout(30):
+        await came_back.wait()
+    assert [record.lane for record in plain.records()] == [("q", "a")]
+
+
+async def test_those_held_come_back_in_their_order(plain):
+    await backlog_nearly_drained(plain)
+    order = []
+    done = asyncio.Event()
+    for number in range(5):
+        plain.take(item(f"{number}"), again=lambda number=number: order.append(number))
+    plain.take(item("last"), again=done.set)
+
+    plain.spill.board.is_closing = False
+
+    async with asyncio.timeout(30):
+        await done.wait()
+    assert order == [0, 1, 2, 3, 4]
+
+
+async def test_a_push_that_was_held_already_goes_to_disk(plain):
+    await backlog_nearly_drained(plain)
+
+    positions, answered = plain.take(item("y"))
+
+    assert positions == []
+    assert (await results(answered))[0]["status"] == "buffered"
+
+
+async def test_no_more_are_held_than_fit(plain):
+    await backlog_nearly_drained(plain)
+    plain.take(*(item(f"{n}") for n in range(HELD_ITEMS_MAX)), again=lambda: None)
+
+    _, answered = plain.take(item("y"), again=lambda: None)
+
+    assert (await results(answered))[0]["status"] == "buffered"
+
+
+async def test_everything_on_disk_is_sealed_where_there_is_a_key(setting):
+    sealing = await setting(EncryptionKey("k", b"0" * 32))
+    sealing.outage.begin()
+
+    _, answered = sealing.take(item("x"))
+    await answered
+
+    (record,) = sealing.records()
+    assert record.envelope.startswith(b'{"enc":"k",')
+    assert b"text of it" not in record.envelope
+
+
+async def test_a_queue_known_to_be_encrypted_is_refused_without_a_key(plain):
+    rules = QueueRules(1)
+    rules.is_encrypted = True
+    plain.directory.learn_lane(Lane("q", "a", 1, 1, rules))
+    plain.outage.begin()
+
+    _, answered = plain.take(item("x"), item("y", "b"))
+
+    refused, kept = await results(answered)
+    assert (refused["status"], kept["status"]) == ("failed", "buffered")
+    assert [record.lane for record in plain.records()] == [("q", "b")]
+
+
+async def test_a_transaction_id_is_fixed_when_the_item_is_kept(plain):
+    plain.outage.begin()
+
+    _, answered = plain.take(item(None))
+
+    (result,) = await results(answered)
+    (record,) = plain.records()
+    assert result["transaction_id"].encode() in record.envelope
+
+
+async def test_a_delay_counts_from_now_on(plain):
+    plain.outage.begin()
+
+    _, answered = plain.take(item("x", delay_seconds=60))
+    await answered
+
+    (record,) = plain.records()
+    assert record.deliver_at == NOW.timestamp() + 60
+
+
+async def test_a_bad_item_refuses_all_and_nothing_is_written(plain):
+    plain.outage.begin()
+
+    with pytest.raises(BadRequest):
+        plain.take(item("x"), item("y" * 300))
+
+    assert not plain.spill.board.has_backlog
+
+
+async def test_a_disk_that_refuses_is_an_error_and_never_buffered(setting):
+    tiny = await setting(bytes_max=10)
+    tiny.outage.begin()
+
+    _, answered = tiny.take(item("x"))
+    request = await answered
+
+    assert isinstance(request.error, Unavailable)
+    assert json.loads(request.results[0])["status"] == "failed"
+    assert not request.has_stored
+    assert tiny.diversion.stats().refused_total == 1
+
+
+async def test_who_cannot_be_diverted_is_refused_while_its_lane_waits(plain):
+    plain.diversion.refuse_if_waiting(("q", "a"))
+    await backlog_nearly_drained(plain)
+
+    with pytest.raises(Unavailable):
+        plain.diversion.refuse_if_waiting(("q", "a"))
+    plain.diversion.refuse_if_waiting(("q", "b"))

@@ -1,0 +1,28 @@
+"""The drain of the spill, as far as no message is needed: when it looks, and that it ends."""
+
+import asyncio
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+from skep.broker.failover.drain import SpillDrain
+
+EMPTY = SimpleNamespace(board=SimpleNamespace(has_backlog=False))
+
+
+def drain_of(spill):
+    parts = "caller directory provisioner listener cache rule_book open_envelope announcer due"
+    return SpillDrain(
+        spill, **{name: Mock() for name in parts.split()}, hash_seed=0, may_drain=lambda: True
+    )
+
+
+async def test_it_ends_also_if_it_is_told_to_look_in_the_same_moment():
+    drain = drain_of(EMPTY)
+    drain.start()
+    await asyncio.sleep(0)  # it has looked, and waits to be asked
+
+    drain.look()
+    stopping = asyncio.ensure_future(drain.stop())
+    ended, _ = await asyncio.wait([stopping], timeout=5)
+
+    assert ended == {stopping}
