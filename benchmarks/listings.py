@@ -52,7 +52,7 @@ PIPE_WIDTH = 120
 
 _FILL_PARTITIONS = """
 insert into skep.partition (queue_id, name, head, pushed_at)
-select q.id, 'lane-' || n, 2, now() - n * interval '30 milliseconds'
+select q.id, 'partition-' || n, 2, now() - n * interval '30 milliseconds'
 from skep.queue q, generate_series(1, $2::integer) n where q.name = $1
 """
 _FILL_SEGMENTS = """
@@ -64,7 +64,7 @@ select p.id, 1, 2, p.queue_id, p.pushed_at, p.id::text::xid8, decode(repeat(md5(
          'UTF8')
 from skep.partition p
 """
-# A third of the lanes is ready, a third under lease, a third has nothing left to read.
+# A third of the partitions is ready, a third under lease, a third has nothing left to read.
 _FILL_CURSORS = """
 insert into skep.cursor (
   partition_id, group_id, queue_id, acked, leased_from, leased, lease_id, available_at)
@@ -144,8 +144,8 @@ async def fill(database_url: str, partitions: int) -> dict[str, str]:
         await connection.execute(_FILL_CURSORS)
         await connection.execute(_FILL_DEAD_LETTERS, DEAD_LETTERS)
         await connection.execute("vacuum analyze")
-        lane = await connection.fetchval("select min(id) from skep.partition")
-        name = await connection.fetchval("select name from skep.partition where id = $1", lane)
+        partition = await connection.fetchval("select min(id) from skep.partition")
+        name = await connection.fetchval("select name from skep.partition where id = $1", partition)
     finally:
         await connection.close()
     return {
@@ -153,8 +153,8 @@ async def fill(database_url: str, partitions: int) -> dict[str, str]:
         "group": GROUPS[1],
         "consumerGroup": GROUPS[1],
         "partition": name,
-        "partitionId": partition_uuid(lane),
-        "transactionId": message_id(lane, 1),
+        "partitionId": partition_uuid(partition),
+        "transactionId": message_id(partition, 1),
         "traceName": "nothing",
     }
 

@@ -99,8 +99,8 @@ def check_ledger(url, count):
             " join skep.partition p on p.id = s.partition_id where q.name = %s",
             [SINK],
         ).fetchall()
-    windows = [(lane, each["data"]) for lane, body in rows for each in json.loads(body)]
-    starts = [(lane, data["window_start"]) for lane, data in windows]
+    windows = [(partition, each["data"]) for partition, body in rows for each in json.loads(body)]
+    starts = [(partition, data["window_start"]) for partition, data in windows]
     if len(starts) != len(set(starts)):
         raise LedgerBroken(f"{len(starts) - len(set(starts))} windows are there twice")
     found = sorted(number for _, data in windows for number in data["ids"])

@@ -28,7 +28,7 @@ from skep.model.envelopes import build_envelope
 from skep.spark.source.stream_reader import SkepStreamReader
 
 QUEUE = "late"
-LANES_PER_WRITER = 1.5
+PARTITIONS_PER_WRITER = 1.5
 PUSHED_ON_AVERAGE = 50
 SCHEMA = StructType([StructField("payload", StringType())])
 _PROVISION = "select partition_id from skep.provision_partitions($1, $2)"
@@ -59,8 +59,8 @@ class Writers:
             await connection.close()
 
     async def _transaction(self, connection):
-        lane = f"p{self._chance.randrange(round(self._count * LANES_PER_WRITER))}"
-        (partition,) = await connection.fetchrow(_PROVISION, [QUEUE], [lane])
+        name = f"p{self._chance.randrange(round(self._count * PARTITIONS_PER_WRITER))}"
+        (partition,) = await connection.fetchrow(_PROVISION, [QUEUE], [name])
         transaction = connection.transaction()
         await transaction.start()
         stored = []

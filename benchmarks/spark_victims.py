@@ -21,7 +21,7 @@ from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import migrate
 from skep.model.envelopes import build_envelope
 
-LANES = ("a", "b", "c")
+PARTITIONS = ("a", "b", "c")
 PUSHED_AT_ONCE = 10
 STEP_MS = 200
 CLOSING_MS = 4_000_000_000_000
@@ -95,7 +95,7 @@ class Feed:
                 return
 
     def _is_stored(self, connection, number):
-        """Tell by the heads of the lanes, which stay when segments move to the archive."""
+        """Tell by the heads of the partitions, which stay when segments move to the archive."""
         query = (
             "select coalesce(sum(p.head), 0) from skep.partition p"
             " join skep.queue q on q.id = p.queue_id where q.name = %s"
@@ -105,9 +105,9 @@ class Feed:
         )
 
     def _store(self, connection, payloads):
-        lane = LANES[payloads[0]["id"] // PUSHED_AT_ONCE % len(LANES)]
+        name = PARTITIONS[payloads[0]["id"] // PUSHED_AT_ONCE % len(PARTITIONS)]
         provision = "select partition_id from skep.provision_partitions(%s, %s)"
-        (partition,) = connection.execute(provision, [[self._queue], [lane]]).fetchone()
+        (partition,) = connection.execute(provision, [[self._queue], [name]]).fetchone()
         envelopes = [
             build_envelope(f"tx-{each['id']}", json.dumps(each).encode()) for each in payloads
         ]

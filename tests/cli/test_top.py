@@ -108,7 +108,9 @@ def test_nothing_that_happened_has_no_percentiles():
 
 
 def test_the_page_shows_queues_groups_instances_and_trouble():
-    group = GroupEntry(name="billing", queue_name="a", total_lag=7, max_time_lag=900, lanes=4)
+    group = GroupEntry(
+        name="billing", queue_name="a", total_lag=7, max_time_lag=900, partition_count=4
+    )
     instance = {"host": "h1", "port": 1, "version": "1", "workers": 2, "startedAt": "2026-07-01"}
     now = reading(
         2.0,

@@ -13,11 +13,11 @@ NAMES = st.text(st.sampled_from('",\\ab\n\x00é:[]{}'), max_size=6) | st.text(ma
 
 @given(st.lists(st.tuples(NAMES, st.sampled_from("pq")), min_size=1, max_size=8), NAMES)
 def test_completed_messages_are_acknowledged_as_one_by_one(messages, lease_id):
-    names, lanes = zip(*messages, strict=True)
+    names, partitions = zip(*messages, strict=True)
 
-    together = completed_text(list(names), list(lanes), lease_id)
+    together = completed_text(list(names), list(partitions), lease_id)
 
-    each = b",".join(ack_text(name, lane, lease_id, COMPLETED) for name, lane in messages)
+    each = b",".join(ack_text(name, partition, lease_id, COMPLETED) for name, partition in messages)
     assert together == each
 
 

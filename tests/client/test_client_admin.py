@@ -34,7 +34,7 @@ from skep.server.api_document import shapes
         (values.Configured, configure.Configured),
         (values.GroupEntry, groups.GroupEntry),
         (values.GroupLag, groups.GroupLag),
-        (values.LaneLag, groups.LaneLag),
+        (values.PartitionLag, groups.PartitionLag),
         (values.SeekPreview, seek.SeekPreview),
         (values.ListedMessage, message_list.ListedMessage),
         (values.MessagePage, message_list.MessagePage),

@@ -235,19 +235,21 @@ verdicts = st.sampled_from([COMPLETED, RETRY, failed("no"), dead_letter("never")
 
 
 @given(
-    lanes=st.lists(st.sampled_from("abc"), min_size=1, max_size=12),
+    partitions=st.lists(st.sampled_from("abc"), min_size=1, max_size=12),
     script=st.lists(verdicts, min_size=12, max_size=12),
     explicit=st.sets(st.integers(0, 11)),
     handled=st.integers(0, 12),
 )
-def test_nothing_of_a_lane_is_handled_after_a_message_of_it_that_did_not_succeed(
-    lanes, script, explicit, handled
+def test_nothing_of_a_partition_is_handled_after_a_message_of_it_that_did_not_succeed(
+    partitions, script, explicit, handled
 ):
-    progress = BatchProgress(lanes)
+    progress = BatchProgress(partitions)
     done, told = [], set()
-    for place, lane in enumerate(lanes[:handled]):
+    for place, partition in enumerate(partitions[:handled]):
         is_open = progress.is_open(place)
-        has_failed = any(not script[other].is_success and lanes[other] == lane for other in done)
+        has_failed = any(
+            not script[other].is_success and partitions[other] == partition for other in done
+        )
         assert is_open == (not has_failed)
         if not is_open:
             continue
@@ -262,11 +264,11 @@ def test_nothing_of_a_lane_is_handled_after_a_message_of_it_that_did_not_succeed
 
     assert told == set(done)
     given_back = progress.places_to_give_back()
-    for lane in set(lanes):
-        members = [place for place, other in enumerate(lanes) if other == lane]
+    for partition in set(partitions):
+        members = [place for place, other in enumerate(partitions) if other == partition]
         is_stopped = any(place in done and not script[place].is_success for place in members)
         left = [place for place in members if place not in done]
-        assert [place for place in given_back if lanes[place] == lane] == (
+        assert [place for place in given_back if partitions[place] == partition] == (
             [] if is_stopped else left[:1]
         )
 

@@ -82,7 +82,7 @@ async def test_a_broker_killed_during_buffered_pushes_stores_each_once_and_in_or
 
     assert buffer.counts.total == 600
     assert [tuple(row) for row in rows] == [
-        (str(lane), number) for lane in range(3) for number in range(lane, 600, 3)
+        (str(partition), number) for partition in range(3) for number in range(partition, 600, 3)
     ]
 
 

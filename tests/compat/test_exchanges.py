@@ -313,7 +313,7 @@ async def test_consumer_groups(exchange, client, order, queue):
 
 
 async def test_a_consumer_group(exchange, order, queue):
-    lane = {
+    partition = {
         "partition": "c-7",
         "workerId": order.leaseId,
         "lastConsumedAt": maybe(time),
@@ -323,7 +323,7 @@ async def test_a_consumer_group(exchange, order, queue):
         "leaseActive": True,
     }
     found = await exchange("GET /api/v1/consumer-groups/bill", shape={queue: dict})
-    check_shape(found[queue], {"partitions": [lane]})
+    check_shape(found[queue], {"partitions": [partition]})
 
 
 async def test_lagging_groups(exchange, order, queue):
@@ -405,10 +405,10 @@ async def test_queues(exchange, order, queue):
 async def test_a_queue(exchange, order, queue):
     named = {"id": uuid, "name": queue, "namespace": str, "task": str, "createdAt": time}
     times = {"oldestMessage": time, "newestMessage": time}
-    lane = {"id": order.partitionId, "name": "c-7", "createdAt": time, **times}
+    partition = {"id": order.partitionId, "name": "c-7", "createdAt": time, **times}
     await exchange(
         f"GET /api/v1/resources/queues/{queue}",
-        shape={**named, "partitions": [{**lane, "stats": COUNTS}], "totals": COUNTS},
+        shape={**named, "partitions": [{**partition, "stats": COUNTS}], "totals": COUNTS},
     )
     config = ("leaseTime", "retryLimit", "retryDelay", "ttl", "maxQueueSize")
     cursor = {"totalConsumed": int, "batchesConsumed": int}
@@ -421,7 +421,7 @@ async def test_a_queue(exchange, order, queue):
                 "priority": 0,
                 "config": {**dict.fromkeys(config, int), "deadLetterQueue": bool},
             },
-            "partitions": [{**lane, **measured}],
+            "partitions": [{**partition, **measured}],
             "totals": {**COUNTS, "messages": COUNTS},
         },
     )

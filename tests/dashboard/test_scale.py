@@ -28,7 +28,7 @@ async def widen(broker):
         )
         await sql.execute(
             "insert into skep.partition (queue_id, name)"
-            " select q.id, 'lane-' || lpad(n::text, 6, '0')"
+            " select q.id, 'partition-' || lpad(n::text, 6, '0')"
             " from skep.queue q, generate_series(1, $1) n where q.name = 'wide'",
             PARTITIONS,
         )
@@ -43,7 +43,7 @@ async def keep_pushing(broker):
             number += 1
             await client.push(
                 *(
-                    {"queue": "wide", "partition": f"lane-{n:06}", "payload": {"n": n}}
+                    {"queue": "wide", "partition": f"partition-{n:06}", "payload": {"n": n}}
                     for n in range(number % 900, number % 900 + 100)
                 )
             )
@@ -87,10 +87,10 @@ async def test_pages_stay_responsive_with_100_000_partitions(open_page, wide_bro
     pushing = asyncio.create_task(keep_pushing(wide_broker))
     try:
         await stage.go("/queues/wide?tab=partitions")
-        await stage.sees("lane-000001")
-        lanes = stage.page.get_by_role("table", name="Partitions")
-        await lanes.evaluate("box => { box.scrollTop = box.scrollHeight; }")
-        await expect(lanes.get_by_text(f"lane-{PARTITIONS:06}")).to_be_visible()
+        await stage.sees("partition-000001")
+        partitions = stage.page.get_by_role("table", name="Partitions")
+        await partitions.evaluate("box => { box.scrollTop = box.scrollHeight; }")
+        await expect(partitions.get_by_text(f"partition-{PARTITIONS:06}")).to_be_visible()
         for path, text in (("/", "Workers"), ("/queues", "queue-0001"), ("/groups", "Stuck")):
             await stage.go(path)
             await stage.sees(text)

@@ -150,8 +150,8 @@ async def test_many_transactions_at_once_with_holds_and_rollbacks(database_url, 
                 transaction = connection.transaction()
                 await transaction.start()
                 for name in names:
-                    lane = random.choice("abc")
-                    await enqueue.stage(connection, queue, name, partition=lane)
+                    partition = random.choice("abc")
+                    await enqueue.stage(connection, queue, name, partition=partition)
                     await asyncio.sleep(random.random() ** 4 / 4)
                 if random.random() < 0.2:
                     await transaction.rollback()
@@ -169,13 +169,13 @@ async def test_many_transactions_at_once_with_holds_and_rollbacks(database_url, 
         'select partition, payload from skep.message where queue = $1 order by partition, "offset"',
         queue,
     )
-    lanes = {}
-    for lane, payload in rows:
-        lanes.setdefault(lane, []).append(json.loads(payload))
-    assert sorted(name for lane in lanes.values() for name in lane) == sorted(
+    partitions = {}
+    for partition, payload in rows:
+        partitions.setdefault(partition, []).append(json.loads(payload))
+    assert sorted(name for partition in partitions.values() for name in partition) == sorted(
         name for names in committed for name in names
     )
-    for names in lanes.values():
+    for names in partitions.values():
         for number in range(64):
             mine = [name for name in names if name.startswith(f"{number}.")]
             # One worker commits one transaction after the other, and stages in order.

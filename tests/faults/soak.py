@@ -82,7 +82,7 @@ def figures(load, memory, **others):
 
 def delivered_again(ledger):
     """Return how many deliveries were not the first of their message."""
-    messages = {(each.lane, each.message_id) for each in ledger.deliveries}
+    messages = {(each.progress_key, each.message_id) for each in ledger.deliveries}
     return len(ledger.deliveries) - len(messages)
 
 

@@ -96,13 +96,13 @@ def test_a_history_without_offence_is_accepted():
         .deliver("B", 1, at=2.5)
         .ack("B", 1, at=2.7)
         .deliver("A", 1, at=0, took_s=3.5),
-        # Two producers meet in one lane, in any order but each in its own.
+        # Two producers meet in one partition, in any order but each in its own.
         History()
         .push(1, 2, producer="q")
         .attempt(11, producer="r", sequence=1)
         .attempt(12, producer="r", sequence=2)
         .deliver("A", 11, 1, 12, 2, at=0),
-        # Two lanes are leased at the same time.
+        # Two partitions are leased at the same time.
         History()
         .push(1)
         .push(1, partition="o")
@@ -117,7 +117,7 @@ def test_a_history_without_offence_is_accepted():
         "push not stored",
         "straggler",
         "two producers",
-        "two lanes",
+        "two partitions",
     ],
 )
 def test_what_a_good_broker_may_do_is_accepted(history):
@@ -167,7 +167,7 @@ def test_a_message_nobody_pushed_is_a_phantom():
     assert complaint.startswith("phantom: nobody pushed")
 
 
-def test_a_message_in_another_lane_is_a_phantom():
+def test_a_message_in_another_partition_is_a_phantom():
     history = good_history().deliver("C", 3, at=2, partition="elsewhere")
 
     (complaint,) = history.complaints
@@ -223,7 +223,7 @@ def test_an_ack_that_was_refused_promises_nothing():
     assert history.complaints == []
 
 
-def test_two_leases_on_one_lane_at_once_are_an_offence():
+def test_two_leases_on_one_partition_at_once_are_an_offence():
     history = History().push(1, 2).deliver("A", 1, at=0).deliver("B", 2, at=0.5)
 
     (complaint,) = history.complaints

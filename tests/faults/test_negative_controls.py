@@ -12,7 +12,7 @@ from tests.faults.support.planted_bugs import (
     UNLOCKED_PUSH,
     forgotten_ack,
     planted,
-    provide_lanes,
+    provide_partitions,
     shared_lease,
 )
 from tests.sql.support.waiting import eventually
@@ -20,7 +20,7 @@ from tests.sql.support.waiting import eventually
 MESSAGES = 300
 ROUNDS = 6
 # Few, so that producers meet in them all the time, also where everything is slow.
-LANES = PARTITIONS[:2]
+FEW = PARTITIONS[:2]
 PUSHES = ("push_segments", "push_vouched")
 STALL = """
 create or replace function public.stall() returns trigger language plpgsql as $$
@@ -37,13 +37,13 @@ WAITING = "select count(*) from pg_locks where not granted"
 
 @pytest.fixture(scope="module")
 def broker(start_broker):
-    """Two workers push into the same lanes; without that no lock is missed."""
+    """Two workers push into the same partitions; without that no lock is missed."""
     with start_broker("--workers", "2") as broker:
         yield broker
 
 
 async def offences_under_load(broker, queue, seed, *, drain_s=DRAIN_S):
-    async with load_on(broker, queue, seed, drain_s=drain_s, partitions=LANES) as load:
+    async with load_on(broker, queue, seed, drain_s=drain_s, partitions=FEW) as load:
         await load.until_stored(MESSAGES)
         await load.drain()
     return {offence.split(":")[0].split(" Ack(")[0] for offence in complaints(load.ledger, [GROUP])}
@@ -82,17 +82,17 @@ async def test_the_checker_catches_a_build_without_the_lock_of_the_partition(
                 queue,
                 seed,
                 is_caught,
-                before_round=lambda of_round: provide_lanes(sql, of_round, LANES),
+                before_round=lambda of_round: provide_partitions(sql, of_round, FEW),
             )
 
     assert is_caught(offences)
 
 
-async def test_the_checker_catches_a_build_that_leases_a_lane_twice(broker, queue, seed):
+async def test_the_checker_catches_a_build_that_leases_a_partition_twice(broker, queue, seed):
     def is_caught(offences):
         return any(offence.startswith("two leases at once") for offence in offences)
 
-    async with broker.sql() as sql, planted(sql, shared_lease(), "take_lanes"):
+    async with broker.sql() as sql, planted(sql, shared_lease(), "take_partitions"):
         offences = await offences_in_rounds(broker, queue, seed, is_caught)
 
     assert is_caught(offences)
@@ -155,7 +155,7 @@ async def test_scenario_01_a_push_that_commits_late_is_delivered(database_url, s
 async def test_scenario_01_without_the_lock_the_push_that_commits_late_is_lost(
     database_url, sql, queue
 ):
-    await provide_lanes(sql, queue, ["a"])
+    await provide_partitions(sql, queue, ["a"])
     async with planted(sql, UNLOCKED_PUSH, *PUSHES):
         ledger = await race(database_url, sql, queue)
 

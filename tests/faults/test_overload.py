@@ -24,7 +24,7 @@ MEMORY_MIB_MAX = 400
 RECOVERY_S_MAX = 5
 # Who else wants the processors just then makes everything slower; that does not happen every time.
 ROUNDS = 3
-LANES = 7
+PARTITIONS = 7
 
 
 async def test_three_times_the_capacity_is_answered_201_202_or_429_and_in_order(
@@ -73,7 +73,7 @@ async def test_a_request_that_was_refused_leaves_nothing_behind(database_url, qu
     gc.disable()
     try:
         async with running(database_url, engine_weight_mib=1, overload_wait_s=0) as broker:
-            await broker.push(*(item(queue, "first", partition=f"{n}") for n in range(LANES)))
+            await broker.push(*(item(queue, "first", partition=f"{n}") for n in range(PARTITIONS)))
             left = [send(broker, queue, n, payload, answers) for n in range(pushes)]
             await eventually(lambda: answers.total() == pushes)
 
@@ -87,6 +87,6 @@ async def test_a_request_that_was_refused_leaves_nothing_behind(database_url, qu
 def send(broker, queue, number, payload, answers):
     """Push without keeping the client; return what tells whether somebody else keeps it."""
     client = ForgottenClient(answers)
-    items = [item(queue, f"{number}", partition=f"{number % LANES}", payload=payload)]
+    items = [item(queue, f"{number}", partition=f"{number % PARTITIONS}", payload=payload)]
     broker.broker.intake.push(items, client, size=len(payload))
     return weakref.ref(client)

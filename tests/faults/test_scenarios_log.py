@@ -1,4 +1,4 @@
-"""Many pushers, groups and readers of the same lanes, without any fault but each other."""
+"""Many pushers, groups and readers of the same partitions, without any fault but each other."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ async def complete(ledger, client, group, messages):
         )
 
 
-async def test_scenario_02_ten_pushers_into_one_lane_leave_no_gap(database_url, sql, queue):
+async def test_scenario_02_ten_pushers_into_one_partition_leave_no_gap(database_url, sql, queue):
     async with running(database_url) as one, running(database_url) as other:
 
         async def push_all(number):
@@ -106,7 +106,7 @@ class Undecided:
 
     async def run(self, client, pushes):
         for turn in range(pushes):
-            partition = f"lane {self._random.randrange(1_000)}"
+            partition = f"partition {self._random.randrange(1_000)}"
             size = self._random.randint(1, 5)
             if self._random.random() < 0.2:
                 await self._roll_back(client, partition, turn, size)
@@ -173,13 +173,17 @@ async def test_scenario_22_nobody_waits_for_nobody_in_a_circle(database_url, sql
 
             async def stir(client):
                 for _ in range(15):
-                    lanes = random.sample(range(12), 8)
+                    partitions = random.sample(range(12), 8)
                     answer = await client.post(
                         "/api/v1/push",
                         {
                             "items": [
-                                {"queue": f"{queue}-crowd", "partition": f"{lane}", "payload": 1}
-                                for lane in lanes
+                                {
+                                    "queue": f"{queue}-crowd",
+                                    "partition": f"{partition}",
+                                    "payload": 1,
+                                }
+                                for partition in partitions
                             ]
                         },
                     )
@@ -246,14 +250,14 @@ async def test_scenario_24_at_the_edge_of_its_window_an_id_is_one_message_and_th
     assert statuses == ["duplicate", "duplicate", "queued", "duplicate"]
 
 
-async def test_scenario_25_a_poisonous_lane_is_given_up_and_disturbs_no_other(client, queue):
-    retry_limit, lanes = 2, [f"lane {number}" for number in range(10)]
+async def test_scenario_25_a_poisonous_partition_is_given_up_and_disturbs_no_other(client, queue):
+    retry_limit, partitions = 2, [f"partition {number}" for number in range(10)]
     await client.configure(queue, retryLimit=retry_limit, retryDelay=0)
     await client.push(
         *(
-            {"queue": queue, "partition": lane, "payload": n}
-            for lane in [*lanes, "poison"]
-            for n in (range(5) if lane in lanes else [0])
+            {"queue": queue, "partition": partition, "payload": n}
+            for partition in [*partitions, "poison"]
+            for n in (range(5) if partition in partitions else [0])
         )
     )
     seen = defaultdict(list)
@@ -265,7 +269,7 @@ async def test_scenario_25_a_poisonous_lane_is_given_up_and_disturbs_no_other(cl
 
     listed = json.loads((await client.call("GET", f"/api/v1/dlq?queue={queue}")).body)
     assert seen.pop("poison") == [0] * (retry_limit + 1)
-    assert seen == {lane: list(range(5)) for lane in lanes}
+    assert seen == {partition: list(range(5)) for partition in partitions}
     assert [letter["partition"] for letter in listed["messages"]] == ["poison"]
 
 

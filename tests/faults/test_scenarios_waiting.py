@@ -17,7 +17,7 @@ from tests.jobs.support.shop import new_stage, price, shop
 from tests.sql.support.waiting import eventually
 from tests.support.broker import elapsed
 
-POLLS, LANES = 1_000, 10_000
+POLLS, PARTITIONS = 1_000, 10_000
 SETTLING_S, WATCHED_S = 2, 3
 CALLS_PER_S_MAX = 20
 SLACK_S = 8
@@ -25,7 +25,7 @@ SLACK_S = 8
 
 async def test_scenario_18_a_thousand_idle_polls_ask_the_database_almost_nothing(proxy, sql, queue):
     provide = "select count(*) from skep.provision_partitions($1, $2)"
-    await sql.fetch(provide, [queue] * LANES, [f"{number}" for number in range(LANES)])
+    await sql.fetch(provide, [queue] * PARTITIONS, [f"{number}" for number in range(PARTITIONS)])
     async with running(proxy.url) as broker:
         polls = [
             broker.start_poll(queue if number % 2 else f"{queue}-{number % 50}", wait_s=60)
@@ -131,7 +131,7 @@ async def test_scenario_19_what_makes_a_message_deliverable_wakes_a_parked_poll(
 
 async def until_parked(waiting):
     """Return when the poll has looked once: the answer to a later request says so."""
-    assert await waiting.acting.pop(waiting.queue, "no such lane") == []
+    assert await waiting.acting.pop(waiting.queue, "no such partition") == []
 
 
 async def test_scenario_19_the_end_of_a_lease_wakes_a_parked_poll(open_client, queue):

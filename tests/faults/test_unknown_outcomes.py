@@ -203,10 +203,10 @@ async def test_a_name_used_again_without_a_window_is_not_taken_for_the_lost_push
     assert len(await stored(sql, queue)) == 2
 
 
-async def test_a_lane_the_cache_forgot_keeps_what_is_pushed_again_without_a_window(
+async def test_a_partition_the_cache_forgot_keeps_what_is_pushed_again_without_a_window(
     proxy, sql, queue
 ):
-    # 1 MiB vouches for 385 lanes, so those in between push the first one out.
+    # 1 MiB vouches for 385 partitions, so those in between push the first one out.
     async with running(proxy.url, dedup_memory_mib=1) as broker:
         await broker.configure(queue, dedupWindowSeconds=0)
         await broker.push(item(queue, "a"))
@@ -225,8 +225,8 @@ async def test_a_lane_the_cache_forgot_keeps_what_is_pushed_again_without_a_wind
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("partition", [None, "a"], ids=["any lane", "named lane"])
-async def test_a_leased_pop_delivers_once_and_no_lane_is_leased_to_nobody(
+@pytest.mark.parametrize("partition", [None, "a"], ids=["any partition", "named partition"])
+async def test_a_leased_pop_delivers_once_and_no_partition_is_leased_to_nobody(
     proxy, sql, point, partition, queue
 ):
     async with running(proxy.url) as broker:
@@ -248,7 +248,7 @@ async def test_a_leased_pop_delivers_once_and_no_lane_is_leased_to_nobody(
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("partition", [None, "a"], ids=["any lane", "named lane"])
+@pytest.mark.parametrize("partition", [None, "a"], ids=["any partition", "named partition"])
 async def test_messages_acknowledged_at_once_are_delivered(proxy, sql, point, partition, queue):
     async with running(proxy.url) as broker:
         await broker.push(item(queue, "1"), item(queue, "2"), item(queue, "3"))
@@ -282,7 +282,7 @@ async def test_a_poll_that_waits_gets_what_its_broken_attempt_claimed(
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_polls_that_share_the_broken_call_share_the_lanes(proxy, sql, point, queue):
+async def test_polls_that_share_the_broken_call_share_the_partitions(proxy, sql, point, queue):
     async with running(proxy.url, connections=1) as broker:
         await broker.push(*(item(queue, f"{n}", partition=f"{n}") for n in range(6)))
         await broker.pop(queue, group="other")

@@ -112,7 +112,7 @@ async def test_messages_are_only_taken_in_a_transaction(log):
         await consume(log.connection, "hive", group="g")
 
 
-@pytest.mark.parametrize("numbers", [{"limit": 0}, {"limit": 10_001}, {"lanes": 0}])
+@pytest.mark.parametrize("numbers", [{"limit": 0}, {"limit": 10_001}, {"partitions": 0}])
 async def test_numbers_have_bounds(log, numbers):
     with pytest.raises(BadRequest):
         await consume(log.connection, "hive", group="g", **numbers)

@@ -14,12 +14,12 @@ import { count, seconds } from "../words";
 import { SeekDialog } from "./seek";
 
 type Lag = Schemas["GroupLag"];
-type Lane = Schemas["LaneLag"];
-const LANES = 1000;
+type Partition = Schemas["PartitionLag"];
+const PARTITIONS = 1000;
 
 export function GroupPage({ group, queue }: { group: string; queue: string }) {
   const { data, error, reload } = useLoad(
-    (signal) => get("/api/v1/consumer-groups/{group}/queues/{queue}/lag", { names: { group, queue }, query: { limit: LANES }, signal }),
+    (signal) => get("/api/v1/consumer-groups/{group}/queues/{queue}/lag", { names: { group, queue }, query: { limit: PARTITIONS }, signal }),
     [group, queue],
     { everySeconds: 5 },
   );
@@ -34,8 +34,8 @@ export function GroupPage({ group, queue }: { group: string; queue: string }) {
             <div class="stats">
               <Stat label="Behind" value={count(data.offsetLag)} note={data.estimated ? "messages, estimated" : "messages"} />
               <Stat label="Oldest unread" value={seconds(data.timeLagSeconds)} tone={data.timeLagSeconds > 300 ? "warn" : undefined} />
-              <Stat label="Partitions behind" value={count(data.partitionsWithLag)} note={`of ${count(data.lanes)}`} />
-              <Stat label="Failing" value={count(data.partitions.filter((lane) => lane.failing > 0).length)} note="partitions, of those shown" />
+              <Stat label="Partitions behind" value={count(data.partitionsWithLag)} note={`of ${count(data.partitionCount)}`} />
+              <Stat label="Failing" value={count(data.partitions.filter((each) => each.failing > 0).length)} note="partitions, of those shown" />
             </div>
             <HeatMap lag={data} />
           </>
@@ -49,19 +49,19 @@ export function GroupPage({ group, queue }: { group: string; queue: string }) {
 const STEPS_S = [0, 10, 60, 600];
 
 /** 0 for nothing to read, to 4 for more than ten minutes behind. */
-function heatOf(lane: Lane): number {
-  if (lane.offsetLag === 0) return 0;
-  return STEPS_S.filter((step) => lane.timeLagSeconds >= step).length;
+function heatOf(each: Partition): number {
+  if (each.offsetLag === 0) return 0;
+  return STEPS_S.filter((step) => each.timeLagSeconds >= step).length;
 }
 
 function HeatMap({ lag }: { lag: Lag }) {
-  const [chosen, setChosen] = useState<Lane | null>(null);
-  const shown = lag.partitions.find((lane) => lane.partitionId === chosen?.partitionId) ?? null;
+  const [chosen, setChosen] = useState<Partition | null>(null);
+  const shown = lag.partitions.find((each) => each.partitionId === chosen?.partitionId) ?? null;
   return (
-    <Card title="Lag by partition" note={lag.lanes > lag.partitions.length ? `the first ${count(lag.partitions.length)} of ${count(lag.lanes)}` : "colour: age of the oldest unread message"}>
+    <Card title="Lag by partition" note={lag.partitionCount > lag.partitions.length ? `the first ${count(lag.partitions.length)} of ${count(lag.partitionCount)}` : "colour: age of the oldest unread message"}>
       <div class="heat" role="group" aria-label="Partitions">
-        {lag.partitions.map((lane) => (
-          <button key={lane.partitionId} class={`heat-${heatOf(lane)}`} title={`${lane.partition}: ${count(lane.offsetLag)} behind, ${seconds(lane.timeLagSeconds)}`} aria-label={`${lane.partition}: ${lane.offsetLag} messages, ${lane.timeLagSeconds} seconds behind`} onClick={() => setChosen(lane)} />
+        {lag.partitions.map((each) => (
+          <button key={each.partitionId} class={`heat-${heatOf(each)}`} title={`${each.partition}: ${count(each.offsetLag)} behind, ${seconds(each.timeLagSeconds)}`} aria-label={`${each.partition}: ${each.offsetLag} messages, ${each.timeLagSeconds} seconds behind`} onClick={() => setChosen(each)} />
         ))}
       </div>
       <p class="muted small">Pale: nothing unread. Then up to 10 s, 1 min, 10 min, and more.</p>

@@ -39,7 +39,7 @@ function GroupList() {
                 { title: "State", cell: (entry) => <Badge word={entry.state} /> },
                 { title: "Behind", cell: (entry) => `${entry.estimated ? "≈ " : ""}${count(entry.totalLag)}`, isNumber: true },
                 { title: "Oldest unread", cell: (entry) => seconds(entry.maxTimeLag), isNumber: true },
-                { title: "Partitions behind", cell: (entry) => `${count(entry.partitionsWithLag)} of ${count(entry.lanes)}`, isNumber: true },
+                { title: "Partitions behind", cell: (entry) => `${count(entry.partitionsWithLag)} of ${count(entry.partitionCount)}`, isNumber: true },
               ]}
             />
             <div class="row">
@@ -63,13 +63,13 @@ function Stuck({ queue }: { queue: string | null }) {
         <Table
           caption="Stuck partitions"
           rows={data}
-          keyOf={(lane) => `${lane.consumer_group}/${lane.partition_id}`}
+          keyOf={(each) => `${each.consumer_group}/${each.partition_id}`}
           columns={[
-            { title: "Group", cell: (lane) => <a href={hrefTo(["groups", lane.consumer_group, lane.queue_name])}>{lane.consumer_group}</a>, isWide: true },
-            { title: "Queue", cell: (lane) => <QueueLink name={lane.queue_name} />, isWide: true },
-            { title: "Partition", cell: (lane) => <span class="clip">{lane.partition_name}</span> },
-            { title: "Behind", cell: (lane) => count(lane.offset_lag), isNumber: true },
-            { title: "Oldest unread", cell: (lane) => seconds(lane.time_lag_seconds), isNumber: true },
+            { title: "Group", cell: (each) => <a href={hrefTo(["groups", each.consumer_group, each.queue_name])}>{each.consumer_group}</a>, isWide: true },
+            { title: "Queue", cell: (each) => <QueueLink name={each.queue_name} />, isWide: true },
+            { title: "Partition", cell: (each) => <span class="clip">{each.partition_name}</span> },
+            { title: "Behind", cell: (each) => count(each.offset_lag), isNumber: true },
+            { title: "Oldest unread", cell: (each) => seconds(each.time_lag_seconds), isNumber: true },
           ]}
         />
       ) : <p class="muted">None.</p>}

@@ -194,7 +194,7 @@ function Groups({ queue }: { queue: Detail }) {
           { title: "Group", cell: (group) => <a href={hrefTo(["groups", group.name, queue.name])}>{group.name}</a>, isWide: true },
           { title: "State", cell: (group) => <Badge word={group.state} /> },
           { title: "Behind", cell: (group) => count(group.totalLag), isNumber: true },
-          { title: "Partitions behind", cell: (group) => `${count(group.partitionsWithLag)} of ${count(group.lanes)}`, isNumber: true },
+          { title: "Partitions behind", cell: (group) => `${count(group.partitionsWithLag)} of ${count(group.partitionCount)}`, isNumber: true },
           { title: "Began", cell: (group) => <When at={group.subscriptionCreatedAt} /> },
         ]}
       />

@@ -23,12 +23,12 @@ PROVISION_TRIES: Final = 5
 
 ENTRIES_MAX: Final = 200_000
 """Names remembered of each kind. Beyond that the oldest tenth is forgotten and looked up again
-when needed; a lane costs about half a kilobyte."""
+when needed; a partition costs about half a kilobyte."""
 
 _encode = msgspec.json.encode
 
 
-class Lane:
+class Partition:
     """A partition as the hot path needs it: its id, and its names as they stand in answers."""
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Group:
     ) -> None:
         self.key = (queue, group)
         self.conflation = conflation
-        """Whether it gets only the newest message of each lane; None until a poll says."""
+        """Whether it gets only the newest message of each partition; None until a poll says."""
         self.queue_id = queue_id
         self.group_id = group_id
         self.queue_json = _encode(queue)
@@ -93,10 +93,10 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Directory:
-    """Known lanes and groups."""
+    """Known partitions and groups."""
 
     def __init__(self) -> None:
-        self.lanes: dict[tuple[str, str], Lane] = {}
+        self.partitions: dict[tuple[str, str], Partition] = {}
         self.groups: dict[tuple[str, str], Group] = {}
         self._queue_names: dict[int, str] = {}
 
@@ -104,11 +104,11 @@ class Directory:
         """Return the name of a queue, if anything of it was ever known here."""
         return self._queue_names.get(queue_id)
 
-    def learn_lane(self, lane: Lane) -> None:
+    def learn_partition(self, partition: Partition) -> None:
         """Remember a partition."""
-        _make_room(self.lanes)
-        self.lanes[lane.key] = lane
-        self._learn_queue(lane.queue_id, lane.key[0])
+        _make_room(self.partitions)
+        self.partitions[partition.key] = partition
+        self._learn_queue(partition.queue_id, partition.key[0])
 
     def learn_group(self, group: Group) -> None:
         """Remember a consumer group."""
@@ -120,10 +120,10 @@ class Directory:
         _make_room(self._queue_names)
         self._queue_names[queue_id] = name
 
-    def forget_lane(self, lane: Lane) -> None:
+    def forget_partition(self, partition: Partition) -> None:
         """Drop a partition that turned out to be gone, unless another took its name since."""
-        if self.lanes.get(lane.key) is lane:
-            del self.lanes[lane.key]
+        if self.partitions.get(partition.key) is partition:
+            del self.partitions[partition.key]
 
     def forget_group(self, group: Group) -> None:
         """Drop a group that turned out to be gone."""
@@ -131,8 +131,8 @@ class Directory:
 
     def forget_queue(self, queue_id: int) -> None:
         """Drop everything that is remembered of a queue that was deleted."""
-        for lane in [each for each in self.lanes.values() if each.queue_id == queue_id]:
-            del self.lanes[lane.key]
+        for partition in [each for each in self.partitions.values() if each.queue_id == queue_id]:
+            del self.partitions[partition.key]
         for group in [each for each in self.groups.values() if each.queue_id == queue_id]:
             del self.groups[group.key]
 
@@ -143,16 +143,16 @@ def _make_room(entries: dict[Any, Any]) -> None:
             del entries[key]
 
 
-class LaneListener(Protocol):
-    """Whoever must prepare for a lane before the first push into it."""
+class PartitionListener(Protocol):
+    """Whoever must prepare for a partition before the first push into it."""
 
-    async def prepare(self, created: Sequence[Lane], found: Sequence[Lane]) -> None:
-        """Hear of lanes this process did not know: just created, or older."""
+    async def prepare(self, created: Sequence[Partition], found: Sequence[Partition]) -> None:
+        """Hear of partitions this process did not know: just created, or older."""
         ...
 
 
-class LaneWish(Cargo):
-    """Someone waits for lanes to be known."""
+class PartitionWish(Cargo):
+    """Someone waits for partitions to be known."""
 
     __slots__ = ("keys", "ready")
 
@@ -164,12 +164,12 @@ class LaneWish(Cargo):
         self.ready = ready
 
     def fail(self, error: SkepError) -> None:
-        """Tell that the lanes cannot be had."""
+        """Tell that the partitions cannot be had."""
         self.is_settled = True
         self.ready(error)
 
 
-class LaneProvisioner:
+class PartitionProvisioner:
     """Executor of the operation `provision`."""
 
     def __init__(
@@ -177,7 +177,7 @@ class LaneProvisioner:
         caller: Caller,
         directory: Directory,
         rule_book: RuleBook,
-        listener: LaneListener,
+        listener: PartitionListener,
         *,
         meters: Meters | None = None,
     ) -> None:
@@ -187,7 +187,7 @@ class LaneProvisioner:
         self._rule_book: Final = rule_book
         self._listener: Final = listener
 
-    async def execute(self, cargos: Sequence[LaneWish], *, is_repeated: bool) -> None:
+    async def execute(self, cargos: Sequence[PartitionWish], *, is_repeated: bool) -> None:
         """Provision what the wishes name; repeating it is harmless."""
         del is_repeated
         await self.provide({key for wish in cargos for key in wish.keys})
@@ -197,7 +197,7 @@ class LaneProvisioner:
                 wish.is_settled = True
 
     async def provide(self, keys: set[tuple[str, str]]) -> None:
-        """Make these lanes known, creating those that do not exist.
+        """Make these partitions known, creating those that do not exist.
 
         Raises:
             Unavailable: Their queues are deleted as fast as they are created.
@@ -207,30 +207,33 @@ class LaneProvisioner:
             if not missing:
                 return
             await self._provide_missing(missing)
-            # A queue that is deleted at this very moment has no lanes to tell of: once more then.
+            # A queue that is deleted at this very moment has no partitions to tell of: once more
+            # then.
             missing = self._unknown(keys)
         if missing:
             raise Unavailable("the queue is being deleted")
 
     def _unknown(self, keys: set[tuple[str, str]]) -> list[tuple[str, str]]:
-        return sorted(key for key in keys if key not in self._directory.lanes)
+        return sorted(key for key in keys if key not in self._directory.partitions)
 
     async def _provide_missing(self, missing: Sequence[tuple[str, str]]) -> None:
         rows = await self._caller.call(
             "select * from skep.provision_partitions($1, $2)",
             [queue for queue, _ in missing],
-            [partition for _, partition in missing],
+            [name for _, name in missing],
         )
         await self._rule_book.read_new(row[2] for row in rows)
         rules = self._rule_book.of
-        lanes = [(Lane(row[0], row[1], row[2], row[3], rules(row[2])), row[4]) for row in rows]
+        partitions = [
+            (Partition(row[0], row[1], row[2], row[3], rules(row[2])), row[4]) for row in rows
+        ]
         await self._listener.prepare(
-            [lane for lane, is_created in lanes if is_created],
-            [lane for lane, is_created in lanes if not is_created],
+            [partition for partition, is_created in partitions if is_created],
+            [partition for partition, is_created in partitions if not is_created],
         )
-        for lane, is_created in lanes:
-            self._directory.learn_lane(lane)
-            self._queues.of(lane.key[0]).partitions_created += is_created
+        for partition, is_created in partitions:
+            self._directory.learn_partition(partition)
+            self._queues.of(partition.key[0]).partitions_created += is_created
 
 
 class GroupWish(Cargo):

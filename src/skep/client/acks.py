@@ -41,15 +41,17 @@ def completed_text(
         lease_id: Of all.
     """
     if partition_ids.count(partition_ids[0]) == len(partition_ids):
-        return _completed_in_lane(transaction_ids, partition_ids[0], lease_id)
+        return _completed_in_partition(transaction_ids, partition_ids[0], lease_id)
     runs = groupby(zip(partition_ids, transaction_ids, strict=True), key=lambda pair: pair[0])
     return b",".join(
-        _completed_in_lane([name for _, name in pairs], partition_id, lease_id)
+        _completed_in_partition([name for _, name in pairs], partition_id, lease_id)
         for partition_id, pairs in runs
     )
 
 
-def _completed_in_lane(transaction_ids: Sequence[str], partition_id: str, lease_id: str) -> bytes:
+def _completed_in_partition(
+    transaction_ids: Sequence[str], partition_id: str, lease_id: str
+) -> bytes:
     rest = _encode(AckItem("", partition_id, "completed", lease_id)).decode()
     opening, closing = rest[: len(_OPENING)], rest[len(_OPENING) :]
     names = "".join(transaction_ids)

@@ -94,9 +94,9 @@ def items_of(
     queue: str, payloads: Sequence[Any], partition: PartitionRule, ids: Sequence[str]
 ) -> list[Item]:
     """Make an item of each payload, with its id."""
-    lanes = map(partition, payloads) if callable(partition) else repeat(partition)
+    partitions = map(partition, payloads) if callable(partition) else repeat(partition)
     # Without a line of Python per message: this is most of what a push costs before it is sent.
-    return list(map(Item, repeat(queue), payloads, lanes, ids))
+    return list(map(Item, repeat(queue), payloads, partitions, ids))
 
 
 def by_field(name: str) -> Callable[[Any], str]:

@@ -72,25 +72,34 @@ class BatchProgress:
     of every consumer.
 
     Args:
-        lanes: The partition of each message.
+        partitions: The partition of each message.
     """
 
-    __slots__ = ("_lanes", "_settled", "_stopped_lanes", "_taken_to", "completed_to", "is_plain")
+    __slots__ = (
+        "_partitions",
+        "_settled",
+        "_stopped_partitions",
+        "_taken_to",
+        "completed_to",
+        "is_plain",
+    )
 
-    def __init__(self, lanes: Sequence[str]) -> None:
-        self._lanes: Final = lanes
+    def __init__(self, partitions: Sequence[str]) -> None:
+        self._partitions: Final = partitions
         self.completed_to = 0
         """How many were completed one after the other, from the first; the consumer's loop counts
         on by itself what `complete_next` would."""
         self._taken_to = 0
         self._settled: Final[set[int]] = set()
-        self._stopped_lanes: Final[set[str]] = set()
+        self._stopped_partitions: Final[set[str]] = set()
         self.is_plain = True
         """Whether nothing happened but the completion of one message after the other."""
 
     def is_open(self, place: int) -> bool:
-        """Whether this message may be handled: nothing was said of it, and its lane goes on."""
-        return not self.is_settled(place) and self._lanes[place] not in self._stopped_lanes
+        """Whether this message may be handled: it has no result yet, and its partition goes on."""
+        return (
+            not self.is_settled(place) and self._partitions[place] not in self._stopped_partitions
+        )
 
     def is_settled(self, place: int) -> bool:
         """Whether there is a verdict on this message."""
@@ -109,7 +118,7 @@ class BatchProgress:
     def complete_rest(self) -> bool:
         """Complete everything that is left, if nothing else happened; return whether it was so."""
         if self.is_plain:
-            self.completed_to = len(self._lanes)
+            self.completed_to = len(self._partitions)
         return self.is_plain
 
     def take_completed(self) -> range:
@@ -118,9 +127,9 @@ class BatchProgress:
         self._taken_to = self.completed_to
         return taken
 
-    def lanes_of(self, places: range) -> Sequence[str]:
+    def partitions_of(self, places: range) -> Sequence[str]:
         """Return the partitions of these messages."""
-        return self._lanes[places.start : places.stop]
+        return self._partitions[places.start : places.stop]
 
     def settle(self, place: int, verdict: Verdict) -> bool:
         """Note the verdict on a message; the first one counts. Return whether it is this one."""
@@ -131,22 +140,22 @@ class BatchProgress:
             return False
         self._settled.add(place)
         if not verdict.is_success:
-            self._stopped_lanes.add(self._lanes[place])
+            self._stopped_partitions.add(self._partitions[place])
         return True
 
     @property
     def is_complete(self) -> bool:
         """Whether there is a verdict on every message."""
         count = self.completed_to if self.is_plain else len(self._settled)
-        return count == len(self._lanes)
+        return count == len(self._partitions)
 
     def open_places(self) -> list[int]:
         """Return the messages that may still be handled, in their order."""
-        return [place for place in range(len(self._lanes)) if self.is_open(place)]
+        return [place for place in range(len(self._partitions)) if self.is_open(place)]
 
     def places_to_give_back(self) -> list[int]:
-        """Return the lowest open message of each lane: giving it back frees the lane."""
+        """Return the lowest open message of each partition: giving it back frees the partition."""
         lowest: dict[str, int] = {}
         for place in self.open_places():
-            lowest.setdefault(self._lanes[place], place)
+            lowest.setdefault(self._partitions[place], place)
         return list(lowest.values())

@@ -296,7 +296,7 @@ class GroupEntry(msgspec.Struct, rename="camel", kw_only=True):
     name: str
     queue_name: str
     members: int = 0
-    lanes: int = 0
+    partition_count: int = 0
     partitions_with_lag: int = 0
     total_lag: int | None = None
     """Messages it has yet to finish."""
@@ -308,7 +308,7 @@ class GroupEntry(msgspec.Struct, rename="camel", kw_only=True):
     estimated: bool = False
 
 
-class LaneLag(msgspec.Struct, rename="camel", kw_only=True):
+class PartitionLag(msgspec.Struct, rename="camel", kw_only=True):
     """Lag of a group in one partition."""
 
     partition: str
@@ -325,12 +325,12 @@ class GroupLag(msgspec.Struct, rename="camel", kw_only=True):
     consumer_group: str
     queue_name: str
     state: str
-    lanes: int
+    partition_count: int
     partitions_with_lag: int
     offset_lag: int
     time_lag_seconds: int
     estimated: bool = False
-    partitions: list[LaneLag]
+    partitions: list[PartitionLag]
 
 
 class SeekPreview(msgspec.Struct, rename="camel", kw_only=True):

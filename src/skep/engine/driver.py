@@ -83,9 +83,9 @@ class Engine:
         """How full the engine is, from 0 to 1; above that only by a single heavy lot."""
         return self._core.load
 
-    def is_under_way(self, operation: str, lane: Hashable) -> bool:
-        """Tell whether lots of a lane wait or are in flight."""
-        return self._core.is_under_way(operation, lane)
+    def is_under_way(self, operation: str, partition: Hashable) -> bool:
+        """Tell whether lots of a partition wait or are in flight."""
+        return self._core.is_under_way(operation, partition)
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
         """Have `callback` called whenever a call came back and left room."""
@@ -100,13 +100,15 @@ class Engine:
         """Name who runs the calls of an operation of the core."""
         self._executors[operation] = executor
 
-    def submit(self, operation: str, lane: Hashable | None, weight: int, cargo: Cargo) -> Lot[Any]:
+    def submit(
+        self, operation: str, partition: Hashable | None, weight: int, cargo: Cargo
+    ) -> Lot[Any]:
         """Queue a lot; it leaves at the end of this turn of the loop at the earliest.
 
         Raises:
             Overloaded: The engine holds as much as it may.
         """
-        lot = self._core.offer(operation, lane, weight, cargo, self._loop.time())
+        lot = self._core.offer(operation, partition, weight, cargo, self._loop.time())
         self._schedule_pump()
         return lot
 

@@ -4,9 +4,9 @@ This is the pure half of the engine. It owns what waits and decides what leaves;
 never reads a clock and never sees a connection. The driver tells it what happened, always with
 the current time, and carries out what `take_ready` returns.
 
-A *lot* is what one request brings for one lane: the items of one push for one partition, one poll
-of one consumer group, one batch of acknowledgments. A *lane* is what must stay in order. A *call*
-is one procedure execution that carries many lots.
+A *lot* is what one request brings for one partition: the items of one push for one partition, one
+poll of one consumer group, one batch of acknowledgments. A *partition* is what must stay in order.
+A *call* is one procedure execution that carries many lots.
 
 Promises the broker builds on:
 
@@ -15,13 +15,14 @@ Promises the broker builds on:
   so that they go together with the others and not in turns with them (`gather_share`).
 * Under load, lots gather: another call leaves when it is worth one (`preferred_weight`) or when
   the oldest lot that could leave has waited `hold_s_max`.
-* Order: lots of one lane leave in the order they arrived, and no more than `calls_per_lane` calls
-  in flight carry the same lane. Lots without a lane (None) leave in order but exclude nobody.
-* Fairness: free lanes stand in line for calls, a lane that could not be emptied goes to the end
-  of it, and operations take turns for slots. Nothing starves while calls come back.
+* Order: lots of one partition leave in the order they arrived, and no more than
+  `calls_per_partition` calls in flight carry the same partition. Lots without a partition (None)
+  leave in order but exclude none.
+* Fairness: free partitions stand in line for calls, a partition that could not be emptied goes to
+  the end of it, and operations take turns for slots. Nothing starves while calls come back.
 * Bounds: slots and weight are limited. An operation may fill its share of the capacity, and none
-  of it above its ceiling: what matters less is turned away first. A lane exists only while
-  something of it waits or flies. No step looks at more than the lots it moves and the lanes it
+  of it above its ceiling: what matters less is turned away first. A partition exists only while
+  something of it waits or flies. No step looks at more than the lots it moves and the partitions it
   frees.
 
 Not here on purpose: retries and timeouts. What a call brought back is the driver's
@@ -50,28 +51,28 @@ _RETURNING_SHARE: Final = 0.75
 
 
 class Lot(Struct, Generic[C], eq=False):
-    """What one request brings for one lane.
+    """What one request brings for one partition.
 
     A Struct because every request makes one: a Python initialiser would cost 80 ns more, and
     all that fusion does for a lot takes 500 to 1,100.
     """
 
-    lane: Hashable | None
+    partition: Hashable | None
     weight: int
     cargo: C
     arrived_at: float
-    waiting_in: "Lane | None"
+    waiting_in: "Partition | None"
     """Where it waits; None once it left with a call or was withdrawn."""
     ahead: "Lot[Any] | None" = None
     behind: "Lot[Any] | None" = None
 
 
-class Lane:
-    """The lots that wait in one lane, first to last, and the number of calls that carry it.
+class Partition:
+    """The lots that wait in one partition, first to last, and the number of calls that carry it.
 
-    Lots are linked to their neighbours, so that one can leave from the middle at once, and so
-    that a lane with a single lot, the usual case, needs no container (a deque takes 760 bytes).
-    The links of a lot that leaves are cut, or it would keep its neighbours alive.
+    Lots are linked to their neighbours, so that one can leave from the middle at once, and so that
+    a partition with a single lot, the usual case, needs no container (a deque takes 760 bytes). The
+    links of a lot that leaves are cut, or it would keep its neighbours alive.
     """
 
     __slots__ = ("backlog", "calls", "calls_max", "first", "is_ready", "key", "last", "weight")
@@ -113,22 +114,22 @@ class Lane:
 
 
 class Call:
-    """One procedure execution and the lots it carries: lane by lane, each in its order."""
+    """One procedure call and the lots it carries: partition by partition, each in its order."""
 
-    __slots__ = ("is_in_flight", "lanes", "lots", "operation", "started_at", "weight")
+    __slots__ = ("is_in_flight", "lots", "operation", "partitions", "started_at", "weight")
 
     def __init__(self, operation: str, started_at: float) -> None:
         self.operation = operation
         self.started_at = started_at
         self.lots: list[Lot[Any]] = []
-        self.lanes: list[Lane] = []
+        self.partitions: list[Partition] = []
         self.weight = 0
         self.is_in_flight = True
 
-    def load(self, lane: Lane, *, weight_max: int, lots_max: int) -> bool:
-        """Move the lots of a lane that fit, and tell whether they were all of them."""
+    def load(self, partition: Partition, *, weight_max: int, lots_max: int) -> bool:
+        """Move the lots of a partition that fit, and tell whether they were all of them."""
         carried, weight = self.lots, self.weight
-        lot = lane.first
+        lot = partition.first
         while lot is not None:
             if carried and (weight + lot.weight > weight_max or len(carried) >= lots_max):
                 break
@@ -139,23 +140,23 @@ class Call:
             lot = behind
         if weight == self.weight:
             return False
-        lane.first = lot
+        partition.first = lot
         if lot is None:
-            lane.last = None
+            partition.last = None
         else:
             lot.ahead = None
-        lane.weight -= weight - self.weight
-        lane.calls += 1
-        self.lanes.append(lane)
+        partition.weight -= weight - self.weight
+        partition.calls += 1
+        self.partitions.append(partition)
         self.weight = weight
         return lot is None
 
 
 class _ArrivalIndex:
-    """Finds the earliest arrival among the first lots of the ready lanes.
+    """Finds the earliest arrival among the first lots of the ready partitions.
 
-    The lanes that a settled call releases are not in order of arrival, so their line cannot tell.
-    A lot is noted when it becomes first and sorted in only when somebody asks, which is while
+    The partitions that a settled call releases are not in order of arrival, so their line cannot
+    tell. A lot is noted when it becomes first and sorted in only when somebody asks, which is while
     little waits. Lots that are gone stay until they surface, or until they are the majority.
     """
 
@@ -173,7 +174,7 @@ class _ArrivalIndex:
         self._noted.append(lot)
 
     def earliest(self) -> float:
-        """Return the earliest arrival; there must be a ready lane."""
+        """Return the earliest arrival; there must be a ready partition."""
         for lot in self._noted:
             heappush(self._sorted, (lot.arrived_at, next(self._serial), lot))
         self._noted.clear()
@@ -182,7 +183,7 @@ class _ArrivalIndex:
         return self._sorted[0][0]
 
     def tidy(self, ready_count: int) -> None:
-        """Forget lots that are gone if they outnumber those of the lanes still ready."""
+        """Forget lots that are gone if they outnumber those of the partitions still ready."""
         if ready_count == 0:
             self._noted.clear()
             self._sorted.clear()
@@ -195,7 +196,7 @@ class _ArrivalIndex:
 class _Backlog:
     """What waits for one operation, and how many calls of it are in flight.
 
-    Lanes that wait and are free stand in `_ready`, in the order they became so.
+    Partitions that wait and are free stand in `_ready`, in the order they became so.
     """
 
     __slots__ = (
@@ -203,9 +204,9 @@ class _Backlog:
         "_gather_until",
         "_gather_weight",
         "_in_flight",
-        "_lanes",
         "_limiter",
         "_operation",
+        "_partitions",
         "_policy",
         "_ready",
         "own_max",
@@ -229,44 +230,44 @@ class _Backlog:
         # Clients that were answered come again: until then, or until so much waits.
         self._gather_until = _AT_ONCE
         self._gather_weight = 0.0
-        self._lanes: Final[dict[Hashable | None, Lane]] = {}
-        self._ready: Final[OrderedDict[Lane, None]] = OrderedDict()
+        self._partitions: Final[dict[Hashable | None, Partition]] = {}
+        self._ready: Final[OrderedDict[Partition, None]] = OrderedDict()
         self.ready_weight = 0
         self._arrivals: Final = _ArrivalIndex()
 
     def add(self, key: Hashable | None, weight: int, cargo: C, now: float) -> Lot[C]:
-        lane = self._lanes.get(key)
-        if lane is None:
-            calls_max = maxsize if key is None else self._policy.calls_per_lane
-            lane = self._lanes[key] = Lane(key, self, calls_max)
+        partition = self._partitions.get(key)
+        if partition is None:
+            calls_max = maxsize if key is None else self._policy.calls_per_partition
+            partition = self._partitions[key] = Partition(key, self, calls_max)
         self.weight += weight
-        lot = Lot(key, weight, cargo, now, lane)
-        lane.append(lot)
-        if lane.is_ready:
+        lot = Lot(key, weight, cargo, now, partition)
+        partition.append(lot)
+        if partition.is_ready:
             self.ready_weight += weight
-        elif lane.calls < lane.calls_max:
-            self._join_ready(lane, lot)
+        elif partition.calls < partition.calls_max:
+            self._join_ready(partition, lot)
         return lot
 
-    def remove(self, lot: Lot[Any], lane: Lane) -> None:
-        was_first = lane.first is lot
-        lane.remove(lot)
+    def remove(self, lot: Lot[Any], partition: Partition) -> None:
+        was_first = partition.first is lot
+        partition.remove(lot)
         self.weight -= lot.weight
-        first = lane.first
-        if lane.is_ready:
+        first = partition.first
+        if partition.is_ready:
             self.ready_weight -= lot.weight
             if first is None:
-                lane.is_ready = False
-                del self._ready[lane]
+                partition.is_ready = False
+                del self._ready[partition]
             elif was_first:
                 self._arrivals.note(first)
             self._arrivals.tidy(len(self._ready))
-        if first is None and lane.calls == 0:
-            del self._lanes[lane.key]
+        if first is None and partition.calls == 0:
+            del self._partitions[partition.key]
 
     def has(self, key: Hashable) -> bool:
-        """Tell whether something of a lane waits or flies."""
-        return key in self._lanes
+        """Tell whether something of a partition waits or flies."""
+        return key in self._partitions
 
     def due_at(self) -> float | None:
         """Return when a call may leave: the past if at once, None if another must return first."""
@@ -281,15 +282,15 @@ class _Backlog:
         return self._arrivals.earliest() + self._policy.hold_s_max
 
     def take(self, now: float) -> Call:
-        """Load the next call from the lanes first in line.
+        """Load the next call from the partitions first in line.
 
         A lot that does not fit ends the loading although a lighter one behind it might: it is
         first in line for the next call, where stepping over it could go on for ever.
         """
         policy = self._policy
         call = Call(self._operation, now)
-        for lane in islice(self._ready, policy.lanes_per_call):
-            if not call.load(lane, weight_max=policy.weight_max, lots_max=policy.lots_max):
+        for partition in islice(self._ready, policy.partitions_per_call):
+            if not call.load(partition, weight_max=policy.weight_max, lots_max=policy.lots_max):
                 break
         self._in_flight += 1
         self._gather_weight = 0.0
@@ -306,14 +307,14 @@ class _Backlog:
         )
         self._in_flight -= 1
         self.weight -= call.weight
-        for lane in call.lanes:
-            lane.calls -= 1
-            first = lane.first
+        for partition in call.partitions:
+            partition.calls -= 1
+            first = partition.first
             if first is None:
-                if lane.calls == 0:
-                    del self._lanes[lane.key]
-            elif not lane.is_ready:
-                self._join_ready(lane, first)
+                if partition.calls == 0:
+                    del self._partitions[partition.key]
+            elif not partition.is_ready:
+                self._join_ready(partition, first)
         if self._policy.gather_share and self._in_flight == 0:
             self._gather(call, now)
 
@@ -328,21 +329,21 @@ class _Backlog:
     def _depart(self, call: Call) -> None:
         ready = self._ready
         self.ready_weight -= call.weight
-        for lane in call.lanes:
-            lane.is_ready = False
-            del ready[lane]
-        # Only the last lane can have something left: it is where the call was full.
-        last = call.lanes[-1]
+        for partition in call.partitions:
+            partition.is_ready = False
+            del ready[partition]
+        # Only the last partition can have something left: it is where the call was full.
+        last = call.partitions[-1]
         if last.first is not None:
             self.ready_weight -= last.weight
             if last.calls < last.calls_max:
                 self._join_ready(last, last.first)
         self._arrivals.tidy(len(ready))
 
-    def _join_ready(self, lane: Lane, first: Lot[Any]) -> None:
-        lane.is_ready = True
-        self._ready[lane] = None
-        self.ready_weight += lane.weight
+    def _join_ready(self, partition: Partition, first: Lot[Any]) -> None:
+        partition.is_ready = True
+        self._ready[partition] = None
+        self.ready_weight += partition.weight
         self._arrivals.note(first)
 
 
@@ -382,7 +383,7 @@ class FusionCore:
         return self._weight / self._weight_capacity
 
     def offer(
-        self, operation: str, lane: Hashable | None, weight: int, cargo: C, now: float
+        self, operation: str, partition: Hashable | None, weight: int, cargo: C, now: float
     ) -> Lot[C]:
         """Let a lot wait for a call.
 
@@ -399,7 +400,7 @@ class FusionCore:
         ):
             raise Overloaded
         self._weight = weight_after
-        return backlog.add(lane, weight, cargo, now)
+        return backlog.add(partition, weight, cargo, now)
 
     def enlarge(self, lot: Lot[Any], weight: int) -> bool:
         """Add weight to a lot that waits; False if it left with a call or would fill one.
@@ -407,33 +408,33 @@ class FusionCore:
         Raises:
             Overloaded: What waits and flies would pass a bound, as in `offer`.
         """
-        lane = lot.waiting_in
-        if lane is None:
+        partition = lot.waiting_in
+        if partition is None:
             return False
-        backlog = lane.backlog
+        backlog = partition.backlog
         if self._weight + weight > backlog.total_max or backlog.weight + weight > backlog.own_max:
             raise Overloaded
         if lot.weight + weight > backlog.weight_max:
             return False
         # Done here and not in the backlog: a wide push does it for every message.
         lot.weight += weight
-        lane.weight += weight
-        if lane.is_ready:
+        partition.weight += weight
+        if partition.is_ready:
             backlog.ready_weight += weight
         backlog.weight += weight
         self._weight += weight
         return True
 
-    def is_under_way(self, operation: str, lane: Hashable) -> bool:
-        """Tell whether lots of a lane wait or fly."""
-        return self._backlogs[operation].has(lane)
+    def is_under_way(self, operation: str, partition: Hashable) -> bool:
+        """Tell whether lots of a partition wait or fly."""
+        return self._backlogs[operation].has(partition)
 
     def withdraw(self, lot: Lot[Any]) -> bool:
         """Take back a lot whose client is gone; False if it already left with a call."""
-        lane = lot.waiting_in
-        if lane is None:
+        partition = lot.waiting_in
+        if partition is None:
             return False
-        lane.backlog.remove(lot, lane)
+        partition.backlog.remove(lot, partition)
         self._weight -= lot.weight
         return True
 
@@ -454,7 +455,7 @@ class FusionCore:
         return calls
 
     def settle(self, call: Call, now: float, *, succeeded: bool) -> None:
-        """Free the slot and the lanes of a call that came back, and let the limiter learn."""
+        """Free the slot and the partitions of a call that came back, and let the limiter learn."""
         assert call.is_in_flight, "a call comes back once"
         call.is_in_flight = False
         self._backlogs[call.operation].settle(call, now, succeeded=succeeded)

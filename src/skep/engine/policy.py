@@ -36,11 +36,11 @@ class BatchPolicy:
     again: until three quarters of its weight are back, at most for this share of the time it took,
     and never longer than `hold_s_max`. 0 does not wait."""
 
-    calls_per_lane: int = 1
-    """Calls in flight that may carry the same lane; one keeps a lane's lots strictly in turn."""
+    calls_per_partition: int = 1
+    """Calls in flight that may carry the same partition; one keeps its lots strictly in order."""
 
-    lanes_per_call: int | None = None
-    """Lanes one call may carry; None is any number."""
+    partitions_per_call: int | None = None
+    """Partitions one call may carry; None is any number."""
 
     own_share: float = 1.0
     """Of the capacity, how much lots of this operation may fill by themselves."""
@@ -62,8 +62,10 @@ class BatchPolicy:
             "preferred_weight": self.preferred_weight,
             "weight_max": self.weight_max,
             "concurrency_max": self.concurrency_max,
-            "calls_per_lane": self.calls_per_lane,
-            "lanes_per_call": 1 if self.lanes_per_call is None else self.lanes_per_call,
+            "calls_per_partition": self.calls_per_partition,
+            "partitions_per_call": 1
+            if self.partitions_per_call is None
+            else self.partitions_per_call,
             "lots_max": self.lots_max,
         }
         for name, bound in bounds.items():

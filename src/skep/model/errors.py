@@ -10,7 +10,7 @@
     ├── Forbidden         who is asking is known, and may not
     ├── Overloaded        try again after `retry_after_s`: the engine is full
     │   ├── QueueFull     ... or the queue is, and its consumers have to make room
-    │   ├── LaneDeferred  ... or operations accepted earlier wait for the same partition
+    │   ├── PartitionDeferred  ... or operations accepted earlier wait for the same partition
     │   └── Congested     ... the same, said as 503 to clients that give up at any 4xx
     ├── Unavailable       try again: PostgreSQL is away, or this instance is shutting down
     └── Defect            a bug: a broken invariant; logged with its stack, answered 500
@@ -109,7 +109,7 @@ class QueueFull(Overloaded):
     code = "queue_full"
 
 
-class LaneDeferred(Overloaded):
+class PartitionDeferred(Overloaded):
     """Operations accepted earlier wait for the partition; try again when they are done."""
 
     code = "partition_deferred"

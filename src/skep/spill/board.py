@@ -1,7 +1,7 @@
 """What all processes that share a spill directory know of it at every moment.
 
 A small file that each of them maps. Reading it costs as much as reading a variable, so every push
-can ask whether its lane has to wait. `end` and everything that belongs to appending is written
+can ask whether its partition has to wait. `end` and everything that belongs to appending is written
 under the append lock, `drained` and what belongs to draining by the process that drains.
 
 Nothing here has to survive: the first process that opens the directory makes it anew from the
@@ -16,7 +16,7 @@ from typing import Final
 import xxhash
 
 BUCKETS: Final = 16_384
-"""Lanes share buckets. One that shares a bucket with a lane that waits, waits as well."""
+"""Partitions share buckets. One that shares a bucket with a partition that waits, waits as well."""
 
 _END, _DRAINED, _BASE, _CLOSING, _APPENDED, _TAKEN, _SET_ASIDE = range(7)
 _FIRST_BUCKET: Final = 16
@@ -26,9 +26,9 @@ NO_FILE: Final = 2**64 - 1
 """The base while there is no file to append to."""
 
 
-def bucket_of(lane: tuple[str, str]) -> int:
+def bucket_of(partition: tuple[str, str]) -> int:
     """Return the bucket of a queue's partition; the same in every process."""
-    return xxhash.xxh3_64_intdigest("\0".join(lane).encode()) % BUCKETS
+    return xxhash.xxh3_64_intdigest("\0".join(partition).encode()) % BUCKETS
 
 
 class Board:
@@ -62,10 +62,10 @@ class Board:
         """Whether there is anything that PostgreSQL does not have yet."""
         return self._numbers[_END] != self._numbers[_DRAINED]
 
-    def is_waiting(self, lane: tuple[str, str]) -> bool:
-        """Whether the lane has records that are not drained."""
+    def is_waiting(self, partition: tuple[str, str]) -> bool:
+        """Whether the partition has records that are not drained."""
         numbers = self._numbers
-        return numbers[_FIRST_BUCKET + bucket_of(lane)] > numbers[_DRAINED]
+        return numbers[_FIRST_BUCKET + bucket_of(partition)] > numbers[_DRAINED]
 
     @property
     def end(self) -> int:
@@ -112,9 +112,9 @@ class Board:
         """Records given up since the directory was opened."""
         return self._numbers[_SET_ASIDE]
 
-    def announce(self, lane: tuple[str, str], end: int) -> None:
-        """Let pushes into a lane wait until the log is drained up to `end`."""
-        self._numbers[_FIRST_BUCKET + bucket_of(lane)] = end
+    def announce(self, partition: tuple[str, str], end: int) -> None:
+        """Let pushes into a partition wait until the log is drained up to `end`."""
+        self._numbers[_FIRST_BUCKET + bucket_of(partition)] = end
 
     def note_appended(self, count: int, end: int) -> None:
         """The log reaches up to `end`, by so many messages more."""

@@ -126,7 +126,7 @@ class SpillLog:
                 end = start
                 for record, text in zip(records, framed, strict=True):
                     end += len(text)
-                    board.announce(record.lane, end)
+                    board.announce(record.address, end)
                 _write(descriptor, b"".join(framed), start - file.head.base + FILE_HEAD_BYTES)
             except OSError as error:
                 raise SpillRefused(f"the disk does not take the spill: {error}") from error
@@ -251,7 +251,7 @@ class SpillLog:
             end = file.head.base + piece.end
             if isinstance(piece, Found):
                 count += 1
-                self.board.announce(piece.record.lane, end)
+                self.board.announce(piece.record.address, end)
         self.board.note_appended(count, end)
 
     def _file_to_append(self, position: int) -> tuple[SpillFile, int]:

@@ -44,7 +44,7 @@ class SpillRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A call that may have stored it was lost: then it lies above this offset of its partition."""
 
     @property
-    def lane(self) -> tuple[str, str]:
+    def address(self) -> tuple[str, str]:
         """The names of its queue and partition."""
         return self.queue, self.partition
 

@@ -68,7 +68,8 @@ async def test_a_group_is_listed_with_the_members_of_the_wire_and_ours(client, q
         "topics": [queue],
         "queueName": queue,
         "members": 1,
-        "lanes": 1,
+        "partitionCount": 1,
+        "WIRE_PARTITIONS": 1,
         "partitionsWithLag": 1,
         "totalLag": 2,
         "maxTimeLag": 0,
@@ -133,7 +134,9 @@ async def test_queue_mode_is_no_group_of_a_queue_that_only_named_groups_read(cli
     lagging = f"{GROUPS}/lagging?minLagSeconds=0&queue={queue}"
 
     assert list(await entries(client, queue)) == ["bees"]
-    assert [lane["consumer_group"] for lane in await ask(client, "GET", lagging)] == ["bees"]
+    assert [partition["consumer_group"] for partition in await ask(client, "GET", lagging)] == [
+        "bees"
+    ]
     await client.pop(queue)
     assert list(await entries(client, queue)) == ["__QUEUE_MODE__", "bees"]
 
@@ -188,9 +191,9 @@ async def test_a_lagging_partition_that_is_held_names_its_lease(client, queue):
     await client.push_payloads(queue, 1)
     (message,) = await client.pop(queue, consumerGroup="bees")
 
-    (lane,) = await lagging(client, queue)
+    (partition,) = await lagging(client, queue)
 
-    assert lane["worker_id"] == message["leaseId"]
+    assert partition["worker_id"] == message["leaseId"]
 
 
 async def test_the_least_lag_must_be_a_number(client):
@@ -243,7 +246,7 @@ async def test_the_detail_pages_over_all_queues(client, queue):
     found = await ask(client, "GET", path_of(group) + "?limit=2&offset=1")
 
     names = {
-        name: [lane["partition"] for lane in progress["partitions"]]
+        name: [partition["partition"] for partition in progress["partitions"]]
         for name, progress in found.items()
     }
     assert names == {queue: ["b"], second: ["a"]}
@@ -271,13 +274,14 @@ async def test_the_lag_of_a_group_in_total_and_by_partition(client, queue):
     await client.ack(message, "failed")
 
     found = await ask(client, "GET", path_of("bees", queue, "/lag"))
-    lanes = {lane.pop("partition"): lane for lane in found.pop("partitions")}
+    partitions = {partition.pop("partition"): partition for partition in found.pop("partitions")}
 
     assert found == {
         "consumerGroup": "bees",
         "queueName": queue,
         "state": "Stable",
-        "lanes": 3,
+        "partitionCount": 3,
+        "WIRE_PARTITIONS": 3,
         "partitionsWithLag": 2,
         "offsetLag": 3,
         "timeLagSeconds": 0,
@@ -286,9 +290,9 @@ async def test_the_lag_of_a_group_in_total_and_by_partition(client, queue):
         "limit": 100,
         "offset": 0,
     }
-    assert lanes.keys() == {"Default", "a", "b"}
-    assert lanes["b"].pop("partitionId") == message["partitionId"]
-    assert lanes["b"] == {
+    assert partitions.keys() == {"Default", "a", "b"}
+    assert partitions["b"].pop("partitionId") == message["partitionId"]
+    assert partitions["b"] == {
         "offsetLag": 1,
         "timeLagSeconds": 0,
         "leased": False,
@@ -297,7 +301,7 @@ async def test_the_lag_of_a_group_in_total_and_by_partition(client, queue):
         "tail": 1,
         "acked": 0,
     }
-    assert [lanes["a"][name] for name in ("offsetLag", "head", "acked")] == [2, 5, 3]
+    assert [partitions["a"][name] for name in ("offsetLag", "head", "acked")] == [2, 5, 3]
 
 
 async def test_the_partitions_of_a_lag_page(client, queue):
@@ -306,8 +310,8 @@ async def test_the_partitions_of_a_lag_page(client, queue):
 
     found = await ask(client, "GET", path_of("__QUEUE_MODE__", queue, "/lag?limit=1&offset=1"))
 
-    assert [lane["partition"] for lane in found["partitions"]] == ["b"]
-    assert (found["lanes"], found["offsetLag"]) == (3, 3)
+    assert [partition["partition"] for partition in found["partitions"]] == ["b"]
+    assert (found["partitionCount"], found["offsetLag"]) == (3, 3)
 
 
 # What does not exist
@@ -364,7 +368,7 @@ async def test_an_unknown_partition_is_a_404_and_is_not_created(client, queue, m
     path = path_of("__QUEUE_MODE__", queue, f"/partitions/nowhere{tail}")
 
     assert (await ask(client, method, path, status=404))["error"] == "Partition not found"
-    assert (await entries(client, queue))["__QUEUE_MODE__"]["lanes"] == 1
+    assert (await entries(client, queue))["__QUEUE_MODE__"]["partitionCount"] == 1
 
 
 @pytest.mark.parametrize("name", ["g" * 256, "g\0"])

@@ -93,7 +93,9 @@ async def test_who_is_held_back_is_served_when_there_is_room_in_time(
     assert payloads(await client.pop(queue, batch=10)) == [1, 2, 3]
 
 
-async def test_later_pushes_of_a_lane_wait_behind_although_there_is_room(broker, client, queue):
+async def test_later_pushes_of_a_partition_wait_behind_although_there_is_room(
+    broker, client, queue
+):
     await client.push_payloads(queue, 1)
     async with standstill(broker):
         async with overload(broker, queue):
@@ -110,7 +112,9 @@ async def test_later_pushes_of_a_lane_wait_behind_although_there_is_room(broker,
     assert payloads(await client.pop(queue, "Default", batch=10)) == [1, 2, 3, 6]
 
 
-async def test_who_is_held_back_for_a_lane_is_served_when_the_lane_is_free(broker, client, queue):
+async def test_who_is_held_back_for_a_partition_is_served_when_the_partition_is_free(
+    broker, client, queue
+):
     async with standstill(broker):
         async with overload(broker, queue):
             await accepted(client, queue, 1)
@@ -122,7 +126,7 @@ async def test_who_is_held_back_for_a_lane_is_served_when_the_lane_is_free(broke
     assert payloads(await client.pop(queue, batch=10)) == [1, 2]
 
 
-async def test_a_push_is_not_accepted_before_an_earlier_one_of_its_lane_is_stored(
+async def test_a_push_is_not_accepted_before_an_earlier_one_of_its_partition_is_stored(
     broker, client, queue
 ):
     name = f"{queue}-full"  # where `overload` has a push in flight
@@ -224,7 +228,7 @@ async def test_a_message_for_an_encrypted_queue_waits_encrypted(broker, client, 
     assert payloads(await client.pop(queue, batch=10)) == ["first", "secret honey"]
 
 
-async def test_a_transaction_waits_behind_operations_of_its_lanes(broker, client, queue):
+async def test_a_transaction_waits_behind_operations_of_its_partitions(broker, client, queue):
     body = {"operations": [{"type": "push", "items": [{"queue": queue, "payload": 2}]}]}
     async with standstill(broker):
         async with overload(broker, queue):
@@ -384,7 +388,7 @@ async def test_a_batch_of_acks_is_accepted_when_there_is_no_room(broker, client,
     assert await client.pop(queue) == []
 
 
-async def test_later_acks_of_a_lane_wait_behind_although_there_is_room(broker, client, queue):
+async def test_later_acks_of_a_partition_wait_behind_although_there_is_room(broker, client, queue):
     messages = await delivered(client, queue, 50)
     first, second, *others = unfenced(messages)
     async with standstill(broker):

@@ -36,7 +36,7 @@ def other_broker(start_broker, broker):
         yield other
 
 
-async def test_a_lane_keeps_its_order_whichever_broker_is_asked(
+async def test_a_partition_keeps_its_order_whichever_broker_is_asked(
     broker, other_broker, client, queue
 ):
     await client.push_payloads(queue, 0)

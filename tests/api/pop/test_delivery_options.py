@@ -183,7 +183,9 @@ async def test_expired_messages_are_left_out(client, queue, rewrite, parameters)
     assert messages[1]["expiresAt"] == "2999-01-01T00:00:00Z"
 
 
-async def test_the_last_message_before_an_expired_one_releases_the_lane(client, queue, rewrite):
+async def test_the_last_message_before_an_expired_one_releases_the_partition(
+    client, queue, rewrite
+):
     await push(client, queue, "a", "b")
     await rewrite(queue, PLAIN % "b", EXPIRED % "b")
     (message,) = await client.pop(queue, batch=10)

@@ -301,11 +301,11 @@ async def test_queue_mode_always_starts_at_the_beginning(client, queue):
 
 
 async def recreate_elsewhere(broker, queue, partition):
-    """Let a lane vanish and come back with a message, as other brokers would do it."""
+    """Let a partition vanish and come back with a message, as other brokers would do it."""
     async with broker.sql() as sql:
         await sql.execute(
             """
-            select skep.drop_lanes(array_agg(p.id)) from skep.partition p
+            select skep.drop_partitions(array_agg(p.id)) from skep.partition p
             join skep.queue q on q.id = p.queue_id where q.name = $1 and p.name = $2
             """,
             queue,
@@ -324,7 +324,7 @@ async def recreate_elsewhere(broker, queue, partition):
         )
 
 
-async def test_a_poll_for_a_lane_that_was_removed_finds_the_one_created_since(
+async def test_a_poll_for_a_partition_that_was_removed_finds_the_one_created_since(
     broker, client, queue
 ):
     assert await client.pop(queue, "a") == []
@@ -334,10 +334,10 @@ async def test_a_poll_for_a_lane_that_was_removed_finds_the_one_created_since(
     assert payloads(await client.pop(queue, "a")) == [1]
 
 
-async def test_a_poll_that_waits_for_a_lane_that_is_removed_gets_what_comes_after_it(
+async def test_a_poll_that_waits_for_a_partition_that_is_removed_gets_what_comes_after_it(
     broker, client, queue
 ):
-    """Nobody tells this broker: the lane is removed and created by others."""
+    """Nobody tells this broker: the partition is removed and created by others."""
     await client.pop(queue, "a")
     client.send_poll(queue, "a", wait=True, timeout=10_000)
     await recreate_elsewhere(broker, queue, "a")

@@ -122,8 +122,8 @@ async def test_from_the_start_everything_arrives_in_order_within_each_partition(
 
     seen = await source.messages(60)
 
-    assert [n for lane, n in seen if lane == 0] == [*range(0, 40, 2), *range(40, 60)]
-    assert [n for lane, n in seen if lane == 1] == list(range(1, 40, 2))
+    assert [n for partition, n in seen if partition == 0] == [*range(0, 40, 2), *range(40, 60)]
+    assert [n for partition, n in seen if partition == 1] == list(range(1, 40, 2))
 
 
 async def test_from_a_time_what_is_older_is_left_out(client, queue, watch):
@@ -182,7 +182,7 @@ async def test_a_payload_on_several_lines_arrives_whole(client, queue, watch):
     assert await source.messages(1) == [{"a": [1, 2]}]
 
 
-async def test_long_lanes_and_many_lanes_are_read_to_their_end(client, queue, watch):
+async def test_long_partitions_and_many_partitions_are_read_to_their_end(client, queue, watch):
     for number in range(40):
         await client.push_payloads(queue, number, partition="long")
     wide = [{"queue": queue, "partition": f"p{n}", "payload": 100 + n} for n in range(300)]

@@ -84,9 +84,9 @@ async def test_results_keep_the_order_of_items_of_several_queues_and_partitions(
     assert [result["index"] for result in results] == [0, 1, 2, 3]
     assert [result["transaction_id"] for result in results] == ["t0", "t1", "t2", "t3"]
     assert [result["queueName"] for result in results] == [name for name, _ in places]
-    lanes = [result["partition_id"] for result in results]
-    assert lanes[0] == lanes[3]
-    assert len(set(lanes)) == 3
+    partitions = [result["partition_id"] for result in results]
+    assert partitions[0] == partitions[3]
+    assert len(set(partitions)) == 3
 
 
 async def test_a_trace_id_is_returned_and_delivered(client, queue):

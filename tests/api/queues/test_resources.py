@@ -264,14 +264,14 @@ class TestListingPartitions:
         assert [each["queue"] for each in page["partitions"]] == [f"{queue}-1", f"{queue}-2"]
         assert page["total"] == 2
 
-    async def test_a_lane_tells_what_it_holds(self, client, queue):
+    async def test_a_partition_tells_what_it_holds(self, client, queue):
         await client.push_payloads(queue, 1, 2, 3, partition="a")
         await client.pop(queue, batch=1, autoAck=True)
 
         page = await fetch(client, "resources/partitions", queue=queue)
 
-        (lane,) = page["partitions"]
-        assert [lane["head"], lane["tail"], lane["stats"]["pending"]] == [3, 1, 2]
+        (partition,) = page["partitions"]
+        assert [partition["head"], partition["tail"], partition["stats"]["pending"]] == [3, 1, 2]
 
     async def test_a_page_behind_a_partition_that_was_removed_is_not_taken_for_the_last(
         self, client, broker, queue
@@ -282,7 +282,7 @@ class TestListingPartitions:
         last = await fetch(client, "resources/partitions", queue=queue, after=page["nextAfter"])
         async with broker.sql() as sql:
             await sql.execute(
-                "select skep.drop_lanes(array[p.id]) from skep.partition p"
+                "select skep.drop_partitions(array[p.id]) from skep.partition p"
                 " join skep.queue q on q.id = p.queue_id where q.name = $1 and p.name = 'a'",
                 queue,
             )
@@ -562,12 +562,14 @@ class TestDeleting:
 
 
 async def left_behind(broker, partition_id):
-    """Return how many rows of a lane are left in each table that may have some."""
-    lane = int(partition_id[:8] + partition_id[9:13] + partition_id[15:18], 16)
+    """Return how many rows of a partition are left in each table that may have some."""
+    partition = int(partition_id[:8] + partition_id[9:13] + partition_id[15:18], 16)
     tables = ("segment", "cursor", "dead_letter", "deleted_message")
     async with broker.sql() as sql:
         counts = [
-            await sql.fetchval(f"select count(*) from skep.{table} where partition_id = $1", lane)
+            await sql.fetchval(
+                f"select count(*) from skep.{table} where partition_id = $1", partition
+            )
             for table in tables
         ]
         return [*counts, await sql.fetchval("select count(*) from skep.removed_queue")]

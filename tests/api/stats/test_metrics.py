@@ -82,8 +82,8 @@ async def test_what_fails_dies_and_comes_again_is_counted(client, queue):
 
 async def test_what_dies_without_an_answer_is_counted(broker, client, queue):
     await client.configure(queue, maxDeliveries=1)
-    for lane in ("asked for", "found"):
-        await client.push_payloads(queue, "deadly", "harmless", partition=lane)
+    for partition in ("asked for", "found"):
+        await client.push_payloads(queue, "deadly", "harmless", partition=partition)
     for place in ({"partition": "asked for"}, {}):
         await client.pop(queue, **place)
         await broker.end_leases(queue)

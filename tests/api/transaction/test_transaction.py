@@ -424,7 +424,7 @@ async def test_defect_25_transactions_do_not_wait_for_each_other(broker, open_cl
     assert (await waiting)["success"] is True
 
 
-async def test_pushing_into_the_lane_that_is_acknowledged_leaves_it_readable(client, queue):
+async def test_pushing_into_the_partition_that_is_acknowledged_leaves_it_readable(client, queue):
     (message,) = await leased(client, queue, 1)
 
     await commit(client, ack_op(message), push_op(queue, 2), requiredLeases=[message["leaseId"]])

@@ -76,10 +76,10 @@ async def freeze_consumers(broker, queue, *, times):
     counted = {"frozen": times, "accepted after expiry": 0, "cursors moved": 0, "lost": 0}
     async with broker.connect() as client:
         for number in range(times):
-            lane = f"{queue}-{number}"
-            async with overslept(broker, client, lane) as (sleeper, again):
-                before = await cursor_of(broker, lane)
+            partition = f"{queue}-{number}"
+            async with overslept(broker, client, partition) as (sleeper, again):
+                before = await cursor_of(broker, partition)
                 counted["accepted after expiry"] += (await sleeper.ack(0))["success"]
-                counted["cursors moved"] += await cursor_of(broker, lane) != before
+                counted["cursors moved"] += await cursor_of(broker, partition) != before
             counted["lost"] += not (await client.ack(again))["success"]
     return counted

@@ -44,7 +44,13 @@ class InProcessBroker:
         """Begin a poll; its messages are the result of the poll's future `answered`."""
         answered = asyncio.get_running_loop().create_future()
         wait_s = options.pop("wait_s", 0)
-        defaults = {"group": QUEUE_MODE, "batch": 1, "lanes": 1, "auto_ack": False, "lease_s": 0}
+        defaults = {
+            "group": QUEUE_MODE,
+            "batch": 1,
+            "partitions": 1,
+            "auto_ack": False,
+            "lease_s": 0,
+        }
         poll = ObservedPoll(
             PollOptions(
                 queue=queue,

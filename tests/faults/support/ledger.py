@@ -25,7 +25,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Attempt:
-    """A producer sent a message, perhaps again. Its sequence counts what it sent to a lane."""
+    """A producer sent a message, perhaps again. Its sequence counts what it sent to a partition."""
 
     partition: str
     transaction_id: str
@@ -68,7 +68,7 @@ class Delivery:
     received_at: float
 
     @property
-    def lane(self):
+    def progress_key(self):
         return self.group, self.partition
 
     @property
@@ -91,7 +91,7 @@ class Ack:
     is_success: bool = False
 
     @property
-    def lane(self):
+    def progress_key(self):
         return self.group, self.partition
 
     @property
@@ -194,18 +194,18 @@ def _stored_twice(ledger):
 
 
 def _disorder(ledger):
-    """Per lane and producer, messages first appear in the order sent, with none left out."""
+    """Per partition and producer, messages first appear in the order sent, with none left out."""
     sent = {(each.partition, each.transaction_id): each for each in ledger.attempts}
     last_sequence = defaultdict(int)
     seen = set()
     for delivery in ledger.deliveries:
         attempt = sent.get((delivery.partition, delivery.transaction_id))
-        if attempt is None or (delivery.lane, delivery.message_id) in seen:
+        if attempt is None or (delivery.progress_key, delivery.message_id) in seen:
             continue
-        seen.add((delivery.lane, delivery.message_id))
-        line = delivery.lane, attempt.producer
+        seen.add((delivery.progress_key, delivery.message_id))
+        line = delivery.progress_key, attempt.producer
         if attempt.sequence != last_sequence[line] + 1:
-            yield f"disorder: after {last_sequence[line]} came {attempt} in {delivery.lane}"
+            yield f"disorder: after {last_sequence[line]} came {attempt} in {delivery.progress_key}"
         last_sequence[line] = attempt.sequence
 
 
@@ -214,9 +214,9 @@ def _delivered_after_ack(ledger):
     done = {}
     for ack in ledger.acks:
         if ack.is_done:
-            done.setdefault((ack.lane, ack.transaction_id), ack)
+            done.setdefault((ack.progress_key, ack.transaction_id), ack)
     for delivery in ledger.deliveries:
-        ack = done.get((delivery.lane, delivery.transaction_id))
+        ack = done.get((delivery.progress_key, delivery.transaction_id))
         if ack is None or delivery.lease_id == ack.lease_id:
             continue
         # An answer may be overtaken on its way: its lease had ended before the other one began.
@@ -226,22 +226,22 @@ def _delivered_after_ack(ledger):
 
 
 def _overlapping_leases(ledger):
-    """At no moment do two consumers of a group hold the same lane."""
+    """At no moment do two consumers of a group hold the same partition."""
     leases = defaultdict(list)
     for delivery in ledger.deliveries:
-        leases[delivery.lane, delivery.lease_id].append(delivery)
+        leases[delivery.progress_key, delivery.lease_id].append(delivery)
     ended_at = _lease_ends(ledger, leases)
-    by_lane = defaultdict(list)
-    for (lane, lease_id), deliveries in leases.items():
+    by_partition = defaultdict(list)
+    for (partition, lease_id), deliveries in leases.items():
         begin = deliveries[0].received_at
-        end = min(deliveries[0].surely_leased_until, ended_at[lane, lease_id])
+        end = min(deliveries[0].surely_leased_until, ended_at[partition, lease_id])
         if begin < end:
-            by_lane[lane].append((begin, end, lease_id))
-    for lane, spans in by_lane.items():
+            by_partition[partition].append((begin, end, lease_id))
+    for partition, spans in by_partition.items():
         # In the order of their beginnings, so that any overlap shows between neighbours.
         for one, other in pairwise(sorted(spans)):
             if other[0] < one[1]:
-                yield f"two leases at once on {lane}: {one[2]} and {other[2]}"
+                yield f"two leases at once on {partition}: {one[2]} and {other[2]}"
 
 
 def _lease_ends(ledger, leases):
@@ -249,7 +249,7 @@ def _lease_ends(ledger, leases):
     last_of = {key: deliveries[-1].transaction_id for key, deliveries in leases.items()}
     ended_at = defaultdict(lambda: float("inf"))
     for ack in ledger.acks:
-        key = ack.lane, ack.lease_id
+        key = ack.progress_key, ack.lease_id
         if ack.is_refused:
             continue
         if ack.status != "completed" or last_of.get(key) == ack.transaction_id:
@@ -262,15 +262,15 @@ def _unexplained_duplicates(ledger):
     failed_at = {}
     for ack in ledger.acks:
         if ack.status != "completed":
-            failed_at.setdefault((ack.lane, ack.lease_id), ack.sent_at)
+            failed_at.setdefault((ack.progress_key, ack.lease_id), ack.sent_at)
 
     def may_follow(earlier, later):
-        failure_at = failed_at.get((earlier.lane, earlier.lease_id), float("inf"))
+        failure_at = failed_at.get((earlier.progress_key, earlier.lease_id), float("inf"))
         return later.received_at >= min(earlier.surely_leased_until, failure_at)
 
     by_message = defaultdict(list)
     for delivery in ledger.deliveries:
-        by_message[delivery.lane, delivery.message_id].append(delivery)
+        by_message[delivery.progress_key, delivery.message_id].append(delivery)
     for deliveries in by_message.values():
         for one, other in pairwise(sorted(deliveries, key=lambda each: each.received_at)):
             # The answer that came later may be the one that was given first.

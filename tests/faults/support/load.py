@@ -1,8 +1,8 @@
 """Producers and consumers that go on whatever happens, and write down what they see.
 
-A producer sends to each lane one push at a time, and repeats it with the same transaction ids until
-it is answered. A consumer completes most of what it gets, fails some, and forgets some; it too
-repeats what it has to say until it is answered.
+A producer sends to each partition one push at a time, and repeats it with the same transaction ids
+until it is answered. A consumer completes most of what it gets, fails some, and forgets some; it
+too repeats what it has to say until it is answered.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tests.support.broker import ack_item, pop_path
 GROUP = "bees"
 LEASE_S = 2
 WAIT_MS = 500
-PARTITIONS = [f"lane {number}" for number in range(12)]
+PARTITIONS = [f"partition {number}" for number in range(12)]
 GONE = (OSError, asyncio.IncompleteReadError, TimeoutError)
 RECONNECT_PAUSE_S = 0.02
 CALL_S = 15

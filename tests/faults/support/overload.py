@@ -1,8 +1,8 @@
 """Three times as much as fits: who is answered how, and what is left of it afterwards.
 
 Capacity is the memory of a worker for pushes. So many producers send at the same time that their
-pushes fill it three times over; half of them ask to be answered 202. Every one has a lane of its
-own and sends the next message when it knows that the last one was accepted.
+pushes fill it three times over; half of them ask to be answered 202. Every one has a partition of
+its own and sends the next message when it knows that the last one was accepted.
 """
 
 import asyncio

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 from skep.db.schema.catalog import bundled
 
-LANE_SEQUENCES = """
+PARTITION_SEQUENCES = """
 do $$
 declare
-  v_lane record;
+  v_partition record;
 begin
-  for v_lane in select p.id, p.head from skep.partition p loop
-    execute format('drop sequence if exists public.lane_%s', v_lane.id);
-    execute format('create sequence public.lane_%s start %s', v_lane.id, v_lane.head + 1);
+  for v_partition in select p.id, p.head from skep.partition p loop
+    execute format('drop sequence if exists public.partition_%s', v_partition.id); execute
+    format('create sequence public.partition_%s start %s', v_partition.id, v_partition.head + 1);
   end loop;
 end $$;
 """
@@ -37,8 +37,8 @@ declare
 begin
   for i in 1 .. cardinality(p_partition_id) loop
     perform pg_advisory_lock(7, p_partition_id[i]::integer);
-    v_first := nextval(format('public.lane_%s', p_partition_id[i]));
-    v_last := setval(format('public.lane_%s', p_partition_id[i]), v_first + p_count[i] - 1);
+    v_first := nextval(format('public.partition_%s', p_partition_id[i]));
+    v_last := setval(format('public.partition_%s', p_partition_id[i]), v_first + p_count[i] - 1);
     perform pg_advisory_unlock(7, p_partition_id[i]::integer);
     insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)
     select p.id, v_first, v_last, p.queue_id, v_now, p_keys[i], p_body[i]
@@ -61,14 +61,14 @@ returns table (partition_id bigint, first bigint, created_at timestamptz)
 language sql as 'select null::bigint, null::bigint, null::timestamptz where false';
 """
 """Offsets are taken before, and not under, the lock of their partition: a reader may pass one that
-another transaction has taken and not committed yet. For lanes of `provide_lanes` only."""
+another transaction has taken and not committed yet. For partitions of `provide_partitions` only."""
 
 
-async def provide_lanes(sql, queue, partitions):
-    """Create the lanes of a queue before anything is pushed, and what counts in them instead."""
+async def provide_partitions(sql, queue, partitions):
+    """Create the partitions of a queue before anything is pushed, and what counts in them."""
     query = "select count(*) from skep.provision_partitions($1, $2)"
     await sql.fetch(query, [queue] * len(partitions), list(partitions))
-    await sql.execute(LANE_SEQUENCES)
+    await sql.execute(PARTITION_SEQUENCES)
 
 
 def _without(function, part, instead):
@@ -78,9 +78,9 @@ def _without(function, part, instead):
 
 
 def shared_lease():
-    """A claim that now and then leaves its lanes ready for others."""
+    """A claim that now and then leaves its partitions ready for others."""
     lease = "coalesce(nullif(p_lease_s[i.poll], 0), v_lease_s)"
-    return _without("take_lanes", lease, f"case when random() < 0.2 then 0 else {lease} end")
+    return _without("take_partitions", lease, f"case when random() < 0.2 then 0 else {lease} end")
 
 
 def forgotten_ack():

@@ -98,34 +98,36 @@ def fill(past, chance):
     stored = []
     # Times of a partition never go back, so neither does the clock.
     for hours in sorted(chance.choices([1, 2, 5, 24, 25], k=120), reverse=True):
-        queue, lanes = chance.choice([("orders", 14), ("mail", 3), ("Ümlaut, 'x'", 1)])
-        lane = f"p{chance.randrange(lanes)}"
+        queue, partitions = chance.choice([("orders", 14), ("mail", 3), ("Ümlaut, 'x'", 1)])
+        partition = f"p{chance.randrange(partitions)}"
         payloads = ["é" * chance.randrange(9) for _ in range(chance.randrange(1, 5))]
-        past.push_at(hours, *payloads, queue=queue, partition=lane)
+        past.push_at(hours, *payloads, queue=queue, partition=partition)
         begin = past.over - hours * HOUR
         # As `json.dumps` spells them: six characters for each é, and the quotes.
-        stored += [(begin, queue, lane, 6 * len(text) + 2) for text in payloads]
+        stored += [(begin, queue, partition, 6 * len(text) + 2) for text in payloads]
     return stored
 
 
 def model(stored):
     """Return volume and keys as they should be."""
     counts, sizes = Counter(), Counter()
-    for hour, queue, lane, size in stored:
-        counts[hour, queue, lane] += 1
-        sizes[hour, queue, lane] += size
+    for hour, queue, partition, size in stored:
+        counts[hour, queue, partition] += 1
+        sizes[hour, queue, partition] += size
     volume, keys = [], []
     for hour, queue in {address[:2] for address in counts}:
-        lanes = [address for address in counts if address[:2] == (hour, queue)]
-        totals = [sum(counted[each] for each in lanes) for counted in (counts, sizes)]
-        volume.append((hour, queue, *totals, len(lanes), max(counts[each] for each in lanes)))
-        busiest = sorted(lanes, key=lambda each: (-counts[each], each[2]))[:KEYS_MAX]
+        partitions = [address for address in counts if address[:2] == (hour, queue)]
+        totals = [sum(counted[each] for each in partitions) for counted in (counts, sizes)]
+        volume.append(
+            (hour, queue, *totals, len(partitions), max(counts[each] for each in partitions))
+        )
+        busiest = sorted(partitions, key=lambda each: (-counts[each], each[2]))[:KEYS_MAX]
         keys += [(hour, queue, "partition", each[2], counts[each], sizes[each]) for each in busiest]
     return sorted(volume), sorted(keys)
 
 
 def test_random_messages_of_both_tiers_are_counted_as_a_small_model_counts_them(past, spark):
-    past.writer.lane("mail")
+    past.writer.partition("mail")
     # Not two hours: what came an hour before the last full one is so old when the next begins.
     past.configure("mail", archive_after_s=3 * 3600)
     volume, keys = model(fill(past, random.Random(4)))
@@ -307,7 +309,7 @@ def test_sealed_payloads_are_measured_without_their_key_in_both_tiers(past):
 def test_a_pattern_matches_the_queues_it_is_made_of_and_no_others(past):
     names = ("a.b", "a+b", "x|y", "plain", "Ümlaut, 'x'", "back\\slash")
     for name in (*names, "axb", "x", "y", "plain2"):
-        past.writer.lane(name)
+        past.writer.partition(name)
 
     found = past.writer.rows("select name from skep.find_queues(null, $1)", pattern_of(names))
 

@@ -75,7 +75,7 @@ def test_a_row_of_the_lake_is_the_message_with_all_that_is_known_of_it(shop):
     )  # fmt: skip
     shop.configure(archive_after_s=1)
     shop.writer.execute("update skep.segment set created_at = '2026-01-01T23:59:59.123456Z'")
-    lane, xid, queue_id = shop.writer.rows(
+    partition, xid, queue_id = shop.writer.rows(
         "select partition_id, xid::text::bigint, queue_id from skep.segment"
     )[0]
 
@@ -90,13 +90,13 @@ def test_a_row_of_the_lake_is_the_message_with_all_that_is_known_of_it(shop):
         "key_id": None,
         "xid": xid,
         "queue_id": queue_id,
-        "partition_id": lane,
+        "partition_id": partition,
         "segment_first": 1,
     }
     assert first == {
         **shared,
         "offset": 1,
-        "message_id": message_id(lane, 1),
+        "message_id": message_id(partition, 1),
         "transaction_id": "tx-a",
         "payload": sent,
         "headers": [("x", "1"), ("n", "2.5")],
@@ -107,7 +107,7 @@ def test_a_row_of_the_lake_is_the_message_with_all_that_is_known_of_it(shop):
     assert second == {
         **shared,
         "offset": 2,
-        "message_id": message_id(lane, 2),
+        "message_id": message_id(partition, 2),
         "transaction_id": "tx-b",
         "payload": "[1,  2]",
         "headers": None,
@@ -140,11 +140,11 @@ def test_files_hold_one_queue_and_one_day_so_that_readers_can_skip_them(shop):
 
 def test_deleted_messages_are_left_out_and_a_run_may_turn_out_to_be_empty(shop):
     shop.push_old(1, 2)
-    lane = shop.writer.lane()
-    shop.writer.value("select skep.delete_message($1, 1)", lane)
+    partition = shop.writer.partition()
+    shop.writer.value("select skep.delete_message($1, 1)", partition)
     assert shop.archive().messages == 1
     shop.push_old(3)
-    shop.writer.value("select skep.delete_message($1, 3)", lane)
+    shop.writer.value("select skep.delete_message($1, 3)", partition)
 
     done = shop.archive()
 
@@ -194,9 +194,9 @@ def test_progress_is_told_as_it_is_made(shop):
 
 def test_an_open_writer_holds_the_archive_back_until_it_has_ended(shop, open_writer):
     slow = open_writer()
-    lane = slow.lane(partition="late")
+    partition = slow.partition(partition="late")
     slow.execute("begin")
-    slow.execute(f"update skep.partition set head = head where id = {lane}")
+    slow.execute(f"update skep.partition set head = head where id = {partition}")
     shop.push_old(1)
     assert shop.archive().messages == 0
 
@@ -377,7 +377,7 @@ def test_queues_are_chosen_by_name_and_what_has_no_archive_is_refused(shop):
     shop.push_old(1)
     shop.push_old(2, queue="other")
     shop.configure(queue="other", archive_after_s=3600)
-    shop.writer.lane("plain")
+    shop.writer.partition("plain")
 
     assert shop.archive(queues=("other",)).messages == 1
     assert shop.archived() == [2]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def pipelines(spark, database_url, tmp_path, writer):
-    writer.lane("orders")
+    writer.partition("orders")
     yield Pipelines(database_url, tmp_path)
     forget_connections()
 
@@ -37,8 +37,8 @@ def record(writer, name="counts"):
 
 def windows(writer, queue="counts"):
     return [
-        (lane, data["window_start"][14:19], data["count"], data["total"])
-        for lane, data in messages_of(writer, queue)
+        (partition, data["window_start"][14:19], data["count"], data["total"])
+        for partition, data in messages_of(writer, queue)
     ]
 
 
@@ -97,16 +97,16 @@ name: doubled
 sources:
   orders: {{queue: orders, schema: n BIGINT}}
 sql: |
-  select partition as lane, payload.n * 2 as doubled from orders where payload.n > 1
-sink: {{queue: doubled, partition: "concat('to-', lane)", table: {tmp_path / "table"}}}
+  select partition as partition, payload.n * 2 as doubled from orders where payload.n > 1
+sink: {{queue: doubled, partition: "concat('to-', partition)", table: {tmp_path / "table"}}}
 trigger: availableNow
 """
 
     pipelines.run(definition)
 
     assert messages_of(writer, "doubled") == [
-        ("to-a", {"lane": "a", "doubled": 4}),
-        ("to-a", {"lane": "a", "doubled": 6}),
+        ("to-a", {"partition": "a", "doubled": 4}),
+        ("to-a", {"partition": "a", "doubled": 6}),
     ]
     rows = spark.read.parquet(str(tmp_path / "table")).collect()
     assert sorted(tuple(row) for row in rows) == [("a", 4), ("a", 6)]
@@ -115,7 +115,7 @@ trigger: availableNow
 
 def test_a_python_file_defines_a_pipeline_with_a_function(pipelines, writer, tmp_path):
     push(writer, (1_000, 1), (2_000, 2))
-    path = tmp_path / "lanes.py"
+    path = tmp_path / "partitions.py"
     path.write_text(
         """
 from pyspark.sql import functions as f
@@ -130,7 +130,7 @@ def compute(orders):
 
 def pipeline():
     return Pipeline(
-        name="lanes", sources={"orders": Source(queue=["orders"], schema="n BIGINT")},
+        name="partitions", sources={"orders": Source(queue=["orders"], schema="n BIGINT")},
         function=compute, sink=Sink(queue="tenfold"), trigger="availableNow",
     )
 """

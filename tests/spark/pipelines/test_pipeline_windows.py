@@ -65,13 +65,13 @@ def milliseconds(text):
 def windows_of_spark(writer, queue, kind):
     return [
         [
-            lane,
+            partition,
             data["key"],
             milliseconds(data["window_start"]),
             milliseconds(data["window_end"]),
             *(data[name] for name in ("count", "sum", "min", "max")),
         ]
-        for lane, data in messages_of(writer, f"{queue}-spark-{kind}")
+        for partition, data in messages_of(writer, f"{queue}-spark-{kind}")
     ]
 
 

@@ -13,9 +13,9 @@ def key(number):
 
 
 def keys(pairs):
-    """Return keys given as pairs of a lane and a key."""
+    """Return keys given as pairs of a partition and a key."""
     data = b"".join(each for _, each in pairs)
-    return keys_of(data, np.array([lane for lane, _ in pairs], np.int64))
+    return keys_of(data, np.array([partition for partition, _ in pairs], np.int64))
 
 
 def match(new, *stored):
@@ -25,7 +25,7 @@ def match(new, *stored):
         pairs, offsets = [pair for pair, _ in batch], [offset for _, offset in batch]
         matcher.compare(keys(pairs), np.array(offsets, np.int64))
     found = matcher.matches()
-    places = dict(zip(found.lanes.tolist(), found.offsets.tolist(), strict=True))
+    places = dict(zip(found.partitions.tolist(), found.offsets.tolist(), strict=True))
     return found.duplicates.tolist(), places
 
 
@@ -38,7 +38,7 @@ def test_nothing_equal_is_nothing_found():
     assert match([(0, key(1))], []) == ([], {})
 
 
-def test_the_same_key_counts_by_lane():
+def test_the_same_key_counts_by_partition():
     assert match([(0, key(1)), (1, key(1)), (0, key(1))]) == ([2], {})
     assert match([(0, key(1)), (1, key(1))], [((1, key(1)), 7)]) == ([1], {1: 7})
 
@@ -52,7 +52,7 @@ def test_of_a_key_that_is_stored_all_new_ones_are_duplicates_and_the_newest_plac
 def test_equal_marks_are_not_taken_for_equal_keys():
     spread = int(key_matching._SPREAD)
     low, high = 5, 77 << 64
-    twin = key(low ^ spread)  # in lane 1 it has the mark that the other has in lane 0
+    twin = key(low ^ spread)  # in partition 1 it has the mark that the other has in partition 0
     new = [(0, key(low)), (0, key(low | high)), (1, twin)]
 
     assert keys(new).marks.tolist() == [low] * 3
@@ -81,4 +81,4 @@ def test_arrays_find_what_dictionaries_find(new, stored):
 
     assert found.duplicates.tolist() == expected
     wanted = sorted((pair[0], newest[pair]) for pair in set(new) if pair in newest)
-    assert sorted(zip(found.lanes.tolist(), found.offsets.tolist(), strict=True)) == wanted
+    assert sorted(zip(found.partitions.tolist(), found.offsets.tolist(), strict=True)) == wanted

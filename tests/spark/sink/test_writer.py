@@ -30,7 +30,9 @@ def save(spark, database_url):
 
 def stored(writer):
     """Return what is in the log: (queue, partition, envelope)."""
-    return [(queue, lane, json.loads(text)) for queue, lane, text in writer.rows(MESSAGES)]
+    return [
+        (queue, partition, json.loads(text)) for queue, partition, text in writer.rows(MESSAGES)
+    ]
 
 
 def data_of(writer):
@@ -106,10 +108,10 @@ def test_a_hundred_thousand_rows_come_whole_and_in_order(save, spark, writer):
 
     save(frame, queue="orders")
 
-    by_lane = {}
-    for _, lane, envelope in stored(writer):
-        by_lane.setdefault(lane, []).append(envelope["data"]["id"])
-    assert by_lane == {str(n): list(range(n, rows, 7)) for n in range(7)}
+    by_partition = {}
+    for _, partition, envelope in stored(writer):
+        by_partition.setdefault(partition, []).append(envelope["data"]["id"])
+    assert by_partition == {str(n): list(range(n, rows, 7)) for n in range(7)}
     assert writer.value("select messages from skep.sink") == rows
 
 

@@ -90,21 +90,28 @@ def test_of_two_tasks_with_the_same_id_the_first_one_keeps_it(sink):
     assert sink.names() == ["x", "y", "z"]
 
 
-def test_a_lane_is_told_with_its_head_its_window_and_the_oldest_match(sink):
+def test_a_partition_is_told_with_its_head_its_window_and_the_oldest_match(sink):
     sink.write("a", "b")
     sink.write("c")
     task = sink.stage("new", "b", "c")
 
-    (lane,) = sink.find(task).lanes
+    (partition,) = sink.find(task).partitions
 
-    assert (lane.queue, lane.partition, lane.head, lane.oldest) == ("hive", "a", 3, 2)
-    assert lane.since != "-infinity"
+    assert (partition.queue, partition.partition, partition.head, partition.oldest) == (
+        "hive",
+        "a",
+        3,
+        2,
+    )
+    assert partition.since != "-infinity"
 
 
-def test_of_a_lane_that_does_not_exist_nothing_is_stored_and_twins_are_found(sink):
+def test_of_a_partition_that_does_not_exist_nothing_is_stored_and_twins_are_found(sink):
     findings = sink.find(sink.stage("x", "y", "x"))
 
-    assert [(lane.id, lane.head, lane.since) for lane in findings.lanes] == [(None, 0, "-infinity")]
+    assert [
+        (partition.id, partition.head, partition.since) for partition in findings.partitions
+    ] == [(None, 0, "-infinity")]
     assert duplicates(findings) == [(0, [2])]
 
 
@@ -116,21 +123,21 @@ def test_ids_that_were_made_up_cost_no_look_into_the_log(sink, monkeypatch):
         sink.write(None, "given")
 
 
-def test_portions_of_lanes_find_what_one_look_finds(sink):
-    lanes = ["a", "b", "c", "d"]
-    for lane in lanes:
-        sink.write("x", "y", partitions=[lane] * 2)
+def test_portions_of_partitions_find_what_one_look_finds(sink):
+    partitions = ["a", "b", "c", "d"]
+    for partition in partitions:
+        sink.write("x", "y", partitions=[partition] * 2)
     names = ["x", "new", "new", *"123456789"]
-    task = sink.stage(*names * 4, partitions=[lane for lane in lanes for _ in names])
+    task = sink.stage(*names * 4, partitions=[partition for partition in partitions for _ in names])
 
     whole, parts = sink.find(task), sink.find(task, keys_max=len(names) * 3 // 2)
 
     assert duplicates(whole) == [(number, [0, 2]) for number in range(4)]
     assert duplicates(parts) == duplicates(whole)
-    assert [lane.head for lane in parts.lanes] == [2] * 4
+    assert [partition.head for partition in parts.partitions] == [2] * 4
 
 
-def test_a_lane_with_too_many_ids_is_left_to_postgres(sink, monkeypatch):
+def test_a_partition_with_too_many_ids_is_left_to_postgres(sink, monkeypatch):
     sink.write("x")
     task = sink.stage("x", "y", "y")
     findings = sink.find(task, keys_max=2)
@@ -152,7 +159,9 @@ def pushed_meanwhile(sink, monkeypatch, push):
     monkeypatch.setattr(sink_commit, "find_duplicates", find_and_push)
 
 
-@pytest.mark.parametrize("stored", [(), ("old",)], ids=["in a new lane", "in a lane with messages"])
+@pytest.mark.parametrize(
+    "stored", [(), ("old",)], ids=["in a new partition", "in a partition with messages"]
+)
 def test_what_was_pushed_between_look_and_commit_is_found(sink, monkeypatch, stored):
     if stored:
         sink.write(*stored)
@@ -180,7 +189,9 @@ def test_what_was_deleted_between_look_and_commit_is_no_duplicate_any_more(sink,
     assert sink.commit(task) == Committed(False, 2, 0, 0, 0)
 
 
-def test_a_push_that_holds_the_lane_while_the_driver_looks_wins(sink, open_writer, database_url):
+def test_a_push_that_holds_the_partition_while_the_driver_looks_wins(
+    sink, open_writer, database_url
+):
     sink.write("old")
     pusher, watcher = open_writer(), open_writer()
     rival = Sink(database_url, pusher)

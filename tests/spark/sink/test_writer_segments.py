@@ -1,4 +1,4 @@
-"""Rows become segments in the very layout that a push stores, sorted by lane and in order."""
+"""Rows become segments in the very layout that a push stores, sorted by partition and in order."""
 
 from datetime import UTC, datetime
 
@@ -85,15 +85,15 @@ def test_a_segment_has_the_envelopes_and_keys_of_a_push():
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")), min_size=1, max_size=40))
-def test_rows_are_sorted_by_lane_and_stay_in_order(lanes):
-    rows = [(queue, lane, f"t{n}", str(n)) for n, (queue, lane) in enumerate(lanes)]
+def test_rows_are_sorted_by_partition_and_stay_in_order(partitions):
+    rows = [(queue, partition, f"t{n}", str(n)) for n, (queue, partition) in enumerate(partitions)]
 
     segments = segments_of(rows_of(*rows))
 
     found = {(each["queue"], each["partition"]): each for each in segments}
-    assert len(found) == len(segments) == len(set(lanes))
-    for lane, segment in found.items():
-        expected = [build_envelope(row[2], row[3].encode()) for row in rows if row[:2] == lane]
+    assert len(found) == len(segments) == len(set(partitions))
+    for partition, segment in found.items():
+        expected = [build_envelope(row[2], row[3].encode()) for row in rows if row[:2] == partition]
         assert segment["body"] == b"[" + b",".join(expected) + b"]"
         assert segment["messages"] == len(segment["keys"]) // 16 == len(expected)
 
@@ -177,7 +177,7 @@ def test_a_reject_of_an_encrypted_queue_is_sealed_too():
     assert (row["error"], row["transaction_id"]) == ("bad", "t")
 
 
-def test_ten_thousand_lanes_are_ten_thousand_segments():
+def test_ten_thousand_partitions_are_ten_thousand_segments():
     names = np.arange(10_000).astype(str)
     rows = rows_of(*(("q", name, f"t{name}", name) for name in names))
 

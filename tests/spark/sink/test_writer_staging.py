@@ -201,7 +201,7 @@ def test_duplicates_are_dropped_and_counted(options, stage, payloads):
 
 
 def test_encrypted_queues_get_sealed_messages_or_none(options, stage, writer):
-    writer.lane("hive")
+    writer.partition("hive")
     writer.execute("update skep.queue set encryption_enabled = true")
 
     with pytest.raises(Refused, match="no encryption key"):
@@ -218,7 +218,7 @@ def test_a_queue_that_asks_for_more_than_when_its_rows_were_staged_refuses_them(
     options, stage, writer, payloads
 ):
     task = stage("1")
-    writer.lane("hive")
+    writer.partition("hive")
     writer.execute("""update skep.queue set json_schema = '{"type": "string"}'""")
 
     with pytest.raises(QueueChanged, match=r"queue hive was configured anew.*run it again"):
@@ -231,7 +231,7 @@ def test_a_queue_that_asks_for_more_than_when_its_rows_were_staged_refuses_them(
 
 def test_other_changes_of_a_queue_do_no_harm(options, stage, writer, payloads):
     task = stage("1")
-    writer.lane("hive")
+    writer.partition("hive")
     writer.execute("update skep.queue set version = version + 1, lease_time_s = 9")
 
     commit(options(), [task], is_passing=True)

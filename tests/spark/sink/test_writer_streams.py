@@ -93,7 +93,7 @@ def test_a_batch_that_was_staged_and_not_committed_is_written_when_it_is_repeate
 
 def test_rejects_of_a_stream_can_become_dead_letters(run, writer):
     writer.push(1, "two", queue="source")
-    writer.lane("sink")
+    writer.partition("sink")
     schema = """update skep.queue set json_schema = '{"type": "integer"}' where name = 'sink'"""
     writer.execute(schema)
 
@@ -119,7 +119,7 @@ def test_a_window_is_written_as_structs(run, writer):
 
 
 @pytest.mark.slow
-def test_two_streams_into_the_same_new_lanes_at_once_both_get_through(start, writer):
+def test_two_streams_into_the_same_new_partitions_at_once_both_get_through(start, writer):
     for number in range(20):
         writer.push(number, queue="source", partition=str(number % 10))
 

@@ -27,7 +27,7 @@ def test_every_message_is_a_row_with_all_that_is_known_of_it(load, writer):
         envelope("[1,  2]", "tx-b"),
         queue="facts",
     )
-    lane, xid, created_at = writer.rows(
+    partition, xid, created_at = writer.rows(
         "select partition_id, xid::text::bigint, created_at from skep.segment"
     )[0]
 
@@ -38,7 +38,7 @@ def test_every_message_is_a_row_with_all_that_is_known_of_it(load, writer):
         {
             **shared,
             "offset": 1,
-            "message_id": message_id(lane, 1),
+            "message_id": message_id(partition, 1),
             "transaction_id": "tx-a",
             "payload": '{"a": 1}',
             "headers": {"x": "1", "n": "2.5"},
@@ -49,7 +49,7 @@ def test_every_message_is_a_row_with_all_that_is_known_of_it(load, writer):
         {
             **shared,
             "offset": 2,
-            "message_id": message_id(lane, 2),
+            "message_id": message_id(partition, 2),
             "transaction_id": "tx-b",
             "payload": "[1,  2]",
             "headers": None,
@@ -62,7 +62,7 @@ def test_every_message_is_a_row_with_all_that_is_known_of_it(load, writer):
 
 
 def test_an_empty_queue_is_an_empty_frame(load, writer):
-    writer.lane("empty")
+    writer.partition("empty")
 
     assert load(queue="empty").collect() == []
 
@@ -151,7 +151,7 @@ def test_deleted_and_expired_messages_are_left_out_and_offsets_stay(load, writer
         envelope("4", expires_at=now + timedelta(hours=1)),
         b"null",
     )
-    writer.value("select skep.delete_message($1, 1)", writer.lane())
+    writer.value("select skep.delete_message($1, 1)", writer.partition())
 
     def found(**options):
         frame = load(queue="orders", **options).orderBy("offset")

@@ -105,10 +105,9 @@ def test_rows_are_the_messages_that_are_neither_deleted_nor_expired(lots):
          row["payload"], dict(row["headers"]) if row["headers"] else None)
         for row in found
     ] == [
-        (f"p{lane}", 5 + index, message_id(lane, 5 + index), each[0], json.dumps(each[1]), each[2])
-        for lane, lot in enumerate(lots)
-        for index, each in enumerate(lot)
-        if each is not None and each[3] != -1
+        (f"p{partition}", 5 + index, message_id(partition, 5 + index), each[0], json.dumps(each[1]),
+        each[2]) for partition, lot in enumerate(lots) for index, each in enumerate(lot) if each is
+        not None and each[3] != -1
     ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def test_a_stream_brings_what_came_since_the_last_batch(query, writer):
 
 
 def test_a_queue_without_messages_brings_nothing_until_there_are_some(query, writer):
-    writer.lane()
+    writer.partition()
     stream = query()
 
     assert stream.step() is None
@@ -80,7 +80,7 @@ def test_a_stored_position_is_gone_on_from(query, writer):
 
 def test_a_late_commit_is_delivered_once_and_replays_bring_the_same(query, writer, open_writer):
     slow = open_writer()
-    slow.lane(partition="late")
+    slow.partition(partition="late")
     writer.push(0)
     stream = query()
     assert stream.step() == [0]
@@ -103,7 +103,7 @@ def test_a_late_commit_is_delivered_once_and_replays_bring_the_same(query, write
 
 def test_a_rolled_back_writer_leaves_nothing(query, writer, open_writer):
     slow = open_writer()
-    slow.lane(partition="late")
+    slow.partition(partition="late")
     slow.execute("begin")
     slow.push("never", partition="late")
     writer.push(1)
@@ -133,7 +133,7 @@ def test_limited_batches_bring_everything_once_in_portions(query, writer, limit)
 
 def test_late_commits_come_also_into_a_span_that_is_read_in_portions(query, writer, open_writer):
     slow = open_writer()
-    slow.lane(partition="late")
+    slow.partition(partition="late")
     slow.execute("begin")
     slow.push("late", partition="late")
     for number in range(4):
@@ -379,7 +379,7 @@ def test_a_stream_has_no_end_and_its_queue_must_exist(query, writer):
 
 
 def test_a_task_that_spark_made_up_brings_nothing(query, writer):
-    writer.lane()
+    writer.partition()
 
     assert list(query().reader.read(InputPartition(None))) == []
 
@@ -448,7 +448,7 @@ def test_many_writers_and_a_reader_restarted_at_random_agree_with_the_ledger(
     dice = Random(seed)
     writers = [open_writer() for _ in range(8)]
     for number, each in enumerate(writers):
-        each.lane(partition=f"p{number}")
+        each.partition(partition=f"p{number}")
     pending = [None] * len(writers)
     numbers, ledger, delivered = count(), [], []
     stream = query(maxMessagesPerTrigger="7", minPartitions="3")

@@ -21,13 +21,13 @@ from skep.model.errors import NotFound
 from skep.spark.decode.segments import MalformedPayload
 from skep.spark.lake.read import ArchiveChanged
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.source.log import DataLost, Lanes, RestoredDatabase
+from skep.spark.source.log import DataLost, Partitions, RestoredDatabase
 from skep.spark.source.positions import NOTHING, Address, Snapshot, Span
 from skep.spark.source.tiers import Boundary, TieredLog
 from tests.spark.support.archives import Shop, files_below, payloads_of, run_tasks
 from tests.spark.support.logs import envelope
 
-ONE = Lanes((1,), ("orders",), None)
+ONE = Partitions((1,), ("orders",), None)
 SKEP = StructType(
     [
         StructField("queue", StringType()),
@@ -288,7 +288,7 @@ def test_a_file_that_is_gone_asks_for_another_plan(tiered, tmp_path):
 
 def test_positions_lead_from_one_tier_into_the_other(tiered):
     log = TieredLog(tiered.reader(tier="all")._options)
-    end = str(log.present(log.lanes()).position())
+    end = str(log.present(log.partitions()).position())
     tiered.writer.push(4)
 
     assert tiered.read(tier="all", endingOffsets=end) == [1, 2, 3]

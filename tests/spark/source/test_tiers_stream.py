@@ -135,7 +135,7 @@ def test_a_span_that_was_begun_in_the_log_is_finished_in_the_archive(shop, query
 
 def test_a_late_commit_is_not_skipped_although_the_archive_has_moved_on(shop, query, open_writer):
     slow = open_writer()
-    slow.lane(partition="late")
+    slow.partition(partition="late")
     shop.writer.push(0)
     stream = query()
     assert stream.step() == [0]
@@ -214,7 +214,7 @@ def test_whatever_is_archived_when_a_stream_brings_everything_once(shop, query, 
             slow.execute("commit")
             is_open = False
         else:
-            slow.lane(partition="slow")
+            slow.partition(partition="slow")
             slow.execute("begin")
             pushed.append(next(numbers))
             slow.push(pushed[-1], partition="slow")

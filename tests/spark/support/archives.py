@@ -27,7 +27,7 @@ class Shop:
         self.warehouse = str(warehouse)
         self.writer = writer
         self.storage = storage
-        writer.lane()
+        writer.partition()
         self.configure(archive_after_s=HOUR_S, dedup_window_s=0)
 
     def configure(self, queue="orders", **columns):

@@ -27,7 +27,7 @@ class Writer:
     def close(self):
         self._run(self.connection.close())
 
-    def lane(self, queue="orders", partition="Default"):
+    def partition(self, queue="orders", partition="Default"):
         """Return the id of a partition; it and its queue are made if they are new."""
         query = "select partition_id from skep.provision_partitions($1, $2)"
         return self.value(query, [queue], [partition])
@@ -41,12 +41,12 @@ class Writer:
         )
 
     def push_envelopes(self, *envelopes, queue="orders", partition="Default"):
-        lane = self.lane(queue, partition)
+        partition = self.partition(queue, partition)
         keys = b"".join(next(_numbers).to_bytes(16) for _ in envelopes)
         query = "select first from skep.push_segments($1, $2, $3, $4, $5, $6, false)"
         return self.value(
             query,
-            [lane],
+            [partition],
             [len(envelopes)],
             [2**60],
             [None],

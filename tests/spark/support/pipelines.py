@@ -51,4 +51,6 @@ def messages_of(writer, queue):
         " join skep.queue q on q.id = s.queue_id join skep.partition p on p.id = s.partition_id"
         f" where q.name = '{queue}' order by p.name, s.first"
     )
-    return [(lane, message["data"]) for lane, body in rows for message in json.loads(body)]
+    return [
+        (partition, message["data"]) for partition, body in rows for message in json.loads(body)
+    ]

@@ -14,7 +14,7 @@ from queen.streams import Stream
 
 PATIENCE_S = 150
 KEYS = "uvwx"
-LANES = "ab"
+PARTITIONS = "ab"
 COUNT = 120
 STEP_MS = 500
 CLOSING_MS = 10_000_000
@@ -27,7 +27,7 @@ WINDOWS = {
 
 
 def messages(chance, disorder_ms):
-    """Return messages of one lane. Times are multiples of a step, so gaps are often met exactly."""
+    """Return messages of one partition. Times are multiples of a step, so gaps are often exact."""
     at, made = 0, []
     for _ in range(COUNT):
         at += chance.choice([0, 1, 1, 2, 4, 5]) * STEP_MS
@@ -42,9 +42,9 @@ async def push(queen, queue, seed):
     chance = random.Random(seed)
     # A session of the SDK depends on the order of messages; the other windows do not.
     for name, disorder_ms in ((f"{queue}-mixed", 4_000), (f"{queue}-ordered", 0)):
-        for lane in LANES:
+        for partition in PARTITIONS:
             items = [{"data": each} for each in messages(chance, disorder_ms)]
-            await queen.queue(name).partition(lane).push(items)
+            await queen.queue(name).partition(partition).push(items)
 
 
 async def windows(queen, url, queue, kind):
@@ -71,7 +71,7 @@ async def windows(queen, url, queue, kind):
     options = {"query_id": f"{queue}-{kind}", "url": url, "max_wait_millis": 200, "batch_size": 37}
     runner = await stream.run(**options)
     async with asyncio.timeout(PATIENCE_S):
-        while runner.metrics()["messagesTotal"] < len(LANES) * (COUNT + 1):
+        while runner.metrics()["messagesTotal"] < len(PARTITIONS) * (COUNT + 1):
             await asyncio.sleep(0.02)
     await runner.stop()
     return await drain(queen, f"{queue}-sdk-{kind}")

@@ -49,11 +49,11 @@ def replay(spark, database_url):
 
 def stored(writer, queue="again"):
     """Return what a queue holds: (partition, envelope), in order."""
-    return [(lane, json.loads(text)) for lane, text in writer.rows(MESSAGES, queue)]
+    return [(partition, json.loads(text)) for partition, text in writer.rows(MESSAGES, queue)]
 
 
 def payloads(writer, queue="again"):
-    return [(lane, found["data"]) for lane, found in stored(writer, queue)]
+    return [(partition, found["data"]) for partition, found in stored(writer, queue)]
 
 
 def test_both_tiers_are_replayed_in_the_order_of_each_partition(spark, shop, replay, writer):
@@ -69,7 +69,9 @@ def test_both_tiers_are_replayed_in_the_order_of_each_partition(spark, shop, rep
     done = replay().run()
 
     assert (done.messages, done.duplicates, done.is_repeated) == (60, 0, False)
-    assert payloads(writer) == [(f"p{lane}", n) for lane in range(3) for n in range(lane, 60, 3)]
+    assert payloads(writer) == [
+        (f"p{partition}", n) for partition in range(3) for n in range(partition, 60, 3)
+    ]
 
 
 def test_times_and_a_condition_choose_what_is_replayed_and_counting_writes_nothing(
@@ -174,7 +176,7 @@ def test_sealed_messages_need_a_key_and_stay_sealed_unless_somebody_says_otherwi
 
 def test_a_sealed_target_needs_a_key_too(replay, writer):
     writer.push(1)
-    writer.lane("again")
+    writer.partition("again")
     writer.execute("update skep.queue set encryption_enabled = true where name = 'again'")
 
     with pytest.raises(NoEncryptionKey, match="again is encrypted"):
@@ -201,7 +203,7 @@ def test_what_makes_no_sense_is_told_in_one_line(replay, writer):
 
 def test_a_message_that_the_target_refuses_ends_it_or_becomes_a_dead_letter(replay, writer):
     writer.push({"id": 1}, "no object")
-    writer.lane("again")
+    writer.partition("again")
     schema = '{"type": "object"}'
     writer.execute(f"update skep.queue set json_schema = '{schema}' where name = 'again'")
     until = datetime.now(UTC)

@@ -99,7 +99,7 @@ def test_killed_when_all_is_staged_it_has_added_nothing_and_is_repeated_whole(
 ):
     for number in range(20):
         writer.push(*range(100), partition=f"p{number % 4}")
-    writer.lane("again")
+    writer.partition("again")
     span = last_hour()
     guard = open_writer()
     guard.execute("begin; select from skep.queue where name = 'again' for update")

@@ -55,7 +55,7 @@ def stored(writer, queue):
 
 
 def data_of(writer, queue):
-    return [(lane, json.loads(text)["data"]) for lane, text in stored(writer, queue)]
+    return [(partition, json.loads(text)["data"]) for partition, text in stored(writer, queue)]
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "ndjson", "csv"])
@@ -71,7 +71,7 @@ def test_what_is_exported_is_imported_again_as_it_was(skep, writer, tmp_path, su
     assert "nothing to do" in skep("import", "--from", path, "--queue", "copy")
 
     before, after = (
-        [(lane, json.loads(text)) for lane, text in stored(writer, queue)]
+        [(partition, json.loads(text)) for partition, text in stored(writer, queue)]
         for queue in ("orders", "copy")
     )
     assert before == after
@@ -138,7 +138,7 @@ def test_an_export_writes_what_is_asked_for(skep, writer, spark, tmp_path):
 def test_sealed_messages_leave_their_queue_only_if_somebody_says_so(
     skep, writer, tmp_path, monkeypatch
 ):
-    writer.lane()
+    writer.partition()
     writer.execute("update skep.queue set encryption_enabled = true where name = 'orders'")
     path = tmp_path / "messages.parquet"
     (tmp_path / "one.ndjson").write_text("1\n")

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_what_a_job_writes_has_no_null_headers(spark, writer, database_url, monkeypatch):
-    writer.lane("again")
+    writer.partition("again")
     handed_on = []
 
     def observed(frame):

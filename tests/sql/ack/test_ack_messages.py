@@ -4,8 +4,8 @@ from tests.sql.support.log import Ack, Acked, Poll
 from tests.sql.support.operating import ACK, defer
 
 
-async def test_the_answer_names_the_lane_and_tells_what_became_of_it(log):
-    partition, group = await log.lane("hive", "comb")
+async def test_the_answer_names_the_partition_and_tells_what_became_of_it(log):
+    partition, group = await log.partition("hive", "comb")
     await log.push(partition, "a", "b")
     poll = Poll()
     await log.pop(group, poll)
@@ -20,7 +20,7 @@ async def test_the_answer_names_the_lane_and_tells_what_became_of_it(log):
 
 
 async def test_the_cursor_moves_forward_and_never_back(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, *"abcde")
     poll = Poll()
     await log.pop(group, poll)
@@ -33,12 +33,12 @@ async def test_the_cursor_moves_forward_and_never_back(log):
     assert places == [2, 2, 4, 4, 5, 5]
 
 
-async def test_lanes_and_groups_of_one_call_are_apart(log):
-    a, queue_mode = await log.lane()
+async def test_partitions_and_groups_of_one_call_are_apart(log):
+    a, queue_mode = await log.partition()
     [b] = await log.provision("hive", "b")
     bees = await log.subscribe("hive", "bees")
     await log.push_lots({a: "pq", b: "rs"})
-    lease = Poll(lanes=2)
+    lease = Poll(partitions=2)
     await log.pop(queue_mode, lease)
     await log.pop(bees, lease)
 
@@ -58,7 +58,7 @@ async def test_lanes_and_groups_of_one_call_are_apart(log):
 
 
 async def test_unknown_partitions_and_groups_get_no_row_and_do_no_harm(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.subscribe("wax", "strangers")
     await log.push(partition, "a")
     poll = Poll()
@@ -79,12 +79,12 @@ async def test_a_call_in_which_nothing_is_known_has_no_rows(log):
 
 
 async def test_plain_acks_and_others_of_one_call_are_answered_alike(log):
-    lanes = await log.provision("hive", "a", "b", "c")
+    partitions = await log.provision("hive", "a", "b", "c")
     group = await log.subscribe("hive")
-    await log.push_lots(dict.fromkeys(lanes, "xyz"))
-    poll = Poll(lanes=3)
+    await log.push_lots(dict.fromkeys(partitions, "xyz"))
+    poll = Poll(partitions=3)
     await log.pop(group, poll)
-    a, b, c = lanes
+    a, b, c = partitions
 
     answers = await log.ack(
         Ack(a, 3, poll.lease_id),
@@ -101,44 +101,47 @@ async def test_plain_acks_and_others_of_one_call_are_answered_alike(log):
     ]
 
 
-async def test_each_lane_is_acked_as_its_queue_says(log):
-    lanes = {}
+async def test_each_partition_is_acked_as_its_queue_says(log):
+    partitions = {}
     for queue, mode in {"hive": "cumulative", "wax": "individual"}.items():
-        partition, group = await log.lane(queue)
+        partition, group = await log.partition(queue)
         await log.set_options(queue, ack_mode=mode)
         await log.push(partition, *"abc")
         poll = Poll()
         await log.pop(group, poll)
-        lanes[mode] = (partition, group, poll.lease_id)
+        partitions[mode] = (partition, group, poll.lease_id)
 
-    outcomes = await log.outcomes(*(Ack(p, 2, lease) for p, _, lease in lanes.values()))
+    outcomes = await log.outcomes(*(Ack(p, 2, lease) for p, _, lease in partitions.values()))
 
     assert outcomes == ["acked", "acked"]
-    acked = {mode: (await log.cursor(p, group))["acked"] for mode, (p, group, _) in lanes.items()}
+    acked = {
+        mode: (await log.cursor(p, group))["acked"] for mode, (p, group, _) in partitions.items()
+    }
     assert acked == {"cumulative": 2, "individual": 0}
 
 
 async def test_many_plain_acks_beside_one_that_is_not_are_all_answered(log):
-    lanes = await log.provision("hive", *(f"lane {number}" for number in range(200)))
+    partitions = await log.provision("hive", *(f"partition {number}" for number in range(200)))
     group = await log.subscribe("hive")
-    await log.push_lots(dict.fromkeys(lanes, "x"))
-    poll = Poll(batch=1000, lanes=200)
+    await log.push_lots(dict.fromkeys(partitions, "x"))
+    poll = Poll(batch=1000, partitions=200)
     await log.pop(group, poll)
-    first, *rest = lanes
+    first, *rest = partitions
 
     outcomes = await log.outcomes(
-        Ack(first, 1, poll.lease_id, "retry"), *(Ack(lane, 1, poll.lease_id) for lane in rest)
+        Ack(first, 1, poll.lease_id, "retry"),
+        *(Ack(partition, 1, poll.lease_id) for partition in rest),
     )
 
     assert outcomes == ["retried", *["acked"] * 199]
 
 
 async def test_an_ack_waits_behind_operations_and_its_neighbours_do_not(log):
-    a, group = await log.lane()
+    a, group = await log.partition()
     [b] = await log.provision("hive", "b")
     await log.push_lots({a: "x", b: "y"})
     lease = uuid4()
-    await log.pop(group, Poll(lanes=2, lease_id=lease))
+    await log.pop(group, Poll(partitions=2, lease_id=lease))
     await defer(log, a, type_=ACK)
 
     answers = await log.ack(Ack(a, 1, lease), Ack(b, 1, lease))

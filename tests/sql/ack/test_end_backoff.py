@@ -3,8 +3,8 @@ from tests.sql.support.log import QUEUE_MODE, Ack, Poll
 QUERY = "select group_name from skep.end_backoff($1, $2, $3)"
 
 
-async def failed_lane(log):
-    partition, group = await log.lane()
+async def failed_partition(log):
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     poll = Poll()
     await log.pop(group, poll)
@@ -17,7 +17,7 @@ async def end(log, partition, offset, group=None):
 
 
 async def test_a_message_that_failed_is_available_at_once(log):
-    partition, group = await failed_lane(log)
+    partition, group = await failed_partition(log)
     assert (await log.pop(group)).offsets == []
 
     assert await end(log, partition, 1) == [QUEUE_MODE]
@@ -26,7 +26,7 @@ async def test_a_message_that_failed_is_available_at_once(log):
 
 
 async def test_only_the_message_that_failed_is_waited_for(log):
-    partition, _ = await failed_lane(log)
+    partition, _ = await failed_partition(log)
 
     assert await end(log, partition, 2) == []
     assert await end(log, partition, 1, "g") == []
@@ -34,7 +34,7 @@ async def test_only_the_message_that_failed_is_waited_for(log):
 
 
 async def test_what_is_ready_or_under_lease_is_not_touched(log):
-    partition, group = await failed_lane(log)
+    partition, group = await failed_partition(log)
     await log.advance(3600)
     assert await end(log, partition, 1) == []
 
@@ -46,7 +46,7 @@ async def test_what_is_ready_or_under_lease_is_not_touched(log):
 
 
 async def test_nobody_waits_for_a_message_that_failed_once_and_is_done(log):
-    partition, group = await failed_lane(log)
+    partition, group = await failed_partition(log)
     await log.advance(3600)
     await log.pop(group, Poll(auto_ack=True))
     await log.advance()

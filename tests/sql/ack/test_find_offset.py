@@ -8,7 +8,7 @@ def find(log, partition, name, *, acked=0, leased=None):
 
 async def ten_messages(log):
     """Push a to j in segments of three; return the partition."""
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     for names in ("abc", "def", "ghi", "j"):
         await log.push(partition, *names)
     return partition
@@ -45,7 +45,7 @@ async def test_without_a_lease_what_follows_the_cursor_is_searched(log):
 
 
 async def test_of_the_same_key_stored_twice_the_one_to_be_done_next_counts(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b", "x")
     await log.advance(2 * 3600)
     await log.push(partition, "b", "c")
@@ -77,7 +77,7 @@ async def test_bytes_that_match_across_the_border_of_two_keys_are_not_found(log)
 
 
 async def test_the_search_is_bounded_in_both_directions(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "oldest")
     for number in range(200):
         await log.push(partition, f"done {number}")

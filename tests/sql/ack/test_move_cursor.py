@@ -20,9 +20,9 @@ EXAMPLES = sized(30, large=60)
 SECOND = timedelta(seconds=1)
 
 
-async def leased_lane(log, names="abcde", **options):
+async def leased_partition(log, names="abcde", **options):
     """Lease messages of a queue whose acks are individual."""
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.set_options("hive", ack_mode="individual")
     await log.push(partition, *names)
     poll = Poll(**{"lease_s": 30, **options})
@@ -31,7 +31,7 @@ async def leased_lane(log, names="abcde", **options):
 
 
 async def test_a_message_acked_out_of_order_completes_no_other(log):
-    partition, group, lease = await leased_lane(log)
+    partition, group, lease = await leased_partition(log)
 
     [answer] = await log.ack(Ack(partition, 3, lease))
 
@@ -41,7 +41,7 @@ async def test_a_message_acked_out_of_order_completes_no_other(log):
 
 
 async def test_what_was_acked_out_of_order_is_not_delivered_again(log):
-    partition, group, lease = await leased_lane(log)
+    partition, group, lease = await leased_partition(log)
     await log.ack(Ack(partition, 2, lease), Ack(partition, 4, lease))
     await log.advance(30)
 
@@ -49,7 +49,7 @@ async def test_what_was_acked_out_of_order_is_not_delivered_again(log):
 
 
 async def test_the_cursor_moves_over_acks_that_become_contiguous(log):
-    partition, group, lease = await leased_lane(log)
+    partition, group, lease = await leased_partition(log)
     await log.ack(Ack(partition, 2, lease), Ack(partition, 4, lease))
 
     await log.ack(Ack(partition, 1, lease))
@@ -59,7 +59,7 @@ async def test_the_cursor_moves_over_acks_that_become_contiguous(log):
 
 
 async def test_the_lease_ends_when_everything_under_it_is_done_in_whatever_order(log):
-    partition, group, lease = await leased_lane(log, "abc")
+    partition, group, lease = await leased_partition(log, "abc")
 
     released = [
         (await log.ack(Ack(partition, offset, lease)))[0].lease_released for offset in (3, 1, 2)
@@ -71,7 +71,7 @@ async def test_the_lease_ends_when_everything_under_it_is_done_in_whatever_order
 
 
 async def test_a_repeated_ack_is_a_noop_where_acks_are_individual(log):
-    partition, _, lease = await leased_lane(log)
+    partition, _, lease = await leased_partition(log)
     await log.ack(Ack(partition, 3, lease))
 
     assert await log.outcomes(Ack(partition, 3, lease)) == ["noop"]
@@ -79,7 +79,7 @@ async def test_a_repeated_ack_is_a_noop_where_acks_are_individual(log):
 
 
 async def test_a_nack_concerns_its_own_message_alone(log):
-    partition, group, lease = await leased_lane(log, "abc")
+    partition, group, lease = await leased_partition(log, "abc")
 
     outcomes = await log.outcomes(Ack(partition, 1, lease, "failed"), Ack(partition, 2, lease))
 
@@ -91,7 +91,7 @@ async def test_a_nack_concerns_its_own_message_alone(log):
 
 
 async def test_nacked_messages_come_again_with_those_never_answered(log):
-    partition, group, lease = await leased_lane(log, "abcd")
+    partition, group, lease = await leased_partition(log, "abcd")
     await log.ack(Ack(partition, 2, lease, "failed"), Ack(partition, 3, lease))
 
     assert await log.next_available(group) == 30
@@ -101,7 +101,7 @@ async def test_nacked_messages_come_again_with_those_never_answered(log):
 
 
 async def test_the_longest_pause_of_a_lease_counts_when_its_last_message_is_answered(log):
-    partition, group, lease = await leased_lane(log, "abc")
+    partition, group, lease = await leased_partition(log, "abc")
     await log.set_options("hive", retry_delay_ms=10_000)
     await log.ack(Ack(partition, 1, lease, "failed"))
     await log.advance(4)
@@ -114,7 +114,7 @@ async def test_the_longest_pause_of_a_lease_counts_when_its_last_message_is_answ
 
 
 async def test_a_retry_under_an_individual_lease_comes_again_at_once(log):
-    partition, group, lease = await leased_lane(log, "ab")
+    partition, group, lease = await leased_partition(log, "ab")
 
     await log.ack(Ack(partition, 1, lease, "retry"), Ack(partition, 2, lease))
 
@@ -123,7 +123,7 @@ async def test_a_retry_under_an_individual_lease_comes_again_at_once(log):
 
 
 async def test_a_nack_repeated_under_its_lease_is_counted_once(log):
-    partition, group, lease = await leased_lane(log, "ab")
+    partition, group, lease = await leased_partition(log, "ab")
     nack = Ack(partition, 1, lease, "failed")
 
     assert [await log.outcomes(nack) for _ in range(2)] == [["retried"], ["retried"]]
@@ -132,7 +132,7 @@ async def test_a_nack_repeated_under_its_lease_is_counted_once(log):
 
 
 async def test_a_message_nacked_and_then_completed_is_done(log):
-    partition, group, lease = await leased_lane(log, "ab")
+    partition, group, lease = await leased_partition(log, "ab")
     await log.ack(Ack(partition, 2, lease, "failed"))
 
     assert await log.outcomes(Ack(partition, 2, lease)) == ["acked"]
@@ -142,7 +142,7 @@ async def test_a_message_nacked_and_then_completed_is_done(log):
 
 
 async def test_of_two_words_about_a_message_the_more_severe_counts(log):
-    partition, group, lease = await leased_lane(log, "abc")
+    partition, group, lease = await leased_partition(log, "abc")
 
     outcomes = await log.outcomes(
         Ack(partition, 2, lease), Ack(partition, 2, lease, "failed"), Ack(partition, 3, lease)
@@ -154,7 +154,7 @@ async def test_of_two_words_about_a_message_the_more_severe_counts(log):
 
 @pytest.mark.parametrize("status", ["dlq", "failed"])
 async def test_a_buried_message_is_done_and_no_other(log, status):
-    partition, group, lease = await leased_lane(log, "abc")
+    partition, group, lease = await leased_partition(log, "abc")
     await log.set_options("hive", retry_limit=0)
 
     [answer] = await log.ack(Ack(partition, 2, lease, status, error="poison"))
@@ -165,7 +165,7 @@ async def test_a_buried_message_is_done_and_no_other(log, status):
 
 
 async def test_an_unfenced_ack_of_an_unleased_message_is_remembered(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.set_options("hive", ack_mode="individual")
     await log.push(partition, *"abc")
 
@@ -175,7 +175,7 @@ async def test_an_unfenced_ack_of_an_unleased_message_is_remembered(log):
 
 
 async def test_a_new_lease_forgets_what_was_nacked_under_the_last(log):
-    partition, group, lease = await leased_lane(log, "ab")
+    partition, group, lease = await leased_partition(log, "ab")
     await log.ack(Ack(partition, 1, lease, "failed"))
     await log.advance(30)
     poll = Poll(lease_s=30)
@@ -186,8 +186,10 @@ async def test_a_new_lease_forgets_what_was_nacked_under_the_last(log):
     assert not answer.lease_released, "message 1 is not answered under this lease"
 
 
-async def test_a_lane_completed_one_by_one_stays_ready_while_a_push_is_in_flight(log, open_log):
-    partition, group, lease = await leased_lane(log, "ab")
+async def test_a_partition_completed_one_by_one_stays_ready_while_a_push_is_in_flight(
+    log, open_log
+):
+    partition, group, lease = await leased_partition(log, "ab")
     pusher = await open_log()
 
     async with pusher.connection.transaction():
@@ -199,8 +201,8 @@ async def test_a_lane_completed_one_by_one_stays_ready_while_a_push_is_in_flight
 
 
 @dataclass
-class Lane:
-    """A lane whose messages are answered one by one, as an oracle sees it."""
+class Partition:
+    """A partition whose messages are answered one by one, as an oracle sees it."""
 
     head: int = 0
     done: set[int] = field(default_factory=set)
@@ -216,40 +218,40 @@ class Lane:
 
 
 class IndividualAcks(RuleBasedStateMachine):
-    """One lane; whatever is answered in whatever order, only the undone come again."""
+    """One partition; whatever is answered in whatever order, only the undone come again."""
 
     RETRY_LIMIT = 1
 
     def __init__(self, log, arun):
         super().__init__()
-        self.log, self.arun, self.lane = log, arun, Lane()
+        self.log, self.arun, self.model = log, arun, Partition()
         arun(self._set_up())
 
     async def _set_up(self):
         await self.log.clear()
-        self.partition, self.group = await self.log.lane()
+        self.partition, self.group = await self.log.partition()
         await self.log.set_options(
             "hive", ack_mode="individual", retry_limit=self.RETRY_LIMIT, retry_delay_ms=1000
         )
 
     @rule(size=st.integers(1, 4))
     def push(self, size):
-        names = [f"m{self.lane.head + n}" for n in range(1, size + 1)]
+        names = [f"m{self.model.head + n}" for n in range(1, size + 1)]
         self.arun(self.log.push(self.partition, *names))
-        self.lane.head += size
+        self.model.head += size
 
     @rule(batch=st.integers(1, 5), auto_ack=st.booleans())
     def pop_after_all_leases_and_pauses(self, batch, auto_ack):
         self.arun(self.log.advance(600))
         poll = Poll(batch=batch, lease_s=300, auto_ack=auto_ack)
         taken = self.arun(self.log.pop(self.group, poll)).offsets
-        assert taken == self.lane.undone[:batch]
-        self.lane.answered = set()
+        assert taken == self.model.undone[:batch]
+        self.model.answered = set()
         if auto_ack:
-            self.lane.done.update(taken)
-            self.lane.leased, self.lane.poll = [], None
+            self.model.done.update(taken)
+            self.model.leased, self.model.poll = [], None
         else:
-            self.lane.leased, self.lane.poll = taken, poll
+            self.model.leased, self.model.poll = taken, poll
 
     @rule(
         chosen=st.lists(
@@ -263,13 +265,13 @@ class IndividualAcks(RuleBasedStateMachine):
         )
     )
     def answer(self, chosen):
-        lane, poll = self.lane, self.lane.poll
-        chosen = [(lane.leased[n], status) for n, status in chosen if n < len(lane.leased)]
+        model, poll = self.model, self.model.poll
+        chosen = [(model.leased[n], status) for n, status in chosen if n < len(model.leased)]
         if poll is None or not chosen:
             return
         acks = [Ack(self.partition, at, poll.lease_id, status) for at, status in chosen]
         expected = [self._apply(at, status) for at, status in chosen]
-        is_over = lane.answered >= set(lane.leased)
+        is_over = model.answered >= set(model.leased)
 
         answers = self.arun(self.log.ack(*acks))
 
@@ -278,22 +280,22 @@ class IndividualAcks(RuleBasedStateMachine):
         if has_answered:
             assert {answer.lease_released for answer in answers} == {is_over}
         if is_over:
-            lane.leased, lane.poll = [], None
+            model.leased, model.poll = [], None
 
     def _apply(self, at, status):
-        lane = self.lane
-        if at in lane.done:
+        model = self.model
+        if at in model.done:
             return "noop" if status in {"completed", "expired"} else "already_done"
-        was_nacked = at in lane.answered
-        lane.answered.add(at)
+        was_nacked = at in model.answered
+        model.answered.add(at)
         if status == "retry" or (status == "failed" and was_nacked):
             return "retried"
-        if status == "failed" and lane.failures.get(at, 0) < self.RETRY_LIMIT:
-            lane.failures[at] = lane.failures.get(at, 0) + 1
+        if status == "failed" and model.failures.get(at, 0) < self.RETRY_LIMIT:
+            model.failures[at] = model.failures.get(at, 0) + 1
             return "retried"
-        lane.done.add(at)
+        model.done.add(at)
         if status in {"failed", "dlq"}:
-            lane.buried.add(at)
+            model.buried.add(at)
             return "dead_lettered"
         return "acked" if status == "completed" else "expired"
 
@@ -304,10 +306,10 @@ class IndividualAcks(RuleBasedStateMachine):
             self.log.value("select skep.offsets_in(done, 0, 1000) from skep.cursor limit 1")
         )
         ahead = set(ahead or ())
-        assert {*range(1, cursor["acked"] + 1)} | ahead == self.lane.done
+        assert {*range(1, cursor["acked"] + 1)} | ahead == self.model.done
         assert cursor["acked"] + 1 not in ahead
         letters = self.arun(self.log.dead_letters())
-        assert {letter["message_offset"] for letter in letters} == self.lane.buried
+        assert {letter["message_offset"] for letter in letters} == self.model.buried
 
 
 def test_only_what_is_not_done_comes_again_in_whatever_order_it_was_answered(log, arun):
@@ -319,7 +321,7 @@ def test_only_what_is_not_done_comes_again_in_whatever_order_it_was_answered(log
 
 async def test_a_lease_ends_not_before_what_failed_under_it_may_come_again(log):
     await log.configure("hive", retry_delay_ms=40_000)
-    partition, group, lease = await leased_lane(log)
+    partition, group, lease = await leased_partition(log)
 
     await log.ack(Ack(partition, 2, lease, "failed"))
 
@@ -332,7 +334,7 @@ async def test_a_lease_ends_not_before_what_failed_under_it_may_come_again(log):
 
 async def test_a_failure_told_after_the_lease_expired_is_followed_by_its_pause(log):
     await log.configure("hive", retry_delay_ms=20_000)
-    partition, group, _ = await leased_lane(log)
+    partition, group, _ = await leased_partition(log)
     await log.advance(30)
 
     await log.ack(Ack(partition, 2, None, "failed"))
@@ -346,7 +348,7 @@ async def test_a_failure_told_after_the_lease_expired_is_followed_by_its_pause(l
 )
 async def test_an_ack_without_a_lease_does_not_cut_a_pause_short(log, ack_mode, acked):
     await log.configure("hive", retry_delay_ms=20_000)
-    partition, group, lease = await leased_lane(log, "abc", batch=2)
+    partition, group, lease = await leased_partition(log, "abc", batch=2)
     await log.set_options("hive", ack_mode="cumulative")
     await log.ack(Ack(partition, 2, lease, "failed"))
     await log.set_options("hive", ack_mode=ack_mode)
@@ -358,7 +360,7 @@ async def test_an_ack_without_a_lease_does_not_cut_a_pause_short(log, ack_mode, 
 
 async def test_nobody_waits_for_a_pause_after_the_message_was_completed(log):
     await log.configure("hive", retry_delay_ms=20_000)
-    partition, group, lease = await leased_lane(log, "abc", batch=1)
+    partition, group, lease = await leased_partition(log, "abc", batch=1)
     await log.ack(Ack(partition, 1, lease, "failed"))
 
     await log.ack(Ack(partition, 1))

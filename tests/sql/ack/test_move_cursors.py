@@ -44,14 +44,14 @@ async def test_a_cursor_can_go_forwards_and_backwards(log):
 
 
 @pytest.mark.parametrize(("acked", "expected"), [(99, 5), (0, 2)])
-async def test_a_position_outside_the_lane_becomes_its_nearest_end(log, acked, expected):
+async def test_a_position_outside_the_partition_becomes_its_nearest_end(log, acked, expected):
     partition, group = await five_messages(log)
     await log.execute("update skep.partition set tail = 3")
 
     assert await move_one(log, group, partition, acked) == expected
 
 
-async def test_a_lane_at_rest_is_woken(log):
+async def test_a_partition_at_rest_is_woken(log):
     partition, group = await five_messages(log)
     await popped(log, group)
     await popped(log, group)
@@ -137,14 +137,16 @@ async def test_other_groups_stay_where_they_are(log):
     assert await popped(log, other) == [1, 2, 3, 4, 5]
 
 
-async def test_lanes_without_a_cursor_of_the_group_have_no_row(log):
+async def test_partitions_without_a_cursor_of_the_group_have_no_row(log):
     _, group = await five_messages(log)
     [elsewhere] = await log.provision("wax", "b")
 
     assert await log.rows(MOVE, group, [elsewhere], [0]) == []
 
 
-async def test_cursors_are_locked_in_the_order_of_lanes_whatever_the_order_given(log, open_log):
+async def test_cursors_are_locked_in_the_order_of_partitions_whatever_the_order_given(
+    log, open_log
+):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive", "bees")
     other = await open_log()
@@ -154,7 +156,7 @@ async def test_cursors_are_locked_in_the_order_of_lanes_whatever_the_order_given
         await log.execute(lock, a, group)
         moving = asyncio.create_task(other.rows(MOVE, group, [b, a], [0, 0]))
         await until_blocked_by(log.connection)
-        # It waits for the first lane and does not hold the second yet.
+        # It waits for the first partition and does not hold the second yet.
         await log.execute(lock + " nowait", b, group)
 
     assert len(await moving) == 2
@@ -168,5 +170,5 @@ async def test_a_cursor_that_was_moved_does_not_wait_for_a_later_start_and_other
 
     assert await move_one(log, group, moved, 1) == 1
 
-    taken = await log.pop(group, Poll(lanes=2))
+    taken = await log.pop(group, Poll(partitions=2))
     assert [(each.partition_id, each.offset) for each in taken.messages] == [(moved, 2)]

@@ -23,7 +23,7 @@ def offset_before(log, partition, moment):
     ],
 )
 async def test_it_is_the_last_offset_pushed_before_the_moment(log, moment, offset):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
     await log.advance(60)
     await log.push(partition, "c", "d", "e")
@@ -32,7 +32,7 @@ async def test_it_is_the_last_offset_pushed_before_the_moment(log, moment, offse
 
 
 async def test_a_moment_before_everything_kept_means_the_start_of_what_is_kept(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
     await log.advance(60)
     await log.push(partition, "c")
@@ -43,7 +43,7 @@ async def test_a_moment_before_everything_kept_means_the_start_of_what_is_kept(l
 
 
 async def test_an_empty_partition_starts_at_its_tail(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
 
     assert await offset_before(log, partition, NOON) == 0
 
@@ -52,7 +52,7 @@ async def test_an_empty_partition_starts_at_its_tail(log):
     ("after", "to", "offset"), [(None, None, 4), (0, 3, 3), (5, 6, 5), (None, 2, 2), (4, None, 4)]
 )
 async def test_the_search_keeps_to_its_bounds(log, after, to, offset):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     for names in ("ab", "cd", "ef"):
         await log.push(partition, *names)
         await log.advance(60)
@@ -65,7 +65,7 @@ async def test_the_search_keeps_to_its_bounds(log, after, to, offset):
 
 
 def test_the_border_is_found_wherever_it_lies(log, arun):
-    partition, _ = arun(log.lane())
+    partition, _ = arun(log.partition())
     sizes = [3, 1, 1, 5, 2, 1, 4, 1, 1, 1, 6]
     for number, size in enumerate(sizes):
         arun(log.push(partition, *(f"{number} {n}" for n in range(size))))
@@ -77,7 +77,7 @@ def test_the_border_is_found_wherever_it_lies(log, arun):
 
 
 async def test_a_segment_that_retention_took_meanwhile_counts_as_old(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     for names in ("ab", "cd", "ef"):
         await log.push(partition, *names)
         await log.advance(60)

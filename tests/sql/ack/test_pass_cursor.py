@@ -7,14 +7,14 @@ from tests.sql.support.log import Ack, Poll
 PASS = "select skep.pass_cursor($1, $2, $3)"
 
 
-async def lane_of_ten(log):
-    partition, group = await log.lane()
+async def partition_of_ten(log):
+    partition, group = await log.partition()
     await log.push(partition, *"abcdefghij")
     return partition, group
 
 
 async def test_a_cursor_moves_to_the_end_of_what_it_does_not_get(log):
-    partition, group = await lane_of_ten(log)
+    partition, group = await partition_of_ten(log)
 
     await log.value(PASS, partition, group, 4)
 
@@ -23,7 +23,7 @@ async def test_a_cursor_moves_to_the_end_of_what_it_does_not_get(log):
 
 
 async def test_a_cursor_that_is_further_stays(log):
-    partition, group = await lane_of_ten(log)
+    partition, group = await partition_of_ten(log)
     await log.pop(group, Poll(batch=6, auto_ack=True))
     before = await log.cursor(partition, group)
 
@@ -32,8 +32,8 @@ async def test_a_cursor_that_is_further_stays(log):
     assert await log.cursor(partition, group) == before
 
 
-async def test_a_lease_within_what_goes_ends_and_frees_the_lane(log):
-    partition, group = await lane_of_ten(log)
+async def test_a_lease_within_what_goes_ends_and_frees_the_partition(log):
+    partition, group = await partition_of_ten(log)
     poll = Poll(batch=3)
     await log.pop(group, poll)
 
@@ -44,7 +44,7 @@ async def test_a_lease_within_what_goes_ends_and_frees_the_lane(log):
 
 
 async def test_a_lease_that_reaches_further_stays(log):
-    partition, group = await lane_of_ten(log)
+    partition, group = await partition_of_ten(log)
     poll = Poll(batch=6)
     await log.pop(group, poll)
 
@@ -55,7 +55,7 @@ async def test_a_lease_that_reaches_further_stays(log):
 
 
 async def test_a_lease_that_is_given_back_late_does_not_take_the_cursor_back(log):
-    partition, group = await lane_of_ten(log)
+    partition, group = await partition_of_ten(log)
     poll = Poll(batch=3)
     await log.pop(group, poll)
 
@@ -66,7 +66,7 @@ async def test_a_lease_that_is_given_back_late_does_not_take_the_cursor_back(log
 
 
 async def test_a_claim_acknowledged_at_once_can_still_be_undone(log):
-    partition, group = await lane_of_ten(log)
+    partition, group = await partition_of_ten(log)
     poll = Poll(batch=3, auto_ack=True)
     await log.pop(group, poll)
 
@@ -77,7 +77,7 @@ async def test_a_claim_acknowledged_at_once_can_still_be_undone(log):
 
 
 async def test_failures_of_messages_that_went_are_forgotten(log):
-    partition, group = await lane_of_ten(log)
+    partition, group = await partition_of_ten(log)
     await log.execute("update skep.cursor set failed_offset = '{6,2}', failed_count = '{1,3}'")
 
     await log.value(PASS, partition, group, 4)
@@ -93,7 +93,7 @@ async def test_failures_of_messages_that_went_are_forgotten(log):
 def test_the_cursor_ends_before_the_first_message_that_is_not_done(log, arun, done, last):
     async def check():
         await log.clear()
-        partition, group = await log.lane()
+        partition, group = await log.partition()
         ranges = [Range(offset, offset + 1) for offset in sorted(done)]
         await log.execute(
             "update skep.cursor set done = $2 where group_id = $1", group, ranges or None
@@ -114,7 +114,7 @@ def test_the_cursor_ends_before_the_first_message_that_is_not_done(log, arun, do
 
 async def test_nobody_waits_for_the_pause_of_a_failed_message_that_is_gone(log):
     await log.configure("hive", retry_delay_ms=20_000)
-    partition, group = await lane_of_ten(log)
+    partition, group = await partition_of_ten(log)
     poll = Poll()
     await log.pop(group, poll)
     await log.ack(Ack(partition, 3, poll.lease_id, "failed"))

@@ -1,7 +1,7 @@
 PASS = "select skep.pass_cursors($1, $2)"
 
 
-async def test_cursors_that_lag_are_moved_in_every_lane_and_the_others_are_not_written(log):
+async def test_cursors_that_lag_are_moved_in_every_partition_and_the_others_are_not_written(log):
     a, b = await log.provision("hive", "a", "b")
     slow, fast = await log.subscribe("hive", "slow"), await log.subscribe("hive", "fast")
     await log.execute("update skep.cursor set acked = 9 where group_id = $1", fast)
@@ -10,11 +10,11 @@ async def test_cursors_that_lag_are_moved_in_every_lane_and_the_others_are_not_w
 
     await log.rows(PASS, [a, b], [4, 2])
 
-    assert [(await log.cursor(lane, slow))["acked"] for lane in (a, b)] == [4, 2]
+    assert [(await log.cursor(partition, slow))["acked"] for partition in (a, b)] == [4, 2]
     assert await log.rows(places, fast) == before
 
 
-async def test_a_lane_without_cursors_is_no_error(log):
+async def test_a_partition_without_cursors_is_no_error(log):
     [partition] = await log.provision("hive", "a")
 
     await log.rows(PASS, [partition], [4])

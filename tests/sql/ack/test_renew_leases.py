@@ -6,8 +6,8 @@ from tests.sql.support.log import NOON, Ack, Lease, Poll
 SECOND = timedelta(seconds=1)
 
 
-async def leased_lane(log, lease_s=30):
-    partition, group = await log.lane()
+async def leased_partition(log, lease_s=30):
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     poll = Poll(lease_s=lease_s)
     await log.pop(group, poll)
@@ -15,7 +15,7 @@ async def leased_lane(log, lease_s=30):
 
 
 async def test_a_lease_ends_that_many_seconds_from_now(log):
-    partition, group, lease_id = await leased_lane(log)
+    partition, group, lease_id = await leased_partition(log)
     await log.advance(10)
 
     renewed = await log.renew(lease_id, 60)
@@ -25,13 +25,13 @@ async def test_a_lease_ends_that_many_seconds_from_now(log):
 
 
 async def test_a_renewal_never_shortens_a_lease(log):
-    _, _, lease_id = await leased_lane(log, lease_s=30)
+    _, _, lease_id = await leased_partition(log, lease_s=30)
 
     assert await log.renew(lease_id, 5) == Lease(lease_id, NOON + 30 * SECOND)
 
 
 async def test_an_expired_lease_is_not_revived(log):
-    partition, group, lease_id = await leased_lane(log, lease_s=30)
+    partition, group, lease_id = await leased_partition(log, lease_s=30)
     await log.advance(30)
 
     assert await log.renew(lease_id, 60) is None
@@ -39,7 +39,7 @@ async def test_an_expired_lease_is_not_revived(log):
 
 
 async def test_a_lease_that_was_completed_cannot_be_renewed(log):
-    partition, group, lease_id = await leased_lane(log)
+    partition, group, lease_id = await leased_partition(log)
     await log.ack(Ack(partition, 2, lease_id))
 
     assert await log.renew(lease_id, 60) is None
@@ -51,7 +51,7 @@ async def test_a_lease_that_was_never_given_cannot_be_renewed(log):
 
 
 async def test_a_lease_that_was_taken_over_cannot_be_renewed(log):
-    _, group, lease_id = await leased_lane(log)
+    _, group, lease_id = await leased_partition(log)
     await log.advance(30)
     await log.pop(group, Poll(lease_s=30))
 
@@ -59,11 +59,11 @@ async def test_a_lease_that_was_taken_over_cannot_be_renewed(log):
     assert await log.next_available(group) == 30
 
 
-async def test_all_lanes_of_a_lease_are_renewed(log):
+async def test_all_partitions_of_a_lease_are_renewed(log):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive")
     await log.push_lots({a: "x", b: "y"})
-    poll = Poll(lanes=2, lease_s=30)
+    poll = Poll(partitions=2, lease_s=30)
     await log.pop(group, poll)
     await log.advance(10)
 
@@ -73,11 +73,11 @@ async def test_all_lanes_of_a_lease_are_renewed(log):
     assert ends == [NOON + 70 * SECOND] * 2
 
 
-async def test_the_earliest_end_is_told_when_lanes_of_a_lease_differ(log):
+async def test_the_earliest_end_is_told_when_partitions_of_a_lease_differ(log):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive")
     await log.push_lots({a: "x", b: "y"})
-    poll = Poll(lanes=2, lease_s=30)
+    poll = Poll(partitions=2, lease_s=30)
     await log.pop(group, poll)
     later = NOON + 90 * SECOND
     await log.execute("update skep.cursor set available_at = $1 where partition_id = $2", later, a)

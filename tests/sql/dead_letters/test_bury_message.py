@@ -20,7 +20,7 @@ async def bury(log, partition, offset, *, group=7, error="stung", failures=4):
 
 
 async def test_a_dead_letter_keeps_the_envelope_and_what_happened(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b", "c")
     pushed_at = log.now
     await log.advance(60)
@@ -41,7 +41,7 @@ async def test_a_dead_letter_keeps_the_envelope_and_what_happened(log):
 
 
 async def test_burying_twice_keeps_the_first_letter(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
 
     await bury(log, partition, 1, error="first")
@@ -51,7 +51,7 @@ async def test_burying_twice_keeps_the_first_letter(log):
 
 
 async def test_every_group_buries_for_itself(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
 
     await bury(log, partition, 1, group=7)
@@ -62,7 +62,7 @@ async def test_every_group_buries_for_itself(log):
 
 @pytest.mark.parametrize("data", [r'"nul \u0000"', r'"lone \ud800"', '{"b":1,"a":2,"b":3}', "null"])
 async def test_any_payload_can_be_buried_and_stays_as_it_was_sent(log, data):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push_bodies({partition: "a"}, {partition: body_of([envelope("a", data)])})
 
     await bury(log, partition, 1)
@@ -74,7 +74,7 @@ async def test_any_payload_can_be_buried_and_stays_as_it_was_sent(log, data):
 
 async def test_a_transaction_id_with_quotes_and_escapes_is_kept(log):
     name = 'with "quotes", ","data":1}, \\ backslash, \n newline, ünïcödé'
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, name)
 
     await bury(log, partition, 1)
@@ -85,7 +85,7 @@ async def test_a_transaction_id_with_quotes_and_escapes_is_kept(log):
 
 
 async def test_a_message_that_was_deleted_leaves_no_letter(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
     await log.execute("update skep.segment set body = $1", body_of(["null", envelope("b")]))
 
@@ -95,7 +95,7 @@ async def test_a_message_that_was_deleted_leaves_no_letter(log):
 
 
 async def test_a_message_whose_segment_is_gone_leaves_no_letter(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
     await log.push(partition, "b")
     await log.execute("delete from skep.segment where first = 1")

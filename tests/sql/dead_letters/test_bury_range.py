@@ -12,7 +12,7 @@ async def bury(log, partition, group, start, end):
 
 
 async def test_all_messages_of_the_range_become_dead_letters_of_the_group(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b", "c")
     await log.push(partition, "d", "e")
     pushed_at = log.now
@@ -33,7 +33,7 @@ async def test_all_messages_of_the_range_become_dead_letters_of_the_group(log):
 
 
 async def test_the_envelope_is_kept_byte_for_byte_whatever_the_payload_holds(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     data = '{"b":1, "a":"\\u0000", "transactionId":"not this"}'
     await log.push_bodies({partition: ["x"]}, {partition: body_of([envelope("x", data)])})
 
@@ -45,7 +45,7 @@ async def test_the_envelope_is_kept_byte_for_byte_whatever_the_payload_holds(log
 
 
 async def test_deleted_messages_and_those_done_out_of_order_are_not_buried(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     body = body_of([envelope("a"), "null", envelope("c"), envelope("d")])
     await log.push_bodies({partition: "abcd"}, {partition: body})
     await log.execute("update skep.cursor set done = $1", [Range(3, 4)])
@@ -55,7 +55,7 @@ async def test_deleted_messages_and_those_done_out_of_order_are_not_buried(log):
 
 
 async def test_burying_twice_keeps_the_first_and_counts_nothing(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     await bury(log, partition, group, 0, 1)
 
@@ -64,7 +64,7 @@ async def test_burying_twice_keeps_the_first_and_counts_nothing(log):
 
 
 async def test_failures_on_record_are_kept_with_the_letter(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     await log.execute("update skep.cursor set failed_offset = '{2}', failed_count = '{3}'")
 

@@ -6,7 +6,7 @@ QUERY = "select * from skep.letters_of_message($1, $2, $3)"
 
 async def test_every_group_has_its_own_the_newest_failure_first(log):
     [first] = await bury(log, "x")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     group = await log.subscribe("hive", "g")
     await log.advance()
     await log.execute(

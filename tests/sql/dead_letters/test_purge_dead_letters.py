@@ -14,7 +14,7 @@ def keeper(arun, log):
 
 
 async def bury_one_a_minute(log, count):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     for number in range(count):
         await log.push(partition, f"{number}")
         await log.value(

@@ -38,8 +38,8 @@ async def jobs_left(log):
 async def redriven(log, *names):
     """Redrive letters; return their ids."""
     letters = await bury(log, *names)
-    [lane] = await log.provision("hive", "a")
-    await redrive(log, dict.fromkeys(letters, lane))
+    [partition] = await log.provision("hive", "a")
+    await redrive(log, dict.fromkeys(letters, partition))
     return letters
 
 

@@ -26,20 +26,22 @@ def test_what_is_there_stays_and_the_rest_is_appended_in_order(log, arun):
     def check(known_a, known_b):
         async def run():
             await log.clear()
-            lanes = await log.provision("hive", "a", "b")
-            letters = [(id_, lanes[id_ > 5]) for id_ in range(1, 10)]
-            for lane, known in zip(lanes, (known_a, known_b), strict=True):
+            partitions = await log.provision("hive", "a", "b")
+            letters = [(id_, partitions[id_ > 5]) for id_ in range(1, 10)]
+            for partition, known in zip(partitions, (known_a, known_b), strict=True):
                 if known:
-                    await log.push(lane, *(f"dlq:{id_}" for id_ in sorted(known, reverse=True)))
+                    await log.push(
+                        partition, *(f"dlq:{id_}" for id_ in sorted(known, reverse=True))
+                    )
 
             pushed = await push(log, letters)
 
             assert {id_ for id_, (_, is_known) in pushed.items() if is_known} == known_a | known_b
-            for lane, known, ids in zip(
-                lanes, (known_a, known_b), (range(1, 6), range(6, 10)), strict=True
+            for partition, known, ids in zip(
+                partitions, (known_a, known_b), (range(1, 6), range(6, 10)), strict=True
             ):
                 fresh = [id_ for id_ in ids if id_ not in known]
-                stored = await transaction_ids(log, lane)
+                stored = await transaction_ids(log, partition)
                 assert stored == [f"dlq:{id_}" for id_ in [*sorted(known, reverse=True), *fresh]]
                 assert all(stored[pushed[id_][0] - 1] == f"dlq:{id_}" for id_ in ids)
 

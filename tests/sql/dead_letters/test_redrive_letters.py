@@ -13,7 +13,7 @@ from tests.sql.support.log import Poll
 
 async def test_the_message_is_pushed_and_its_letter_leaves_a_record(log):
     first, second = await bury(log, "a", "b")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.advance()
 
     moved = (await redrive(log, {second: partition}))[second]
@@ -29,7 +29,7 @@ async def test_the_message_is_pushed_and_its_letter_leaves_a_record(log):
 
 async def test_a_consumer_gets_what_was_redriven(log):
     [letter] = await bury(log, "a", queue="hive")
-    target, group = await log.lane("spare", "z")
+    target, group = await log.partition("spare", "z")
 
     await redrive(log, {letter: target})
 
@@ -38,7 +38,7 @@ async def test_a_consumer_gets_what_was_redriven(log):
 
 async def test_redriving_again_finds_the_letter_gone_and_pushes_nothing(log):
     [letter] = await bury(log, "a")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await redrive(log, {letter: partition})
 
     again = (await redrive(log, {letter: partition}))[letter]
@@ -49,7 +49,7 @@ async def test_redriving_again_finds_the_letter_gone_and_pushes_nothing(log):
 
 async def test_a_duplicate_keeps_its_letter_and_the_others_of_the_batch_move(log):
     first, second, third = await bury(log, "a", "b", "c")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, f"dlq:{second}")
 
     results = await redrive(log, dict.fromkeys([first, second, third], partition))
@@ -70,13 +70,13 @@ async def test_a_duplicate_keeps_its_letter_and_the_others_of_the_batch_move(log
 
 async def test_letters_of_many_partitions_move_in_one_call(log):
     ids = await bury(log, "a", "b", "c", "d")
-    lanes = await log.provision("spare", "w", "x", "y", "z")
+    partitions = await log.provision("spare", "w", "x", "y", "z")
 
-    results = await redrive(log, dict(zip(reversed(ids), lanes, strict=True)))
+    results = await redrive(log, dict(zip(reversed(ids), partitions, strict=True)))
 
     assert {row.result for row in results.values()} == {"moved"}
-    for letter, lane in zip(reversed(ids), lanes, strict=True):
-        assert await transaction_ids(log, lane) == [f"dlq:{letter}"]
+    for letter, partition in zip(reversed(ids), partitions, strict=True):
+        assert await transaction_ids(log, partition) == [f"dlq:{letter}"]
 
 
 async def test_a_destination_that_is_gone_keeps_the_letter(log):
@@ -88,7 +88,7 @@ async def test_a_destination_that_is_gone_keeps_the_letter(log):
 
 async def test_a_message_that_dies_again_gets_a_letter_of_its_own(log):
     [letter] = await bury(log, "a")
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await redrive(log, {letter: partition})
 
     await log.execute(
@@ -103,7 +103,7 @@ async def test_a_message_that_dies_again_gets_a_letter_of_its_own(log):
 
 async def test_two_who_redrive_one_letter_push_it_once(log, open_log):
     [letter] = await bury(log, "a")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     other = await open_log()
     transaction = log.connection.transaction()
     await transaction.start()
@@ -121,7 +121,7 @@ async def test_two_who_redrive_one_letter_push_it_once(log, open_log):
 
 async def test_a_letter_deleted_while_its_message_is_pushed_undoes_the_push(log, open_log):
     [letter] = await bury(log, "a")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     other = await open_log()
     transaction = log.connection.transaction()
     await transaction.start()
@@ -141,7 +141,7 @@ async def test_who_deletes_a_group_and_then_its_letters_never_deadlocks_with_a_r
     log, open_log
 ):
     [letter] = await bury(log, "a")
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.pop(group, Poll(auto_ack=True))
     await log.advance()
     await log.pop(group)
@@ -168,7 +168,7 @@ async def start(log, owner):
 
 async def test_a_batch_of_a_job_counts_what_it_did(log):
     first, second = await bury(log, "a", "b")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, f"dlq:{second}")
     owner = uuid4()
     job = await start(log, owner)
@@ -184,7 +184,7 @@ async def test_a_batch_of_a_job_counts_what_it_did(log):
 
 async def test_a_batch_of_someone_elses_job_does_nothing(log):
     [letter] = await bury(log, "a")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     job = await start(log, uuid4())
 
     assert await redrive(log, {letter: partition}, job=job, owner=uuid4(), position=letter) == {}
@@ -193,7 +193,7 @@ async def test_a_batch_of_someone_elses_job_does_nothing(log):
 
 async def test_a_batch_of_a_cancelled_job_does_nothing(log):
     [letter] = await bury(log, "a")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     owner = uuid4()
     job = await start(log, owner)
     await log.value("select skep.finish_redrive($1, null, 'cancelled', null)", job)

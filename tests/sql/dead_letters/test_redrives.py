@@ -20,8 +20,8 @@ class Ears:
     def __init__(self):
         self.heard = []
 
-    def announce(self, queue_id, lane_count):
-        self.heard.append((queue_id, lane_count))
+    def announce(self, queue_id, partition_count):
+        self.heard.append((queue_id, partition_count))
 
 
 class Desk:
@@ -58,7 +58,7 @@ def desk(arun, slots):
 
 async def test_a_job_is_worked_off_in_batches_and_in_order(desk, log):
     ids = await bury(log, *"abcde")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
 
     job = await desk.redrives.begin(LetterFilter(queue="hive"), Target())
     ended = await desk.until_ended(job)
@@ -72,7 +72,7 @@ async def test_a_job_is_worked_off_in_batches_and_in_order(desk, log):
 
 async def test_a_job_left_behind_is_taken_over_where_it_stopped(desk, log, slots):
     ids = await bury(log, *"abcd")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     job = await desk.redrives.begin(LetterFilter(), Target(), limit=1)
     await desk.until_ended(job)
     await log.execute(

@@ -23,7 +23,7 @@ async def test_a_part_is_stored_in_order_and_its_end_remembered(log, file):
     position, rows = await file.drain(0, 3, {a: "xy", b: "q"})
 
     assert position == await file.position() == 3
-    assert [(row["lane"], row["stored_item"], row["first"]) for row in rows] == [
+    assert [(row["partition"], row["stored_item"], row["first"]) for row in rows] == [
         (1, [1, 2], 1),
         (2, [3], 1),
     ]
@@ -97,7 +97,7 @@ async def test_other_rules_are_refused_and_nothing_is_remembered(log, file):
     assert await file.position() is None
 
 
-async def test_a_lane_that_is_gone_undoes_the_part(log, file):
+async def test_a_partition_that_is_gone_undoes_the_part(log, file):
     [a] = await log.provision("hive", "a")
 
     with pytest.raises(asyncpg.PostgresError) as refusal:

@@ -98,7 +98,7 @@ async def test_the_subscription_says_where_a_group_once_started(log, mode, start
     assert (await aim(log, group, partition, "subscription"))["target"] == target
 
 
-async def test_lanes_and_groups_that_do_not_exist_have_no_row(log):
+async def test_partitions_and_groups_that_do_not_exist_have_no_row(log):
     partition, group = await five_messages(log)
 
     assert await aim(log, group, partition + 1, "end") is None

@@ -43,7 +43,7 @@ async def test_what_is_not_read_yet_is_delivered_although_the_new_start_is_later
 
 
 async def test_what_a_group_has_not_read_is_not_passed_over(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     group = await log.subscribe("hive", "bees")
     await log.advance(10)
     await log.push(partition, "a")

@@ -16,7 +16,7 @@ async def test_a_group_is_forgotten_once(log):
 
 
 async def test_polls_learn_that_the_group_is_gone(log):
-    _, group = await log.lane()
+    _, group = await log.partition()
     await log.value(FORGET, group)
 
     with pytest.raises(asyncpg.PostgresError) as refused:
@@ -25,7 +25,7 @@ async def test_polls_learn_that_the_group_is_gone(log):
     assert refused.value.sqlstate == "SK404"
 
 
-async def test_no_lane_is_born_with_a_cursor_of_a_forgotten_group(log, open_log):
+async def test_no_partition_is_born_with_a_cursor_of_a_forgotten_group(log, open_log):
     group = await log.subscribe("hive", "bees")
     other = await open_log()
 

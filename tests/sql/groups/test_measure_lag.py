@@ -9,10 +9,10 @@ async def test_nothing_is_unread_without_queues(log):
     assert await measure(log) == [0.0] * 8
 
 
-async def test_lanes_with_something_to_read_are_measured(log):
+async def test_partitions_with_something_to_read_are_measured(log):
     old, new, done = await log.provision("hive", "a", "b", "c")
     await log.push(done, "x")
-    await log.pop(await log.subscribe(), Poll(lanes=1, auto_ack=True))
+    await log.pop(await log.subscribe(), Poll(partitions=1, auto_ack=True))
     await log.push(old, "x")
     await log.advance(20)
     await log.push(old, "y", "z")
@@ -23,10 +23,10 @@ async def test_lanes_with_something_to_read_are_measured(log):
 
 
 async def test_the_age_is_that_of_the_first_unread_message(log):
-    lane, group = await log.lane()
-    await log.push(lane, "x")
+    partition, group = await log.partition()
+    await log.push(partition, "x")
     await log.advance(20)
-    await log.push(lane, "y")
+    await log.push(partition, "y")
     await log.pop(group, Poll(batch=1, auto_ack=True))
     await log.advance(5)
 

@@ -1,22 +1,22 @@
 import pytest
 
-from tests.sql.support.lanes import many_lanes
+from tests.sql.support.partitions import many_partitions
 
 SPREAD = "select * from skep.spread_cursors($1, $2)"
 
 
-async def test_a_queue_with_few_lanes_is_read_whole_and_every_lane_stands_for_itself(log):
-    lanes = await log.provision("hive", "a", "b", "c")
+async def test_a_queue_with_few_partitions_is_read_whole_and_every_partition_stands_for_itself(log):
+    partitions = await log.provision("hive", "a", "b", "c")
     group = await log.subscribe("hive", "bees")
 
     rows = await log.rows(SPREAD, [group], 10)
 
-    assert sorted(row["partition_id"] for row in rows) == lanes
+    assert sorted(row["partition_id"] for row in rows) == partitions
     assert {row["weight"] for row in rows} == {1}
 
 
-async def test_groups_of_one_queue_are_read_in_the_same_lanes_and_others_left_out(log):
-    lanes = await log.provision("hive", *"abcdefghij")
+async def test_groups_of_one_queue_are_read_in_the_same_partitions_and_others_left_out(log):
+    partitions = await log.provision("hive", *"abcdefghij")
     bees, ants = [await log.subscribe("hive", name) for name in ("bees", "ants")]
     await log.subscribe("hive", "wasps")
 
@@ -27,12 +27,12 @@ async def test_groups_of_one_queue_are_read_in_the_same_lanes_and_others_left_ou
         for group in (bees, ants)
     }
     assert len(rows) == 10
-    assert seen[bees] == seen[ants] == set(lanes[::2])
+    assert seen[bees] == seen[ants] == set(partitions[::2])
 
 
 @pytest.mark.parametrize("count", [100, 149, 2000])
-async def test_the_weights_add_up_to_the_number_of_lanes(log, count):
-    group = await many_lanes(log, count)
+async def test_the_weights_add_up_to_the_number_of_partitions(log, count):
+    group = await many_partitions(log, count)
 
     rows = await log.rows(SPREAD, [group], 50)
 
@@ -41,6 +41,6 @@ async def test_the_weights_add_up_to_the_number_of_lanes(log, count):
 
 
 async def test_no_group_is_no_row(log):
-    await log.lane()
+    await log.partition()
 
     assert await log.rows(SPREAD, [], 10) == []

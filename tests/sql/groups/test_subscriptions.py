@@ -2,15 +2,15 @@
 
 import pytest
 
-from skep.broker.groups.subscriptions import LANES_PER_STEP, RemovedGroupSweep, Subscriptions
+from skep.broker.groups.subscriptions import PARTITIONS_PER_STEP, RemovedGroupSweep, Subscriptions
 from skep.db.access.slots import ONE_OFF, Slots
 from skep.model.errors import Unavailable
 
-LANES = LANES_PER_STEP + 1
+PARTITIONS = PARTITIONS_PER_STEP + 1
 
 
 class Silence:
-    def announce(self, queue_id, lane_count):
+    def announce(self, queue_id, partition_count):
         pass
 
 
@@ -37,7 +37,7 @@ def slots(arun, log_url):
 
 
 async def many_cursors(log):
-    await log.provision("hive", *map(str, range(LANES)))
+    await log.provision("hive", *map(str, range(PARTITIONS)))
     return await log.subscribe("hive", "bees")
 
 
@@ -50,7 +50,7 @@ async def test_a_request_leaves_nothing_and_says_how_much_there_was(log, slots):
 
     answer = await Subscriptions(slots, Silence()).delete_group("bees", forget_subscription=True)
 
-    assert answer.deleted_partitions == LANES
+    assert answer.deleted_partitions == PARTITIONS
     assert await cursors_left(log, group) == 0
     assert await log.value("select count(*) from skep.removed_group") == 0
 

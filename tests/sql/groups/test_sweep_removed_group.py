@@ -4,13 +4,13 @@ SWEEP = "select * from skep.sweep_removed_group($1, $2)"
 FORGET = "select skep.forget_group($1)"
 
 
-async def removed(log, *lanes):
-    """Remove a group that has a dead letter in each of these lanes; return its id."""
-    ids = await log.provision("hive", *lanes)
+async def removed(log, *partitions):
+    """Remove a group that has a dead letter in each of these partitions; return its id."""
+    ids = await log.provision("hive", *partitions)
     group = await log.subscribe("hive", "bees")
     await log.push_lots(dict.fromkeys(ids, ("x", "y")))
-    await log.pop(group, poll := Poll(lanes=len(ids)))
-    await log.ack(*(Ack(lane, 1, poll.lease_id, "dlq", group="bees") for lane in ids))
+    await log.pop(group, poll := Poll(partitions=len(ids)))
+    await log.ack(*(Ack(partition, 1, poll.lease_id, "dlq", group="bees") for partition in ids))
     await log.value(FORGET, group)
     return group
 

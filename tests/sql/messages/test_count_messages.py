@@ -3,15 +3,15 @@ import pytest
 from tests.sql.support.log import Poll
 
 
-async def counts(log, queues, lanes_max=100, sample=50, is_sum=False):
+async def counts(log, queues, partitions_max=100, sample=50, is_sum=False):
     rows = await log.rows(
-        "select * from skep.count_messages($1, $2, $3, $4)", queues, lanes_max, sample, is_sum
+        "select * from skep.count_messages($1, $2, $3, $4)", queues, partitions_max, sample, is_sum
     )
     return {row["queue_id"]: row for row in rows}
 
 
-async def queue_of(log, name, lanes, messages):
-    """Create a queue whose lanes hold so many messages each and return its id."""
+async def queue_of(log, name, partitions, messages):
+    """Create a queue whose partitions hold so many messages each and return its id."""
     queue_id = await log.value("select skep.ensure_queue($1)", name)
     await log.execute(
         """
@@ -19,21 +19,21 @@ async def queue_of(log, name, lanes, messages):
         select $1, n::text, $3 from generate_series(1, $2) n
         """,
         queue_id,
-        lanes,
+        partitions,
         messages,
     )
     return queue_id
 
 
-async def test_queues_are_summed_up_lane_by_lane(log):
+async def test_queues_are_summed_up_partition_by_partition(log):
     first, second = await log.provision("hive", "a", "b")
     await log.push_lots({first: "xyz", second: "x"})
-    await log.pop(await log.subscribe(), Poll(lanes=2, batch=2, auto_ack=True))
+    await log.pop(await log.subscribe(), Poll(partitions=2, batch=2, auto_ack=True))
     queue_id = await log.value("select id from skep.queue")
 
     found = (await counts(log, [queue_id]))[queue_id]
 
-    assert [found["lanes"], found["total"], found["is_estimate"]] == [2, 4, False]
+    assert [found["partitions"], found["total"], found["is_estimate"]] == [2, 4, False]
     assert found["pending"] == 2
 
 
@@ -50,7 +50,7 @@ async def test_a_large_queue_is_extrapolated_and_says_so(log):
 
     found = (await counts(log, [large]))[large]
 
-    assert [found["lanes"], found["is_estimate"]] == [5_000, True]
+    assert [found["partitions"], found["is_estimate"]] == [5_000, True]
     assert [found["total"], found["pending"]] == [20_000, 20_000]
 
 
@@ -84,9 +84,9 @@ async def test_for_a_sum_that_is_vague_anyway_nothing_is_counted_one_by_one(log)
     assert together[small]["is_estimate"] is True
 
 
-@pytest.mark.parametrize("lanes_max", [0, 100])
-async def test_dead_letters_are_counted_and_not_extrapolated(log, lanes_max):
-    lane, group = await log.lane()
+@pytest.mark.parametrize("partitions_max", [0, 100])
+async def test_dead_letters_are_counted_and_not_extrapolated(log, partitions_max):
+    partition, group = await log.partition()
     queue_id = await log.value("select id from skep.queue")
     await log.execute(
         """
@@ -95,9 +95,9 @@ async def test_dead_letters_are_counted_and_not_extrapolated(log, lanes_max):
           failures, created_at, failed_at)
         select $1, $2, $3, n, '', '{}', '', 1, skep.now(), skep.now() from generate_series(1, 3) n
         """,
-        lane,
+        partition,
         group,
         queue_id,
     )
 
-    assert (await counts(log, [queue_id], lanes_max))[queue_id]["dead_letters"] == 3
+    assert (await counts(log, [queue_id], partitions_max))[queue_id]["dead_letters"] == 3

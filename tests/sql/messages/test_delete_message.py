@@ -9,7 +9,7 @@ QUERY = "select skep.delete_message($1, $2)"
 
 
 async def test_a_message_becomes_a_null_and_the_others_stay_byte_for_byte(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     odd = [envelope("a", r'{"b": 1.0, "b":"\u0000"}'), envelope("x"), envelope("c", "  [1 ]")]
     await log.push_bodies({partition: "axc"}, {partition: body_of(odd)})
 
@@ -22,7 +22,7 @@ async def test_a_message_becomes_a_null_and_the_others_stay_byte_for_byte(log):
 
 
 async def test_deleting_again_changes_nothing(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     await log.value(QUERY, partition, 1)
     before = await log.cursor(partition, group)
@@ -32,7 +32,7 @@ async def test_deleting_again_changes_nothing(log):
 
 
 async def test_what_never_was_is_unknown(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
 
     assert await log.value(QUERY, partition, 2) == "unknown"
@@ -41,7 +41,7 @@ async def test_what_never_was_is_unknown(log):
 
 
 async def test_no_group_gets_a_deleted_message_and_none_waits_for_it(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     late = await log.subscribe(group="late")
     await log.push(partition, "a", "b", "c")
     await log.pop(group, Poll(batch=1, auto_ack=True))
@@ -54,8 +54,8 @@ async def test_no_group_gets_a_deleted_message_and_none_waits_for_it(log):
     assert (await log.pop(group)).offsets == [3]
 
 
-async def test_defect_09_a_lane_whose_last_message_is_deleted_is_idle(log):
-    partition, group = await log.lane()
+async def test_defect_09_a_partition_whose_last_message_is_deleted_is_idle(log):
+    partition, group = await log.partition()
     await log.push(partition, "a")
 
     await log.value(QUERY, partition, 1)
@@ -67,7 +67,7 @@ async def test_defect_09_a_lane_whose_last_message_is_deleted_is_idle(log):
 
 async def test_the_copies_in_dead_letters_go_as_well(log):
     await bury(log, "a")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
 
     await log.value(QUERY, partition, 1)
 
@@ -76,7 +76,7 @@ async def test_the_copies_in_dead_letters_go_as_well(log):
 
 async def test_a_copy_that_outlived_the_log_can_be_deleted(log):
     await bury(log, "a")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.execute("delete from skep.segment")
 
     assert await log.value(QUERY, partition, 1) == "deleted"
@@ -84,7 +84,7 @@ async def test_a_copy_that_outlived_the_log_can_be_deleted(log):
 
 
 async def test_two_who_delete_from_one_segment_lose_nothing(log, open_log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b", "c")
     other = await open_log()
     transaction = log.connection.transaction()
@@ -102,7 +102,7 @@ async def test_two_who_delete_from_one_segment_lose_nothing(log, open_log):
 
 
 async def test_a_push_that_comes_meanwhile_waits_and_its_message_is_not_lost(log, open_log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     other = await open_log()
     transaction = log.connection.transaction()
@@ -119,7 +119,7 @@ async def test_a_push_that_comes_meanwhile_waits_and_its_message_is_not_lost(log
 
 
 async def test_a_producer_that_repeats_itself_does_not_bring_it_back(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
     await log.value(QUERY, partition, 1)
 
@@ -127,7 +127,7 @@ async def test_a_producer_that_repeats_itself_does_not_bring_it_back(log):
 
 
 async def test_the_body_stays_valid_when_all_messages_are_deleted(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
 
     await log.value(QUERY, partition, 2)

@@ -8,7 +8,7 @@ QUERY = "select * from skep.describe_message($1, $2)"
 
 async def test_a_message_is_described_with_its_queue_and_its_groups(log):
     await log.configure("hive", lease_time_s=60, priority=3)
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.subscribe(group="g")
     await log.push(partition, "a", "b")
     await log.pop(group, Poll(batch=1))
@@ -28,7 +28,7 @@ async def test_a_message_is_described_with_its_queue_and_its_groups(log):
 
 async def test_a_message_that_died_is_described_from_its_letter_when_the_log_forgot_it(log):
     await bury(log, "a", error="stung")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.execute("delete from skep.segment")
 
     row = await log.row(QUERY, partition, 1)
@@ -38,7 +38,7 @@ async def test_a_message_that_died_is_described_from_its_letter_when_the_log_for
 
 
 async def test_what_is_not_there_is_not_described(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
     await log.value("select skep.delete_message($1, 1)", partition)
 

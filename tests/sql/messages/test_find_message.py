@@ -10,7 +10,7 @@ async def find(log, partition, name, segments=100):
 
 async def test_the_newest_of_several_is_found(log):
     await log.configure("hive", dedup_window_s=0)
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "twice", "b")
     await log.push(partition, "twice", "c")
 
@@ -20,7 +20,7 @@ async def test_the_newest_of_several_is_found(log):
 
 
 async def test_the_search_ends_after_so_many_segments(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "old")
     await log.push(partition, "new")
 
@@ -30,14 +30,14 @@ async def test_the_search_ends_after_so_many_segments(log):
 
 async def test_a_message_that_only_a_dead_letter_keeps_is_found(log):
     await bury(log, "a", "b")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.execute("delete from skep.segment")
 
     assert await find(log, partition, "b") == 2
 
 
 async def test_a_key_across_two_others_is_no_match(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
     straddling = (key_of("a") + key_of("b"))[8:24]
 

@@ -10,12 +10,12 @@ async def give_up(log, partition, offset, group=None):
 
 
 @pytest.fixture
-def lane(log, arun):
-    return arun(log.lane())
+def partition(log, arun):
+    return arun(log.partition())
 
 
-async def test_one_group_gives_up_and_goes_on_with_the_next_message(log, lane):
-    partition, queue_mode = lane
+async def test_one_group_gives_up_and_goes_on_with_the_next_message(log, partition):
+    partition, queue_mode = partition
     group = await log.subscribe(group="g")
     await log.push(partition, "a", "b")
 
@@ -28,8 +28,8 @@ async def test_one_group_gives_up_and_goes_on_with_the_next_message(log, lane):
     assert (await log.pop(queue_mode)).offsets == [1, 2]
 
 
-async def test_queue_mode_gives_up_when_it_is_the_only_one_or_was_used(log, lane):
-    partition, queue_mode = lane
+async def test_queue_mode_gives_up_when_it_is_the_only_one_or_was_used(log, partition):
+    partition, queue_mode = partition
     await log.push(partition, "a", "b")
     assert await give_up(log, partition, 1) == [QUEUE_MODE]
 
@@ -40,8 +40,8 @@ async def test_queue_mode_gives_up_when_it_is_the_only_one_or_was_used(log, lane
     assert (await log.cursor(partition, queue_mode))["acked"] == 2
 
 
-async def test_who_is_done_with_it_does_not_give_it_up(log, lane):
-    partition, group = lane
+async def test_who_is_done_with_it_does_not_give_it_up(log, partition):
+    partition, group = partition
     await log.push(partition, "a", "b")
     await log.pop(group, Poll(batch=1, auto_ack=True))
 
@@ -51,8 +51,8 @@ async def test_who_is_done_with_it_does_not_give_it_up(log, lane):
     assert await give_up(log, partition, 2, "nobody") == []
 
 
-async def test_failures_so_far_are_kept(log, lane):
-    partition, group = lane
+async def test_failures_so_far_are_kept(log, partition):
+    partition, group = partition
     await log.push(partition, "a")
     poll = Poll()
     await log.pop(group, poll)
@@ -64,8 +64,8 @@ async def test_failures_so_far_are_kept(log, lane):
     assert letter["failures"] == 1
 
 
-async def test_a_consumer_that_holds_it_finds_it_done(log, lane):
-    partition, group = lane
+async def test_a_consumer_that_holds_it_finds_it_done(log, partition):
+    partition, group = partition
     await log.push(partition, "a")
     poll = Poll()
     await log.pop(group, poll)

@@ -24,7 +24,7 @@ async def test_segments_keep_their_order_and_the_newest_message_comes_first(log)
 
 
 async def test_a_page_is_cut_out_of_all_that_matches(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, *"abcde")
 
     assert (await page(log, [(partition, 1, None)], skip=1, limit=2))[:2] == (5, [4, 3])
@@ -32,7 +32,7 @@ async def test_a_page_is_cut_out_of_all_that_matches(log):
 
 
 async def test_a_page_beyond_the_end_still_counts(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
 
     assert (await page(log, [(partition, 1, None)], skip=5))[:2] == (1, [])
@@ -40,7 +40,7 @@ async def test_a_page_beyond_the_end_still_counts(log):
 
 
 async def test_status_and_key_select_messages(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b", "c")
     await log.pop(group, Poll(batch=1, auto_ack=True))
 
@@ -54,7 +54,7 @@ async def test_status_and_key_select_messages(log):
 
 
 async def test_a_deleted_message_is_not_listed(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
     await log.value("select skep.delete_message($1, 1)", partition)
 
@@ -62,7 +62,7 @@ async def test_a_deleted_message_is_not_listed(log):
 
 
 async def test_any_payload_can_be_listed(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     odd = envelope("a", r'{"data":"nul \u0000","data":1}')
     await log.push_bodies({partition: "a"}, {partition: body_of([odd])})
 
@@ -70,14 +70,14 @@ async def test_any_payload_can_be_listed(log):
 
 
 async def test_the_standing_is_part_of_the_statement_and_not_called_per_segment(log):
-    lanes = await log.provision("hive", "a", "b")
-    await log.push_lots(dict.fromkeys(lanes, ("x", "y")))
+    partitions = await log.provision("hive", "a", "b")
+    await log.push_lots(dict.fromkeys(partitions, ("x", "y")))
 
     async with log.connection.transaction():
         await log.execute("set local track_functions = 'all'")
         rows = await log.rows(
             "select * from skep.list_messages($1, '{1,1}', '{null,null}', 'pending', null, 0, 9)",
-            lanes,
+            partitions,
         )
         called = await log.rows("select funcname from pg_stat_xact_user_functions")
 

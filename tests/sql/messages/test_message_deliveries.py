@@ -10,7 +10,7 @@ async def standing(log, partition, offset):
 
 
 async def test_a_message_is_waiting_then_leased_then_done(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     group = await log.subscribe(group="g")
     await log.push(partition, "a", "b")
 
@@ -30,7 +30,7 @@ async def test_a_message_is_waiting_then_leased_then_done(log):
 
 async def test_a_message_that_failed_waits_for_its_next_attempt(log):
     await log.configure("hive", retry_delay_ms=5_000)
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     poll = Poll()
     await log.pop(group, poll)
@@ -43,7 +43,7 @@ async def test_a_message_that_failed_waits_for_its_next_attempt(log):
 
 
 async def test_what_was_never_stored_has_no_standing(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
 
     assert await log.rows(QUERY, partition, 2) == []

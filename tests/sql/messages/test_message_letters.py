@@ -8,7 +8,7 @@ QUERY = "select * from skep.message_letters($1, $2, $3)"
 
 async def test_a_letter_shows_where_it_was_pushed_again_from_both_sides(log):
     [letter] = await bury(log, "a")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     [before] = await log.rows(QUERY, partition, 1, 100)
     await log.advance()
     await redrive(log, {letter: partition})
@@ -28,7 +28,7 @@ async def test_a_letter_shows_where_it_was_pushed_again_from_both_sides(log):
 
 async def test_only_the_newest_redrives_are_looked_through(log):
     first, second = await bury(log, "a", "b")
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await redrive(log, {first: partition})
     await log.advance()
     await redrive(log, {second: partition})
@@ -39,7 +39,7 @@ async def test_only_the_newest_redrives_are_looked_through(log):
 
 
 async def test_a_message_that_never_failed_has_none(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
 
     assert await log.rows(QUERY, partition, 1, 100) == []

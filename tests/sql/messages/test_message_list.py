@@ -24,13 +24,13 @@ def slots(arun, log, log_url):
 
 
 async def fill(log):
-    """Push into three lanes, delete one message and complete some; return ids by state."""
-    lanes = dict(zip("abc", await log.provision("hive", *"abc"), strict=True))
+    """Push into three partitions, delete one message and complete some; return ids by state."""
+    partitions = dict(zip("abc", await log.provision("hive", *"abc"), strict=True))
     group = await log.subscribe()
-    for lane, names in SEGMENTS:
-        await log.push(lanes[lane], *names)
+    for partition, names in SEGMENTS:
+        await log.push(partitions[partition], *names)
         await log.advance()
-    await log.value("select skep.delete_message($1, 4)", lanes["a"])
+    await log.value("select skep.delete_message($1, 4)", partitions["a"])
     await log.pop(group, Poll(batch=3, auto_ack=True))
     newest_first = [name for _, names in reversed(SEGMENTS) for name in reversed(names)]
     newest_first.remove("5")

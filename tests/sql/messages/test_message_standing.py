@@ -14,7 +14,7 @@ async def statuses(log, partition, **run):
 
 
 async def test_queue_mode_alone_goes_from_pending_to_completed(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b", "c")
     assert await statuses(log, partition) == ["pending"] * 3
 
@@ -31,7 +31,7 @@ async def test_queue_mode_alone_goes_from_pending_to_completed(log):
 
 
 async def test_a_lease_that_expired_is_none(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     await log.pop(group, Poll(lease_s=10))
     assert (await standing(log, partition, 1, 1))[0]["lease_until"] is not None
@@ -43,7 +43,7 @@ async def test_a_lease_that_expired_is_none(log):
 
 
 async def test_completed_means_by_every_group_that_counts(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     one, two = await log.subscribe(group="one"), await log.subscribe(group="two")
     await log.push(partition, "a")
 
@@ -57,7 +57,7 @@ async def test_completed_means_by_every_group_that_counts(log):
 
 
 async def test_queue_mode_counts_beside_named_groups_once_it_was_used(log):
-    partition, queue_mode = await log.lane()
+    partition, queue_mode = await log.partition()
     named = await log.subscribe(group="g")
     await log.push(partition, "a", "b")
     await log.pop(named, Poll(auto_ack=True))
@@ -69,7 +69,7 @@ async def test_queue_mode_counts_beside_named_groups_once_it_was_used(log):
 
 
 async def test_what_is_done_out_of_order_is_completed(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b", "c")
     await log.execute("update skep.cursor set done = '{[2,3)}' where group_id = $1", group)
 
@@ -77,7 +77,7 @@ async def test_what_is_done_out_of_order_is_completed(log):
 
 
 async def test_a_dead_letter_of_any_group_shows(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.subscribe(group="g")
     await log.push(partition, "a", "b")
     poll = Poll()

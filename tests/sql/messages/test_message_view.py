@@ -26,7 +26,7 @@ async def test_the_log_reads_as_rows(log):
 
 
 async def stored_payload(log, data):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push_bodies({partition: "a"}, {partition: body_of([envelope("a", data)])})
     return await log.value("select payload::text from skep.message")
 
@@ -56,7 +56,7 @@ async def test_a_large_payload_is_the_text_that_was_sent(log):
 
 
 async def test_ids_of_messages_traces_and_producers_are_read_beside_any_payload(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     text = (
         r'{"transactionId":"a \"quoted\" \\ id","traceId":"0f0e","producerSub":"w\u00f6rker"'
         r',"data":"\u0000"}'
@@ -69,7 +69,7 @@ async def test_ids_of_messages_traces_and_producers_are_read_beside_any_payload(
 
 
 async def test_missing_ids_are_null(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
 
     row = await log.row("select trace_id, producer_sub from skep.message")
@@ -78,7 +78,7 @@ async def test_missing_ids_are_null(log):
 
 
 async def test_deleted_messages_are_left_out_and_the_others_keep_their_offsets(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b", "c")
     await log.execute(
         "update skep.segment set body = $1", body_of([envelope("a"), "null", envelope("c")])

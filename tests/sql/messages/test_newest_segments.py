@@ -6,7 +6,7 @@ async def page(log, limit, offset=0):
     return await log.rows("select * from skep.newest_segments($1, $2, $3)", queue_id, limit, offset)
 
 
-async def test_the_latest_write_comes_first_whatever_its_lane(log):
+async def test_the_latest_write_comes_first_whatever_its_partition(log):
     a, b = await log.provision("hive", "a", "b")
     await log.push(b, "1", "2")
     await log.push(a, "3")
@@ -22,9 +22,9 @@ async def test_the_latest_write_comes_first_whatever_its_lane(log):
 
 
 async def test_only_segments_with_messages_of_the_page_are_read(log):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     for names in ("ab", "c", "de"):
-        await log.push(lane, *names)
+        await log.push(partition, *names)
 
     assert [row["first"] for row in await page(log, 2)] == [4]
     assert [row["first"] for row in await page(log, 2, 1)] == [4, 3]
@@ -33,10 +33,10 @@ async def test_only_segments_with_messages_of_the_page_are_read(log):
 
 
 async def test_what_became_of_the_messages_is_told(log):
-    lane, group = await log.lane()
-    await log.push(lane, "a", "b", "c")
+    partition, group = await log.partition()
+    await log.push(partition, "a", "b", "c")
     await log.pop(group, poll := Poll(batch=2, lease_s=60))
-    await log.ack(Ack(lane, 1, poll.lease_id, "dlq"))
+    await log.ack(Ack(partition, 1, poll.lease_id, "dlq"))
 
     [found] = await page(log, 9)
 

@@ -22,7 +22,7 @@ def test_acked_moves_over_what_is_contiguous_and_done_keeps_the_rest(log, arun):
     def check(acked, offsets):
         async def run():
             await log.clear()
-            partition, group = await log.lane()
+            partition, group = await log.partition()
             await log.push(partition, *map(str, range(MESSAGES)))
             if acked:
                 await log.pop(group, Poll(batch=acked, auto_ack=True))
@@ -49,7 +49,7 @@ def test_acked_moves_over_what_is_contiguous_and_done_keeps_the_rest(log, arun):
 
 
 async def test_a_lease_of_which_nothing_is_left_ends(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     await log.pop(group, Poll(batch=1))
 
@@ -62,7 +62,7 @@ async def test_a_lease_of_which_nothing_is_left_ends(log):
 
 
 async def test_the_rest_of_a_lease_can_still_be_acknowledged(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b", "c")
     poll = Poll(batch=3)
     await log.pop(group, poll)
@@ -74,7 +74,7 @@ async def test_the_rest_of_a_lease_can_still_be_acknowledged(log):
 
 
 async def test_failures_of_a_message_that_is_passed_over_are_forgotten(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     poll = Poll(batch=2)
     await log.pop(group, poll)
@@ -86,8 +86,8 @@ async def test_failures_of_a_message_that_is_passed_over_are_forgotten(log):
     assert (cursor["failed_offset"], cursor["failed_count"]) == (None, None)
 
 
-async def test_a_lane_that_backs_off_for_another_message_goes_on_waiting(log):
-    partition, group = await log.lane()
+async def test_a_partition_that_backs_off_for_another_message_goes_on_waiting(log):
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     poll = Poll()
     await log.pop(group, poll)
@@ -101,10 +101,10 @@ async def test_a_lane_that_backs_off_for_another_message_goes_on_waiting(log):
     assert cursor["failed_offset"] == [1]
 
 
-async def failed_lane(log, failed):
+async def failed_partition(log, failed):
     """Let one of three messages fail; return the partition and the group, which rest."""
     await log.configure("hive", retry_delay_ms=20_000)
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, *"abc")
     poll = Poll()
     await log.pop(group, poll)
@@ -112,8 +112,8 @@ async def failed_lane(log, failed):
     return partition, group
 
 
-async def test_a_lane_goes_on_resting_for_a_message_that_failed(log):
-    partition, group = await failed_lane(log, 2)
+async def test_a_partition_goes_on_resting_for_a_message_that_failed(log):
+    partition, group = await failed_partition(log, 2)
 
     await pass_over(log, partition, group, 1)
 
@@ -122,7 +122,7 @@ async def test_a_lane_goes_on_resting_for_a_message_that_failed(log):
 
 
 async def test_nobody_rests_for_the_message_that_was_passed_over(log):
-    partition, group = await failed_lane(log, 2)
+    partition, group = await failed_partition(log, 2)
 
     await pass_over(log, partition, group, 2)
 
@@ -130,7 +130,7 @@ async def test_nobody_rests_for_the_message_that_was_passed_over(log):
 
 
 async def test_a_claim_acknowledged_at_once_can_still_be_given_back(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, *"abc")
     poll = Poll(batch=1, auto_ack=True)
     await log.pop(group, poll)

@@ -8,10 +8,10 @@ NUL = r'{"a":"\u0000"}'
 
 @pytest.fixture
 def partition(arun, log):
-    """A lane with a to c in one segment and d, whose payload is odd, in another."""
+    """A partition with a to c in one segment and d, whose payload is odd, in another."""
 
     async def fill():
-        partition, _ = await log.lane()
+        partition, _ = await log.partition()
         await log.push(partition, *"abc")
         await log.push_bodies({partition: "d"}, {partition: body_of([envelope("d", NUL)])})
         return partition

@@ -16,7 +16,7 @@ async def test_the_moment_is_that_of_the_segment_that_holds_the_offset(log):
     assert moments == [NOON, NOON, NOON + timedelta(seconds=5)]
 
 
-async def test_a_lane_without_messages_has_no_moment(log):
+async def test_a_partition_without_messages_has_no_moment(log):
     [partition] = await log.provision("hive", "a")
 
     assert await log.value(STORED, partition, 1) is None

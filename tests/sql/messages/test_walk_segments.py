@@ -29,7 +29,7 @@ async def walk(log, **options):
 
 
 async def fill(log):
-    """Push into three lanes of two queues; return the segments, the newest first."""
+    """Push into three partitions of two queues; return the segments, the newest first."""
     a, b = await log.provision("hive.x", "a", "b")
     [c] = await log.provision("comb.y", "c")
     pushed = []
@@ -51,7 +51,7 @@ async def test_steps_of_any_size_see_every_segment_once_and_the_newest_first(log
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
-async def test_one_lane_is_walked_by_itself(log, size):
+async def test_one_partition_is_walked_by_itself(log, size):
     pushed, (a, _, _) = await fill(log)
 
     found = await walk(log, queue="hive.x", partition="a", segments=size)
@@ -83,7 +83,7 @@ async def test_only_segments_of_the_time_are_wanted(log):
 
 
 async def test_by_default_the_last_hour_is_wanted_and_what_is_older_is_not_walked(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "old")
     await log.advance(3601)
     assert [row["is_wanted"] for row in await step(log, queue="hive")] == [False]
@@ -101,10 +101,10 @@ async def test_a_key_selects_the_segments_that_hold_it(log):
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 async def test_queues_without_a_segment_count_as_one_so_that_no_step_walks_them_all(log, size):
-    [lane] = await log.provision("oldest", "a")
-    await log.push(lane, "x")
+    [partition] = await log.provision("oldest", "a")
+    await log.push(partition, "x")
     for number in range(7):
         await log.provision(f"empty-{number}", "a")
 
     assert len(await step(log, segments=size)) == size
-    assert await walk(log, segments=size) == [(lane, 1)]
+    assert await walk(log, segments=size) == [(partition, 1)]

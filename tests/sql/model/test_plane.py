@@ -77,10 +77,10 @@ changes = st.one_of([st.fixed_dictionaries({name: values}) for name, values in o
 
 CURSORS = """
     select c.partition_id, c.group_id, c.acked, c.done, c.leased, c.lease_id, c.available_at,
-           l.head, l.tail, l.total, skep.lane_backlog(l.head, l.tail, c.acked, c.done) as backlog,
-           array(select d.message_offset from skep.dead_letter d
+           l.head, l.tail, l.total, skep.partition_backlog(l.head, l.tail, c.acked, c.done) as
+           backlog, array(select d.message_offset from skep.dead_letter d
                  where d.partition_id = c.partition_id and d.group_id = c.group_id) as letters
-    from skep.lane_counts(array(select p.id from skep.partition p where p.queue_id = $1)) l
+    from skep.partition_counts(array(select p.id from skep.partition p where p.queue_id = $1)) l
     join skep.cursor c on c.partition_id = l.id
 """
 LETTERS = """
@@ -99,7 +99,7 @@ LEFT_BEHIND = """
 
 
 class Claim(NamedTuple):
-    """What one poll got from one lane."""
+    """What one poll got from one partition."""
 
     partition: str
     partition_id: int
@@ -110,7 +110,7 @@ class Claim(NamedTuple):
 
 
 class Scene(RuleBasedStateMachine):
-    """One queue with up to three lanes and three groups, and everybody who has to do with it."""
+    """One queue with up to three partitions and three groups, and everyone who uses it."""
 
     def __init__(self, log, keeper, arun):
         super().__init__()
@@ -153,8 +153,8 @@ class Scene(RuleBasedStateMachine):
     async def _provision(self, *names):
         ids = await self.log.provision(self.queue, *names)
         for name, id_ in zip(names, ids, strict=True):
-            if name not in self.plane.lanes:
-                self.plane.add_lane(name, id_, self.log.now)
+            if name not in self.plane.partitions:
+                self.plane.add_partition(name, id_, self.log.now)
 
     async def _subscribe(self, group, mode, start):
         id_ = await self.log.subscribe(self.queue, group, mode, start)
@@ -170,8 +170,8 @@ class Scene(RuleBasedStateMachine):
     def _names(self, partition, number, repeated):
         """Return new names, and some that were pushed before."""
         fresh = [f"{partition}{next(self.names)}" for _ in range(number)]
-        lane = self.plane.lanes.get(partition)
-        known = sorted({kept.name for kept in lane.messages.values()}) if lane else []
+        state = self.plane.partitions.get(partition)
+        known = sorted({kept.name for kept in state.messages.values()}) if state else []
         return list(
             dict.fromkeys([*fresh, *(known[pick % len(known)] for pick in repeated if known)])
         )
@@ -183,26 +183,28 @@ class Scene(RuleBasedStateMachine):
     )
     def push(self, wishes):
         """Push what may be there already; the broker leaves the word to the database."""
-        lots = {lane: self._names(lane, *wish) for lane, wish in wishes.items()}
+        lots = {partition: self._names(partition, *wish) for partition, wish in wishes.items()}
         self.arun(self._provision(*lots))
-        ids = {self.plane.lanes[lane].id: lane for lane in lots}
-        for row in self.arun(self.log.push_lots({id_: lots[lane] for id_, lane in ids.items()})):
-            lane = ids.pop(row.partition_id)
-            expected = self.plane.duplicates(lane, lots[lane], self.log.now)
+        ids = {self.plane.partitions[partition].id: partition for partition in lots}
+        for row in self.arun(
+            self.log.push_lots({id_: lots[partition] for id_, partition in ids.items()})
+        ):
+            partition = ids.pop(row.partition_id)
+            expected = self.plane.duplicates(partition, lots[partition], self.log.now)
             assert (row.duplicates or {}) == expected
             if not expected:
-                assert row.first == self.plane.lanes[lane].head + 1
-                self.plane.push(lane, lots[lane], self.log.now)
-        assert not ids, "a lane was not answered"
+                assert row.first == self.plane.partitions[partition].head + 1
+                self.plane.push(partition, lots[partition], self.log.now)
+        assert not ids, "a partition was not answered"
 
     def push_vouched(self, partition, number, is_known):
-        """Push new names as a broker that knows the lane, or one whose word is out of date."""
+        """Push new names as a broker that knows the state, or one whose word is out of date."""
         names = self._names(partition, number, [])
         self.arun(self._provision(partition))
-        lane = self.plane.lanes[partition]
-        head = lane.head if is_known else lane.head + 1
-        stored = self.arun(self.log.push_vouched({lane.id: names}, {lane.id: head}))
-        assert stored == ({lane.id: (lane.head + 1, self.log.now)} if is_known else {})
+        state = self.plane.partitions[partition]
+        head = state.head if is_known else state.head + 1
+        stored = self.arun(self.log.push_vouched({state.id: names}, {state.id: head}))
+        assert stored == ({state.id: (state.head + 1, self.log.now)} if is_known else {})
         if is_known:
             self.plane.push(partition, names, self.log.now)
 
@@ -266,17 +268,17 @@ class Scene(RuleBasedStateMachine):
     @rule(
         group=groups,
         batch=st.integers(1, 6),
-        lanes=st.integers(1, 4),
+        partitions=st.integers(1, 4),
         auto_ack=st.sampled_from([False, False, True]),
         lease_s=st.sampled_from([0, 10, 30]),
     )
-    def pop(self, group, batch, lanes, auto_ack, lease_s):
+    def pop(self, group, batch, partitions, auto_ack, lease_s):
         if group not in self.plane.groups:
             return
         self.arun(self._subscribe(group, "all", None))
-        poll = Poll(batch=batch, lanes=lanes, auto_ack=auto_ack, lease_s=lease_s)
+        poll = Poll(batch=batch, partitions=partitions, auto_ack=auto_ack, lease_s=lease_s)
         taken = self.arun(self.log.pop(self.plane.groups[group].id, poll))
-        self._compare_poll(group, poll, taken, set(self.plane.lanes))
+        self._compare_poll(group, poll, taken, set(self.plane.partitions))
 
     @rule(
         group=groups,
@@ -285,10 +287,10 @@ class Scene(RuleBasedStateMachine):
         auto_ack=st.sampled_from([False, False, True]),
     )
     def pop_partition(self, group, partition, batch, auto_ack):
-        if group not in self.plane.groups or partition not in self.plane.lanes:
+        if group not in self.plane.groups or partition not in self.plane.partitions:
             return
         self.arun(self._subscribe(group, "all", None))
-        id_ = self.plane.lanes[partition].id
+        id_ = self.plane.partitions[partition].id
         poll = Poll(batch=batch, auto_ack=auto_ack, partition_id=id_)
         taken = self.arun(self.log.pop_partitions(self.plane.groups[group].id, poll))
         self._compare_poll(group, poll, taken, {partition})
@@ -310,28 +312,35 @@ class Scene(RuleBasedStateMachine):
 
     def _compare_poll(self, group, poll, taken, asked):
         """Check that the poll got what it may and must get, and let the model take it too."""
-        by_lane = {
-            name: [message for message in taken.messages if message.partition_id == lane.id]
-            for name, lane in self.plane.lanes.items()
+        by_partition = {
+            name: [message for message in taken.messages if message.partition_id == partition.id]
+            for name, partition in self.plane.partitions.items()
         }
-        got = {name: messages for name, messages in by_lane.items() if messages}
-        assert set(taken.lanes) == {self.plane.lanes[name].id for name in got}, "nothing was leased"
+        got = {name: messages for name, messages in by_partition.items() if messages}
+        assert set(taken.partitions) == {self.plane.partitions[name].id for name in got}, (
+            "nothing was leased"
+        )
         assert got.keys() <= asked
         room = poll.batch - sum(map(len, got.values()))
         assert room >= 0
-        assert len(got) <= poll.lanes
+        assert len(got) <= poll.partitions
         cut_short = [
-            self._compare_lane(name, group, poll, messages) for name, messages in got.items()
+            self._compare_partition(name, group, poll, messages) for name, messages in got.items()
         ]
-        assert sum(cut_short) <= (room == 0), "a lane was not emptied, and the batch not filled"
+        assert sum(cut_short) <= (room == 0), (
+            "a partition was not emptied, and the batch not filled"
+        )
         rows = self.arun(self._cursors())
         for name in asked - got.keys():
-            self._compare_lane_left_out(
-                name, group, rows[name, group], must_be_served=room > 0 and len(got) < poll.lanes
+            self._compare_partition_left_out(
+                name,
+                group,
+                rows[name, group],
+                must_be_served=room > 0 and len(got) < poll.partitions,
             )
 
-    def _compare_lane(self, partition, group, poll, messages):
-        """Return whether the lane had more."""
+    def _compare_partition(self, partition, group, poll, messages):
+        """Return whether the partition had more."""
         plane, now = self.plane, self.log.now
         reader = plane.readers[partition, group]
         assert plane.can_be_served(partition, group, now), "it was leased, resting or paused"
@@ -342,12 +351,14 @@ class Scene(RuleBasedStateMachine):
         lease_s = poll.lease_s or plane.options.lease_time_s
         ends_at = None if poll.auto_ack else now + timedelta(seconds=lease_s)
         delivery = reader.take(offsets, poll.lease_id, ends_at, now)
-        names = [reader.lane.messages[at].name for at in offsets]
+        names = [reader.partition.messages[at].name for at in offsets]
         assert messages == [
-            Delivered(reader.lane.id, at, name, delivery)
+            Delivered(reader.partition.id, at, name, delivery)
             for at, name in zip(offsets, names, strict=True)
         ]
-        self.claims.append(Claim(partition, reader.lane.id, group, poll.lease_id, offsets, names))
+        self.claims.append(
+            Claim(partition, reader.partition.id, group, poll.lease_id, offsets, names)
+        )
         return len(offer.offsets) > len(offsets)
 
     def _pass_over(self, partition, group, offer):
@@ -356,7 +367,7 @@ class Scene(RuleBasedStateMachine):
             self.plane.bury(group, partition, [offer.worn_out])
             self.plane.readers[partition, group].pass_over([offer.worn_out])
 
-    def _compare_lane_left_out(self, partition, group, row, *, must_be_served):
+    def _compare_partition_left_out(self, partition, group, row, *, must_be_served):
         """Follow what a poll passed over, if it came by, and see that it had nothing to take."""
         plane, now = self.plane, self.log.now
         reader, position = plane.readers[partition, group], plane.readers[partition, group].position
@@ -365,7 +376,7 @@ class Scene(RuleBasedStateMachine):
         # A pause after a failure is not told from a wait for a window that is shorter now.
         is_put_off = bool(reader.failures) and (row["available_at"] or now) > now
         if must_be_served and can_be_served and reader.free_at <= now and not is_put_off:
-            assert not offer.offsets, "a ready lane was left out"
+            assert not offer.offsets, "a ready partition was left out"
         gone = set(range(position + 1, row["acked"] + 1)) - reader.finished
         assert can_be_served or not gone
         assert gone <= {*offer.passed, offer.worn_out}, "a message was skipped"
@@ -383,9 +394,11 @@ class Scene(RuleBasedStateMachine):
         return self.claims[max(len(self.claims) - 1 - recency, 0)]
 
     def _is_alive(self, claim):
-        lane = self.plane.lanes.get(claim.partition)
+        partition = self.plane.partitions.get(claim.partition)
         return (
-            lane is not None and lane.id == claim.partition_id and claim.group in self.plane.groups
+            partition is not None
+            and partition.id == claim.partition_id
+            and claim.group in self.plane.groups
         )
 
     @precondition(lambda self: self.claims)
@@ -431,7 +444,7 @@ class Scene(RuleBasedStateMachine):
         for ack in acks:
             if ack.offset is None:
                 ack.offset = reader.find(ack.transaction_id)
-            elif ack.lease_id is None and ack.offset > reader.lane.head:
+            elif ack.lease_id is None and ack.offset > reader.partition.head:
                 ack.offset = None
 
     @precondition(lambda self: self.claims)
@@ -505,7 +518,9 @@ class Scene(RuleBasedStateMachine):
         self.arun(self._provision(partition))
         reader, now = self.plane.readers[claim.partition, claim.group], self.log.now
         acks = self._acks(claim, chosen, is_fenced=True, is_offset_known=True)
-        acks = list({ack.offset: ack for ack in acks if ack.offset <= reader.lane.head}.values())
+        acks = list(
+            {ack.offset: ack for ack in acks if ack.offset <= reader.partition.head}.values()
+        )
         if not acks:
             return
         names = self._names(partition, number, [])
@@ -513,7 +528,7 @@ class Scene(RuleBasedStateMachine):
             transact(
                 self.log,
                 acks,
-                {self.plane.lanes[partition].id: names} if names else {},
+                {self.plane.partitions[partition].id: names} if names else {},
                 leases=[claim.lease_id] if is_required else [],
             )
         )
@@ -646,7 +661,7 @@ class Scene(RuleBasedStateMachine):
         while next_name is not None:
             row = self.arun(
                 self.log.row(
-                    "select * from skep.seek_lanes($1, $2, 1, $3, $4)",
+                    "select * from skep.seek_partitions($1, $2, 1, $3, $4)",
                     self.plane.groups[group].id,
                     next_name,
                     to,
@@ -655,22 +670,26 @@ class Scene(RuleBasedStateMachine):
             )
             next_name = row["next_name"]
         for reader in self.plane.of_group(group).values():
-            lane = reader.lane
-            targets = {"end": lane.head, "start": 0, "timestamp": lane.last_before(moment)}
+            partition = reader.partition
+            targets = {
+                "end": partition.head,
+                "start": 0,
+                "timestamp": partition.last_before(moment),
+            }
             reader.go_to(targets[to], now)
         if self.plane.groups[group].start_ahead(now):
             self.plane.groups[group].change_start(now)
 
     def seek_partition(self, group, partition, offset):
-        if group not in self.plane.groups or partition not in self.plane.lanes:
+        if group not in self.plane.groups or partition not in self.plane.partitions:
             return
         reader = self.plane.readers[partition, group]
-        group_id, lane_id = self.plane.groups[group].id, reader.lane.id
+        group_id, partition_id = self.plane.groups[group].id, reader.partition.id
         query = "select * from skep.aim_seek($1, $2, 'offset', null, $3)"
-        aim = self.arun(self.log.row(query, group_id, [lane_id], offset))
+        aim = self.arun(self.log.row(query, group_id, [partition_id], offset))
         unread = set(reader.unread)
         query = "select * from skep.move_cursors($1, $2, $3)"
-        self.arun(self.log.row(query, group_id, [lane_id], [aim["target"]]))
+        self.arun(self.log.row(query, group_id, [partition_id], [aim["target"]]))
         reader.go_to(offset - 1, self.log.now)
         assert aim["skipped"] == len(unread - set(reader.unread))
         assert aim["replayed"] == len(set(reader.unread) - unread)
@@ -682,7 +701,7 @@ class Scene(RuleBasedStateMachine):
         known = self.plane.groups[group]
         if not is_kept:
             assert self.arun(self.log.value("select skep.forget_group($1)", known.id))
-        query = "select next_name from skep.forget_lanes($1, $2, $3, $4, 2)"
+        query = "select next_name from skep.forget_partitions($1, $2, $3, $4, 2)"
         next_name = ""
         while next_name is not None:
             next_name = self.arun(
@@ -694,25 +713,25 @@ class Scene(RuleBasedStateMachine):
             self.plane.groups[group] = known
             for partition, reader in readers.items():
                 now = self.log.now
-                reader.go_to(known.first_target(reader.lane), now, known.start_ahead(now))
+                reader.go_to(known.first_target(reader.partition), now, known.start_ahead(now))
                 self.plane.readers[partition, group] = reader
 
     def delete_message(self, partition, pick):
-        if partition in self.plane.lanes and self.plane.lanes[partition].head:
-            lane = self.plane.lanes[partition]
-            at = max(lane.head - pick, 1)
-            answer = self.arun(self.log.value("select skep.delete_message($1, $2)", lane.id, at))
+        if partition in self.plane.partitions and self.plane.partitions[partition].head:
+            state = self.plane.partitions[partition]
+            at = max(state.head - pick, 1)
+            answer = self.arun(self.log.value("select skep.delete_message($1, $2)", state.id, at))
             assert answer == self.plane.delete_message(partition, at, self.log.now)
 
     def give_up_message(self, partition, pick, group):
         """Move a message to the dead letters, for one group or for all that count."""
-        lane = self.plane.lanes.get(partition)
-        if lane is None or not lane.messages:
+        state = self.plane.partitions.get(partition)
+        if state is None or not state.messages:
             return
-        at = sorted(lane.messages)[-1 - pick % len(lane.messages)]
+        at = sorted(state.messages)[-1 - pick % len(state.messages)]
         query = "select * from skep.give_up_message($1, $2, $3, 'given up')"
-        gave_up = {row[0] for row in self.arun(self.log.rows(query, lane.id, at, group))}
-        readers = self.plane.of_lane(partition)
+        gave_up = {row[0] for row in self.arun(self.log.rows(query, state.id, at, group))}
+        readers = self.plane.of_partition(partition)
         waits = {name for name, reader in readers.items() if at not in reader.finished}
         assert gave_up <= waits
         assert gave_up == ({group} & waits if group else gave_up | (waits - {QUEUE_MODE}))
@@ -722,13 +741,13 @@ class Scene(RuleBasedStateMachine):
 
     def end_backoff(self, partition, pick):
         """Let a message that failed come again at once."""
-        lane, now = self.plane.lanes.get(partition), self.log.now
-        if lane is None or not lane.messages:
+        state, now = self.plane.partitions.get(partition), self.log.now
+        if state is None or not state.messages:
             return
-        at = sorted(lane.messages)[-1 - pick % len(lane.messages)]
+        at = sorted(state.messages)[-1 - pick % len(state.messages)]
         query = "select group_name from skep.end_backoff($1, $2, null)"
-        ended = {row[0] for row in self.arun(self.log.rows(query, lane.id, at))}
-        for group, reader in self.plane.of_lane(partition).items():
+        ended = {row[0] for row in self.arun(self.log.rows(query, state.id, at))}
+        for group, reader in self.plane.of_partition(partition).items():
             is_waiting = reader.leased is None and reader.rests_until.get(at, now) > now
             assert group in ended or not is_waiting
             if group in ended:
@@ -736,13 +755,13 @@ class Scene(RuleBasedStateMachine):
                 reader.rests_until, reader.free_at = {}, now
 
     def clear(self, partition):
-        """Drop all messages of the queue or of a lane, a segment at a time."""
-        lanes = [partition] if partition else list(self.plane.lanes)
+        """Drop all messages of the queue or of a partition, a segment at a time."""
+        partitions = [partition] if partition else list(self.plane.partitions)
         next_from, upto, messages = partition or "", None, 0
         while next_from is not None:
             row = self.arun(
                 self.log.row(
-                    "select * from skep.clear_lanes($1, $2, $3, $4, 2, 2)",
+                    "select * from skep.clear_partitions($1, $2, $3, $4, 2, 2)",
                     self.queue_id,
                     next_from,
                     upto,
@@ -752,7 +771,9 @@ class Scene(RuleBasedStateMachine):
             next_from, upto = row["next_from"], row["next_upto"]
             messages += row["messages"]
         cleared = [
-            self.plane.clear(name, self.log.now) for name in lanes if name in self.plane.lanes
+            self.plane.clear(name, self.log.now)
+            for name in partitions
+            if name in self.plane.partitions
         ]
         assert messages == sum(cleared)
 
@@ -764,7 +785,7 @@ class Scene(RuleBasedStateMachine):
         self.plane.retain(kind, self.log.now)
 
     def evict(self, limit):
-        """Let messages die that waited too long, wherever a lane is ready."""
+        """Let messages die that waited too long, wherever a partition is ready."""
         if self.plane.is_paused:
             return
         ready = {
@@ -794,13 +815,13 @@ class Scene(RuleBasedStateMachine):
         if to:
             self.arun(self._provision(to))
         goals = {id_: to or partition for id_, (_, partition, _) in chosen}
-        moves = {id_: self.plane.lanes[goal].id for id_, goal in goals.items()}
+        moves = {id_: self.plane.partitions[goal].id for id_, goal in goals.items()}
         redriven = self.arun(redrive(self.log, moves))
         assert {row.result for row in redriven.values()} == {"moved"}
         for goal in sorted(set(goals.values())):
             ids = sorted(id_ for id_ in goals if goals[id_] == goal)
             self.plane.push(goal, [f"dlq:{id_}" for id_ in ids], self.log.now)
-            head = self.plane.lanes[goal].head
+            head = self.plane.partitions[goal].head
             offsets = [redriven[id_].message_offset for id_ in ids]
             assert offsets == list(range(head - len(ids) + 1, head + 1))
         self.plane.letters -= {letter for _, letter in chosen}
@@ -820,7 +841,7 @@ class Scene(RuleBasedStateMachine):
     # What holds at any time
 
     async def _cursors(self):
-        partitions = {lane.id: name for name, lane in self.plane.lanes.items()}
+        partitions = {partition.id: name for name, partition in self.plane.partitions.items()}
         groups = {group.id: name for name, group in self.plane.groups.items()}
         return {
             (partitions[row["partition_id"]], groups[row["group_id"]]): row
@@ -829,7 +850,7 @@ class Scene(RuleBasedStateMachine):
 
     async def _letters(self):
         """Return the dead letters as the model spells them, each with its id before it."""
-        partitions = {lane.id: name for name, lane in self.plane.lanes.items()}
+        partitions = {partition.id: name for name, partition in self.plane.partitions.items()}
         groups = {group.id: name for name, group in self.plane.groups.items()}
         return [
             (id_, (groups[group_id], partitions[partition_id], at))
@@ -842,17 +863,21 @@ class Scene(RuleBasedStateMachine):
         assert rows.keys() == self.plane.readers.keys()
         for key, reader in self.plane.readers.items():
             self._compare_cursor(rows[key], reader)
-        letters = [(group, lane, at) for lane, group in rows for at in rows[lane, group]["letters"]]
+        letters = [
+            (group, partition, at)
+            for partition, group in rows
+            for at in rows[partition, group]["letters"]
+        ]
         assert set(letters) == self.plane.letters, "others died"
 
     def _compare_cursor(self, row, reader):
-        position, lane, now = reader.position, reader.lane, self.log.now
+        position, partition, now = reader.position, reader.partition, self.log.now
         done = {at for span in row["done"] or () for at in range(span.lower, span.upper)}
         assert row["acked"] == position, "the position moved, or did not"
         assert done == {at for at in reader.finished if at > position}
         assert position + 1 not in done
-        assert (row["head"], row["tail"]) == (lane.head, lane.tail)
-        assert row["total"] == len(lane.messages) - len(lane.deleted)
+        assert (row["head"], row["tail"]) == (partition.head, partition.tail)
+        assert row["total"] == len(partition.messages) - len(partition.deleted)
         assert row["backlog"] == len(reader.unread)
         assert row["available_at"] is not None or not reader.unread, "asleep before a message"
         is_held = row["leased"] is not None and row["available_at"] > now
@@ -872,7 +897,7 @@ class Scene(RuleBasedStateMachine):
         self.arun(self.log.advance(LONG))
         for group in self.plane.groups:
             self.pause_group(group, is_paused=False)
-            self.pop(group, batch=1000, lanes=10, auto_ack=True, lease_s=0)
+            self.pop(group, batch=1000, partitions=10, auto_ack=True, lease_s=0)
             assert not any(reader.unread for reader in self.plane.of_group(group).values())
         self.arun(self._delete_queue())
 

@@ -1,4 +1,4 @@
-"""The cost of one call does not depend on how many lanes there are.
+"""The cost of one call does not depend on how many partitions there are.
 
 PostgreSQL plans a statement when a session first runs it, from what it knows of the tables at that
 moment, and keeps the plan. So the calls are metered in sessions that made their plans at different
@@ -14,10 +14,10 @@ import pytest
 
 from tests.sql.support.log import ALWAYS, Ack, Log, Poll, Vouch
 
-LANES = 20_000
+PARTITIONS = 20_000
 
-# A call about two lanes reads up to 35 rows in 60 blocks. To read the smallest index from end to
-# end takes 55 blocks more, even if no row in it qualifies.
+# A call about two partitions reads up to 35 rows in 60 blocks. To read the smallest index from end
+# to end takes 55 blocks more, even if no row in it qualifies.
 ROWS_MAX = 50
 BLOCKS_MAX = 80
 
@@ -69,21 +69,21 @@ class MeteredLog(Log):
         return [int(count) for count in row]
 
 
-def calls_on_ready_lanes(log, group, a, b):
+def calls_on_ready_partitions(log, group, a, b):
     lots = {a: "p", b: "q"}
     keys = [b"x" * 16, b"y" * 16]
     return {
         "push": lambda: log.push_lots(lots, {a: KNOWN, b: KNOWN}),
         "push, vouched": lambda: log.push_vouched(lots, {a: None, b: None}),
         "push, probed": lambda: log.push_lots(lots, {a: Vouch(1, ALWAYS), b: KNOWN}),
-        "pop": lambda: log.pop(group, Poll(lanes=2)),
-        "pop, acknowledged at once": lambda: log.pop(group, Poll(lanes=2, auto_ack=True)),
-        "pop, planned lane by lane": lambda: pop_by_rules(log, group),
+        "pop": lambda: log.pop(group, Poll(partitions=2)),
+        "pop, acknowledged at once": lambda: log.pop(group, Poll(partitions=2, auto_ack=True)),
+        "pop, planned partition by partition": lambda: pop_by_rules(log, group),
         "pop by name": lambda: log.pop_partitions(
             group, Poll(partition_id=a), Poll(partition_id=b)
         ),
         "next of a group": lambda: next_available(log, group, 0),
-        "next of a lane": lambda: next_available(log, group, a),
+        "next of a partition": lambda: next_available(log, group, a),
         "confirm": lambda: log.rows(
             "select * from skep.confirm_duplicates($1, $2, $3)", [a, b], [1, 1], keys
         ),
@@ -93,7 +93,7 @@ def calls_on_ready_lanes(log, group, a, b):
 
 async def pop_by_rules(log, group):
     await log.set_options("hive", delayed_processing_s=1, max_deliveries=3)
-    await log.pop(group, Poll(lanes=2))
+    await log.pop(group, Poll(partitions=2))
 
 
 def next_available(log, group, partition):
@@ -105,7 +105,7 @@ async def ack_one_by_one(log, *acks):
     await log.ack(*acks)
 
 
-def calls_on_leased_lanes(log, group, a, b):
+def calls_on_leased_partitions(log, group, a, b):
     done, nack = Ack(b, 1, LEASE, group="bees"), Ack(a, 1, LEASE, "failed", group="bees")
     return {
         "ack": lambda: log.ack(Ack(a, 2, LEASE, group="bees"), done),
@@ -119,16 +119,16 @@ def calls_on_leased_lanes(log, group, a, b):
     }
 
 
-async def costs(log, group, lanes):
+async def costs(log, group, partitions):
     """Return the cost of each call of the hot path; the log stays as it is."""
     found = {}
-    for name, call in calls_on_ready_lanes(log, group, *lanes).items():
+    for name, call in calls_on_ready_partitions(log, group, *partitions).items():
         async with rolled_back(log):
             await call()
             found[name] = log.cost
-    for name, call in calls_on_leased_lanes(log, group, *lanes).items():
+    for name, call in calls_on_leased_partitions(log, group, *partitions).items():
         async with rolled_back(log):
-            polls = [Poll(partition_id=lane, lease_id=LEASE) for lane in lanes]
+            polls = [Poll(partition_id=partition, lease_id=LEASE) for partition in partitions]
             await log.pop_partitions(group, *polls)
             await call()
             found[name] = log.cost
@@ -144,17 +144,17 @@ async def rolled_back(log):
 
 
 async def begin(log):
-    """Create a group and two lanes with messages, and keep PostgreSQL from analyzing by itself."""
+    """Create a group and two partitions with messages, and switch off automatic analyze."""
     group = await log.subscribe("hive", "bees")
-    lanes = await log.provision("hive", "first", "second")
-    await log.push_lots(dict.fromkeys(lanes, "xy"))
+    partitions = await log.provision("hive", "first", "second")
+    await log.push_lots(dict.fromkeys(partitions, "xy"))
     for table in ("partition", "segment", "cursor", "queue", "consumer_group"):
         await log.execute(f"alter table skep.{table} set (autovacuum_enabled = off)")
-    return group, lanes
+    return group, partitions
 
 
 async def grow(log):
-    """Add lanes with two messages each: a third are ready, a third leased, a third idle.
+    """Add partitions with two messages each: a third are ready, a third leased, a third idle.
 
     Return two that are ready.
     """
@@ -163,7 +163,7 @@ async def grow(log):
         insert into skep.partition (queue_id, name, head, pushed_at)
         select q.id, n::text, 2, skep.now() from skep.queue q, generate_series(1, $1) n
         """,
-        LANES,
+        PARTITIONS,
     )
     await log.execute(
         """
@@ -191,34 +191,36 @@ async def grow(log):
 
 
 PLANNED = (
-    "with two lanes, never analyzed",
-    "with two lanes, analyzed",
-    "with all lanes, never analyzed",
-    "with all lanes, analyzed",
+    "with two partitions, never analyzed",
+    "with two partitions, analyzed",
+    "with all partitions, never analyzed",
+    "with all partitions, analyzed",
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planned", PLANNED)
-async def test_a_call_reads_only_the_lanes_it_is_about(connect, planned):
+async def test_a_call_reads_only_the_partitions_it_is_about(connect, planned):
     log = await MeteredLog.open(connect)
-    group, first_lanes = await begin(Log(log.connection))
-    if planned == "with two lanes, analyzed":
+    group, first_partitions = await begin(Log(log.connection))
+    if planned == "with two partitions, analyzed":
         await log.execute("vacuum analyze")
-    if planned.startswith("with two lanes"):
-        await costs(log, group, first_lanes)
-    lanes = await grow(log)
+    if planned.startswith("with two partitions"):
+        await costs(log, group, first_partitions)
+    partitions = await grow(log)
     await log.advance(1800)
-    if planned == "with all lanes, analyzed":
+    if planned == "with all partitions, analyzed":
         await log.execute("vacuum analyze")
-    await costs(log, group, lanes)  # what is planned by now stays, and the session's caches fill
+    await costs(
+        log, group, partitions
+    )  # what is planned by now stays, and the session's caches fill
 
-    found = await costs(log, group, lanes)
+    found = await costs(log, group, partitions)
 
     assert {name: cost for name, cost in found.items() if not cost.is_small} == {}
 
 
-async def test_the_meter_notices_when_all_lanes_are_read(connect):
+async def test_the_meter_notices_when_all_partitions_are_read(connect):
     log = await MeteredLog.open(connect)
     group, _ = await begin(Log(log.connection))
     await grow(log)

@@ -51,7 +51,7 @@ def observer(arun, open_log):
 async def consume(log, group, **options):
     """Pop everything there is and return the transaction ids."""
     await log.advance()
-    taken = await log.pop(group, Poll(lanes=10, auto_ack=True, **options))
+    taken = await log.pop(group, Poll(partitions=10, auto_ack=True, **options))
     return [message.transaction_id for message in taken.messages]
 
 
@@ -59,7 +59,7 @@ async def test_an_ack_that_waited_for_a_group_that_is_forgotten_fails_nobody(log
     forgotten, kept = await log.provision("hive", "a", "b")
     groups = [await log.subscribe("hive", name) for name in ("bees", "drones")]
     await log.push_lots({forgotten: "x", kept: "y"})
-    leases = [Poll(lanes=2), Poll(lanes=2)]
+    leases = [Poll(partitions=2), Poll(partitions=2)]
     for group, poll in zip(groups, leases, strict=True):
         await log.pop(group, poll)
     acks = [
@@ -71,7 +71,7 @@ async def test_an_ack_that_waited_for_a_group_that_is_forgotten_fails_nobody(log
     async with log.connection.transaction():
         await log.value("select skep.forget_group($1)", groups[0])
         await log.rows(
-            "select * from skep.forget_lanes($1, $2, false, '', 10)", queue_id, groups[0]
+            "select * from skep.forget_partitions($1, $2, false, '', 10)", queue_id, groups[0]
         )
         task = asyncio.get_running_loop().create_task(other.ack(*acks))
         await until_it_waits(observer, task, other)
@@ -81,7 +81,7 @@ async def test_an_ack_that_waited_for_a_group_that_is_forgotten_fails_nobody(log
 
 async def leased_message(log):
     """Push a message and lease it; return the partition, the group and the lease."""
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "first")
     poll = Poll()
     await log.pop(group, poll)
@@ -89,7 +89,7 @@ async def leased_message(log):
 
 
 async def test_defect_01_a_push_that_commits_late_is_not_passed_over(log, other, observer):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
 
     async with waiting_push(log, other, observer, partition):
         assert await consume(observer, group) == [], "a message was served before its commit"
@@ -109,7 +109,7 @@ async def waiting_push(log, other, observer, partition):
 
 
 async def test_a_rolled_back_push_leaves_no_hole(log, other, observer):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     transaction = log.connection.transaction()
     await transaction.start()
     await log.push(partition, "never")
@@ -122,7 +122,7 @@ async def test_a_rolled_back_push_leaves_no_hole(log, other, observer):
 
 
 async def test_a_duplicate_that_is_not_committed_yet_is_waited_for(log, other, observer):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     transaction = log.connection.transaction()
     await transaction.start()
     await log.push(partition, "same")
@@ -133,8 +133,8 @@ async def test_a_duplicate_that_is_not_committed_yet_is_waited_for(log, other, o
     assert pushed.result().duplicates == {0: 1}
 
 
-async def test_a_pop_leaves_a_lane_ready_while_a_push_is_in_flight_on_it(log, other):
-    partition, group = await log.lane()
+async def test_a_pop_leaves_a_partition_ready_while_a_push_is_in_flight_on_it(log, other):
+    partition, group = await log.partition()
     await log.push(partition, "first")
 
     async with log.connection.transaction():
@@ -145,8 +145,10 @@ async def test_a_pop_leaves_a_lane_ready_while_a_push_is_in_flight_on_it(log, ot
     assert await consume(other, group) == ["second"]
 
 
-async def test_a_pop_that_finds_nothing_leaves_a_lane_ready_while_a_push_is_in_flight(log, other):
-    partition, _ = await log.lane()
+async def test_a_pop_that_finds_nothing_leaves_a_partition_ready_while_a_push_is_in_flight(
+    log, other
+):
+    partition, _ = await log.partition()
     group = await log.subscribe("hive", "bees")
 
     async with log.connection.transaction():
@@ -158,7 +160,7 @@ async def test_a_pop_that_finds_nothing_leaves_a_lane_ready_while_a_push_is_in_f
 
 
 @pytest.mark.parametrize("items", [1, 2], ids=["plain", "several"])
-async def test_an_ack_leaves_a_lane_ready_while_a_push_is_in_flight_on_it(log, other, items):
+async def test_an_ack_leaves_a_partition_ready_while_a_push_is_in_flight_on_it(log, other, items):
     partition, group, lease = await leased_message(other)
 
     async with log.connection.transaction():
@@ -169,10 +171,10 @@ async def test_an_ack_leaves_a_lane_ready_while_a_push_is_in_flight_on_it(log, o
     assert await consume(other, group) == ["second"]
 
 
-async def test_a_push_waits_for_a_pop_that_puts_the_lane_to_rest_and_wakes_it_again(
+async def test_a_push_waits_for_a_pop_that_puts_the_partition_to_rest_and_wakes_it_again(
     log, other, observer
 ):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "first")
     transaction = log.connection.transaction()
     await transaction.start()
@@ -185,7 +187,7 @@ async def test_a_push_waits_for_a_pop_that_puts_the_lane_to_rest_and_wakes_it_ag
 
 
 @pytest.mark.parametrize("items", [1, 2], ids=["plain", "several"])
-async def test_a_push_waits_for_an_ack_that_puts_the_lane_to_rest_and_wakes_it_again(
+async def test_a_push_waits_for_an_ack_that_puts_the_partition_to_rest_and_wakes_it_again(
     log, other, observer, items
 ):
     partition, group, lease = await leased_message(log)
@@ -203,7 +205,7 @@ async def test_a_push_waits_for_an_ack_that_puts_the_lane_to_rest_and_wakes_it_a
 async def test_a_push_wakes_a_cursor_that_somebody_changed_while_it_waited_for_it(
     log, other, observer
 ):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     transaction = log.connection.transaction()
     await transaction.start()
     await log.execute("update skep.cursor set deliveries = 1")
@@ -215,7 +217,7 @@ async def test_a_push_wakes_a_cursor_that_somebody_changed_while_it_waited_for_i
 
 
 async def test_a_push_finds_the_cursor_of_a_group_that_came_while_it_was_in_flight(log, other):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
 
     async with log.connection.transaction():
         await log.push(partition, "first")
@@ -224,23 +226,23 @@ async def test_a_push_finds_the_cursor_of_a_group_that_came_while_it_was_in_flig
     assert await consume(other, group) == ["first"]
 
 
-async def test_two_claimers_never_get_the_same_lane(log, other, observer):
+async def test_two_claimers_never_get_the_same_partition(log, other, observer):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive")
     await log.push_lots({a: "x", b: "y"})
 
     async with log.connection.transaction():
-        mine = (await log.pop(group)).lanes
-        theirs = (await other.pop(group)).lanes
-        nobodys = (await observer.pop(group, Poll(lanes=2))).lanes
+        mine = (await log.pop(group)).partitions
+        theirs = (await other.pop(group)).partitions
+        nobodys = (await observer.pop(group, Poll(partitions=2))).partitions
 
     assert sorted(mine + theirs) == sorted([a, b])
     assert nobodys == []
-    assert await observer.pop(group, Poll(lanes=2)) == []
+    assert await observer.pop(group, Poll(partitions=2)) == []
 
 
-async def test_a_lane_asked_for_by_name_is_not_waited_for(log, other):
-    partition, group = await log.lane()
+async def test_a_partition_asked_for_by_name_is_not_waited_for(log, other):
+    partition, group = await log.partition()
     await log.push(partition, "x")
 
     async with log.connection.transaction():
@@ -304,7 +306,7 @@ async def test_a_partition_and_a_group_that_come_at_the_same_time_have_a_cursor(
 
 
 async def test_two_subscriptions_of_a_new_group_become_one(log, other, observer):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     transaction = log.connection.transaction()
     await transaction.start()
     group = await log.subscribe("hive", "bees")
@@ -329,31 +331,39 @@ async def test_a_queue_that_two_calls_create_is_the_same_for_both(log, other, ob
 
 
 @pytest.mark.parametrize("queues_exist", [False, True])
-async def test_defect_23_calls_that_create_the_same_lanes_neither_deadlock_nor_differ(
+async def test_defect_23_calls_that_create_the_same_partitions_neither_deadlock_nor_differ(
     log, other, observer, queues_exist
 ):
     sessions, dice = [log, other, observer], random.Random(7)
-    lane_count = 60 if queues_exist else 3  # enough for the calls to overlap
+    partition_count = 60 if queues_exist else 3  # enough for the calls to overlap
     for number in range(30):
-        lanes = [(f"queue {number}.{q}", f"lane {p}") for q in range(3) for p in range(lane_count)]
+        partitions = [
+            (f"queue {number}.{q}", f"partition {p}")
+            for q in range(3)
+            for p in range(partition_count)
+        ]
         if queues_exist:
-            await provision_all(log, {(queue, "old") for queue, _ in lanes})
-        orders = [dice.sample(lanes, len(lanes)) for _ in sessions]
+            await provision_all(log, {(queue, "old") for queue, _ in partitions})
+        orders = [dice.sample(partitions, len(partitions)) for _ in sessions]
 
         answers = await asyncio.gather(*map(provision_all, sessions, orders))
 
-        assert answers[0].keys() == set(lanes)
-        for lane in lanes:
-            assert len({answer[lane]["partition_id"] for answer in answers}) == 1
-            assert sorted(answer[lane]["created"] for answer in answers) == [False, False, True]
+        assert answers[0].keys() == set(partitions)
+        for partition in partitions:
+            assert len({answer[partition]["partition_id"] for answer in answers}) == 1
+            assert sorted(answer[partition]["created"] for answer in answers) == [
+                False,
+                False,
+                True,
+            ]
     await assert_no_cursor_is_missing(log)
 
 
-async def provision_all(log, lanes):
+async def provision_all(log, partitions):
     rows = await log.rows(
         "select * from skep.provision_partitions($1, $2)",
-        [queue for queue, _ in lanes],
-        [partition for _, partition in lanes],
+        [queue for queue, _ in partitions],
+        [partition for _, partition in partitions],
     )
     return {(row["queue_name"], row["partition_name"]): row for row in rows}
 
@@ -400,8 +410,9 @@ async def assert_no_cursor_is_missing(log):
 class Traffic:
     """Overlapping pushes, pops, acks, renewals and releases of one session, drawn at random.
 
-    Consumers keep up with producers, so that lanes fall idle and are woken all the time, and acks
-    also name lanes whose lease this session does not hold, so that they lock what others lock.
+    Consumers keep up with producers, so that partitions fall idle and are woken all the time, and
+    acks also name partitions whose lease this session does not hold, so that they lock what others
+    lock.
     """
 
     ROUNDS = sized(750, large=2_500)
@@ -441,7 +452,7 @@ class Traffic:
     async def consume(self):
         acks = []
         for group, group_id in self.group_ids.items():
-            poll = Poll(batch=1000, lanes=self.dice.randint(1, 8), auto_ack=self.chance(0.2))
+            poll = Poll(batch=1000, partitions=self.dice.randint(1, 8), auto_ack=self.chance(0.2))
             taken = await self.log.pop(group_id, poll)
             self.delivered[group].update(message.transaction_id for message in taken.messages)
             acks += [
@@ -460,10 +471,10 @@ class Traffic:
         if self.chance(0.5):
             await self.log.renew(poll.lease_id, 600)
         if self.chance(0.1):
-            lanes = taken.lanes[::-1]
+            partitions = taken.partitions[::-1]
             query = "select skep.release_claims($1, $2, $3)"
-            groups, leases = [group_id] * len(lanes), [poll.lease_id] * len(lanes)
-            await self.log.execute(query, lanes, groups, leases)
+            groups, leases = [group_id] * len(partitions), [poll.lease_id] * len(partitions)
+            await self.log.execute(query, partitions, groups, leases)
 
     def status(self):
         return self.dice.choice(["completed", "completed", "completed", "failed"])
@@ -491,10 +502,10 @@ async def assert_offsets_are_dense(log, partitions):
         """
         select count(*)
         from (
-          select s.first, lag(s.last, 1, 0::bigint) over lane as last_before,
-                 s.created_at < lag(s.created_at) over lane as is_backwards
+          select s.first, lag(s.last, 1, 0::bigint) over partition as last_before,
+                 s.created_at < lag(s.created_at) over partition as is_backwards
           from skep.segment s
-          window lane as (partition by s.partition_id order by s.first)
+          window partition as (partition by s.partition_id order by s.first)
         ) s
         where s.first <> s.last_before + 1 or s.is_backwards
         """
@@ -515,7 +526,7 @@ async def assert_everything_is_delivered(log, traffic, group_ids):
     await log.set_clock(NOON.replace(year=2100))
     pushed = set().union(*(each.pushed for each in traffic))
     for group, group_id in group_ids.items():
-        rest = await log.pop(group_id, Poll(batch=1_000_000, lanes=100, auto_ack=True))
+        rest = await log.pop(group_id, Poll(batch=1_000_000, partitions=100, auto_ack=True))
         left = {message.transaction_id for message in rest.messages}
         assert left.union(*(each.delivered[group] for each in traffic)) == pushed
         assert await log.next_available(group_id) is None

@@ -3,7 +3,7 @@ from tests.sql.support.operating import ACK, PUSH, check_books, defer, operation
 CALL = "select skep.advance_operations($1, $2)"
 
 
-async def test_the_oldest_of_a_lane_has_its_turn(log):
+async def test_the_oldest_of_a_partition_has_its_turn(log):
     a, b = await log.provision("hive", "a", "b")
     first, _ = [await defer(log, a) for _ in range(2)]
     elsewhere = await defer(log, b, type_=ACK)

@@ -10,10 +10,10 @@ from tests.sql.support.operating import (
 )
 
 
-async def test_the_oldest_of_a_lane_is_taken_and_what_is_behind_comes_with_it(log):
+async def test_the_oldest_of_a_partition_is_taken_and_what_is_behind_comes_with_it(log):
     a, b = await log.provision("hive", "a", "b")
     first, second, third = [
-        await defer(log, lane, name) for lane, name in zip((a, b, a), "xyz", strict=True)
+        await defer(log, partition, name) for partition, name in zip((a, b, a), "xyz", strict=True)
     ]
 
     claim_id, claimed = await claim(log)
@@ -30,7 +30,7 @@ async def test_the_oldest_of_a_lane_is_taken_and_what_is_behind_comes_with_it(lo
 async def test_what_is_claimed_is_not_claimed_again_nor_what_is_behind_it(log):
     [a] = await log.provision("hive", "a")
     await defer(log, a)
-    await claim(log, per_lane=1)
+    await claim(log, per_partition=1)
     await defer(log, a)
 
     assert (await claim(log))[1] == []
@@ -46,12 +46,12 @@ async def test_the_more_important_go_first(log):
     assert [each.type for each in claimed] == [ACK, PUSH]
 
 
-async def test_a_claim_takes_so_many_lanes_and_so_many_of_each(log):
+async def test_a_claim_takes_so_many_partitions_and_so_many_of_each(log):
     a, b, c = await log.provision("hive", "a", "b", "c")
-    for lane in (a, a, a, b, c):
-        await defer(log, lane)
+    for partition in (a, a, a, b, c):
+        await defer(log, partition)
 
-    _, claimed = await claim(log, lanes=2, per_lane=2)
+    _, claimed = await claim(log, partitions=2, per_partition=2)
     _, rest = await claim(log)
 
     assert [each.partition_id for each in claimed] == [a, a, b]
@@ -60,8 +60,8 @@ async def test_a_claim_takes_so_many_lanes_and_so_many_of_each(log):
 
 async def test_a_claim_takes_so_many_bytes_but_at_least_one_operation(log):
     a, b = await log.provision("hive", "a", "b")
-    for lane in (a, a, b):
-        await defer(log, lane, "12345678")
+    for partition in (a, a, b):
+        await defer(log, partition, "12345678")
 
     _, claimed = await claim(log, size=1)
     _, others = await claim(log, size=9)
@@ -85,7 +85,7 @@ async def test_what_was_not_finished_in_time_comes_again_and_counts_as_a_failure
 
 async def test_an_operation_in_other_hands_is_passed_over_without_waiting(log, open_log):
     a, b = await log.provision("hive", "a", "b")
-    first, second = [await defer(log, lane) for lane in (a, b)]
+    first, second = [await defer(log, partition) for partition in (a, b)]
     other = await open_log()
     async with other.connection.transaction():
         await other.rows("select from skep.operation where id = $1 for update", first)
@@ -104,15 +104,17 @@ async def test_an_operation_whose_queue_was_deleted_says_so(log):
 
 
 async def test_a_claim_costs_what_it_takes_however_much_waits_or_backs_off(log):
-    lanes = await log.provision("hive", *(f"lane-{number:03}" for number in range(50)))
-    for lane in lanes:
+    partitions = await log.provision("hive", *(f"partition-{number:03}" for number in range(50)))
+    for partition in partitions:
         for type_ in (ACK, *[PUSH] * 10):
-            await defer(log, lane, type_=type_)
+            await defer(log, partition, type_=type_)
     await log.execute("update skep.operation set available_at = 'infinity' where type = $1", ACK)
-    await claim(log, lanes=1)  # passes over what the update left behind, which is then marked dead
+    await claim(
+        log, partitions=1
+    )  # passes over what the update left behind, which is then marked dead
     before = await entries_read(log)
 
-    _, claimed = await claim(log, lanes=2, per_lane=3)
+    _, claimed = await claim(log, partitions=2, per_partition=3)
 
     assert len(claimed) == 6
     assert await entries_read(log) - before < 40

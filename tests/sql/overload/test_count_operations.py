@@ -17,7 +17,7 @@ async def test_changes_add_up_by_type_and_status(log):
     assert found == [("push", "failed", 1, 7), ("push", "waiting", 1, 5)]
 
 
-async def test_lanes_are_counted_in_different_rows(log):
+async def test_partitions_are_counted_in_different_rows(log):
     await log.value(CALL, [1, 2], ["push"] * 2, ["waiting"] * 2, [1, 1], [1, 1])
 
     assert len(await log.rows(TOTALS)) == 2

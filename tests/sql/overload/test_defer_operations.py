@@ -19,7 +19,7 @@ from tests.sql.support.waiting import eventually
 BLOCKED = "select exists (select from pg_stat_activity where $1 = any(pg_blocking_pids(pid)))"
 
 
-async def test_operations_of_a_lane_stand_one_behind_the_other(log):
+async def test_operations_of_a_partition_stand_one_behind_the_other(log):
     a, b = await log.provision("hive", "a", "b")
 
     answers = await defer_all(log, Asked(a), Asked(b), Asked(a))
@@ -33,7 +33,7 @@ async def test_operations_of_a_lane_stand_one_behind_the_other(log):
     await check_books(log)
 
 
-async def test_pushes_and_acks_of_a_partition_are_lanes_of_their_own(log):
+async def test_pushes_and_acks_of_a_partition_are_partitions_of_their_own(log):
     [a] = await log.provision("hive", "a")
 
     answers = await defer_all(log, Asked(a, PUSH), Asked(a, ACK))
@@ -49,7 +49,7 @@ async def test_asking_again_with_the_same_ids_changes_nothing(log):
     asked = [Asked(a, id=uuid4()), Asked(a, id=uuid4())]
     first = await defer_all(log, *asked)
 
-    again = await defer_all(log, *asked, per_lane=2)
+    again = await defer_all(log, *asked, per_partition=2)
 
     assert [each.outcome for each in again] == ["accepted", "accepted"]
     assert await log.value("select count(*) from skep.operation") == 2
@@ -57,17 +57,17 @@ async def test_asking_again_with_the_same_ids_changes_nothing(log):
     await check_books(log)
 
 
-async def test_a_lane_takes_so_many_and_not_more(log):
+async def test_a_partition_takes_so_many_and_not_more(log):
     a, b = await log.provision("hive", "a", "b")
     await defer(log, a)
 
-    answers = await defer_all(log, Asked(a), Asked(a), Asked(b), per_lane=2)
+    answers = await defer_all(log, Asked(a), Asked(a), Asked(b), per_partition=2)
 
-    assert [each.outcome for each in answers] == ["accepted", "lane_full", "accepted"]
+    assert [each.outcome for each in answers] == ["accepted", "partition_full", "accepted"]
     await check_books(log)
 
 
-async def test_all_lanes_together_take_so_many_and_not_more(log):
+async def test_all_partitions_together_take_so_many_and_not_more(log):
     a, b = await log.provision("hive", "a", "b")
     await defer(log, a)
 
@@ -92,14 +92,14 @@ async def test_a_request_is_accepted_whole_or_not_at_all(log):
     await defer(log, b)
 
     answers = await defer_all(
-        log, Asked(a, request=1), Asked(b, request=1), Asked(c, request=2), per_lane=1
+        log, Asked(a, request=1), Asked(b, request=1), Asked(c, request=2), per_partition=1
     )
 
-    assert [each.outcome for each in answers] == ["lane_full", "lane_full", "accepted"]
+    assert [each.outcome for each in answers] == ["partition_full", "partition_full", "accepted"]
     await check_books(log)
 
 
-async def test_a_lane_that_is_gone_is_told_from_the_others_of_its_request(log):
+async def test_a_partition_that_is_gone_is_told_from_the_others_of_its_request(log):
     [a] = await log.provision("hive", "a")
 
     answers = await defer_all(log, Asked(a, request=1), Asked(1_000_000, request=1))

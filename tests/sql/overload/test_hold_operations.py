@@ -10,8 +10,8 @@ BLOCKED = "select exists (select from pg_stat_activity where $1 = any(pg_blockin
 
 async def test_a_claim_may_carry_out_its_oldest_and_those_behind(log):
     a, b = await log.provision("hive", "a", "b")
-    for lane in (a, a, b):
-        await defer(log, lane)
+    for partition in (a, a, b):
+        await defer(log, partition)
     claim_id, claimed = await claim(log)
 
     assert await log.value(CALL, ids(claimed), claim_id) is True

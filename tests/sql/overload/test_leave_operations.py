@@ -22,7 +22,7 @@ async def test_one_may_leave_from_the_middle(log):
     await check_books(log)
 
 
-async def test_many_leave_together_from_lanes_of_both_kinds(log):
+async def test_many_leave_together_from_partitions_of_both_kinds(log):
     a, b = await log.provision("hive", "a", "b")
     leaving = [await defer(log, a), await defer(log, a, type_=ACK), await defer(log, b)]
     await defer(log, a)

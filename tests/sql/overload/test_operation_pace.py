@@ -3,9 +3,9 @@ from tests.sql.support.operating import carry_out, claim, defer
 CALL = "select skep.operation_pace()"
 
 
-async def carried_out(log, lane, count, every_s):
+async def carried_out(log, partition, count, every_s):
     for number in range(count):
-        await defer(log, lane, f"{log.now} {number}")
+        await defer(log, partition, f"{log.now} {number}")
         await carry_out(log)
         await log.advance(every_s)
 

@@ -26,7 +26,7 @@ async def test_an_operation_comes_again_after_a_pause_that_doubles(log):
     await check_books(log)
 
 
-async def test_its_lane_waits_behind_it(log):
+async def test_its_partition_waits_behind_it(log):
     [a] = await log.provision("hive", "a")
     first, second = [await defer(log, a) for _ in range(2)]
     claim_id, _ = await claim(log)
@@ -38,7 +38,7 @@ async def test_its_lane_waits_behind_it(log):
     assert ids((await claim(log))[1]) == [first, second]
 
 
-async def test_one_that_failed_too_often_is_given_up_and_its_lane_goes_on(log):
+async def test_one_that_failed_too_often_is_given_up_and_its_partition_goes_on(log):
     [a] = await log.provision("hive", "a")
     first, second = [await defer(log, a, name) for name in "xy"]
     claim_id, _ = await claim(log)

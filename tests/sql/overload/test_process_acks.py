@@ -6,12 +6,12 @@ from tests.sql.support.operating import ACK, check_books, claim, defer, operatio
 CALL = "select * from skep.process_acks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 
 
-async def leased_lane(log, *names):
-    lane, group = await log.lane()
-    await log.push(lane, *names)
+async def leased_partition(log, *names):
+    partition, group = await log.partition()
+    await log.push(partition, *names)
     lease_id = uuid4()
     await log.pop(group, Poll(lease_id=lease_id))
-    return lane, lease_id
+    return partition, lease_id
 
 
 async def process(log, claim_id, operations, *acks):
@@ -32,13 +32,13 @@ async def process(log, claim_id, operations, *acks):
 
 
 async def test_acks_are_recorded_and_the_operations_end(log):
-    lane, lease_id = await leased_lane(log, "x", "y", "z")
-    first, second = [await defer(log, lane, type_=ACK) for _ in range(2)]
+    partition, lease_id = await leased_partition(log, "x", "y", "z")
+    first, second = [await defer(log, partition, type_=ACK) for _ in range(2)]
     claim_id, _ = await claim(log)
 
     rows = await process(
         log, claim_id, [first, second],
-        (1, lane, lease_id, 1, "completed"), (2, lane, lease_id, 3, "completed"),
+        (1, partition, lease_id, 1, "completed"), (2, partition, lease_id, 3, "completed"),
     )  # fmt: skip
 
     assert sorted((row["item"], row["outcome"]) for row in rows) == [(1, "acked"), (2, "acked")]
@@ -49,8 +49,8 @@ async def test_acks_are_recorded_and_the_operations_end(log):
 
 
 async def test_an_ack_without_a_group_is_answered_as_such(log):
-    lane, _ = await leased_lane(log, "x")
-    only = await defer(log, lane, type_=ACK)
+    partition, _ = await leased_partition(log, "x")
+    only = await defer(log, partition, type_=ACK)
     claim_id, _ = await claim(log)
 
     rows = await process(log, claim_id, [only], (1, 1_000_000, None, 1, "completed"))
@@ -60,13 +60,13 @@ async def test_an_ack_without_a_group_is_answered_as_such(log):
 
 
 async def test_a_claim_that_was_taken_over_does_nothing(log):
-    lane, lease_id = await leased_lane(log, "x")
-    only = await defer(log, lane, type_=ACK)
+    partition, lease_id = await leased_partition(log, "x")
+    only = await defer(log, partition, type_=ACK)
     late_id, _ = await claim(log, timeout_s=1)
     await log.advance(2)
     await claim(log)
 
-    [row] = await process(log, late_id, [only], (1, lane, lease_id, 1, "completed"))
+    [row] = await process(log, late_id, [only], (1, partition, lease_id, 1, "completed"))
 
     assert row["item"] is None
     assert await log.value("select acked from skep.cursor") == 0

@@ -46,10 +46,10 @@ async def test_a_message_that_is_stored_already_is_a_duplicate_in_the_answer(log
 
 
 async def test_consumers_are_told(log):
-    lane, group = await log.lane()
-    await log.push(lane, "x")
+    partition, group = await log.partition()
+    await log.push(partition, "x")
     await log.pop(group)
-    await defer(log, lane, "y")
+    await defer(log, partition, "y")
 
     await carry_out(log)
 
@@ -59,7 +59,7 @@ async def test_consumers_are_told(log):
 async def test_operations_behind_that_were_not_part_of_it_have_their_turn_next(log):
     [a] = await log.provision("hive", "a")
     first, second = [await defer(log, a, name) for name in "xy"]
-    claim_id, claimed = await claim(log, per_lane=1)
+    claim_id, claimed = await claim(log, per_partition=1)
 
     await process_pushes(log, claim_id, *claimed)
 
@@ -94,18 +94,18 @@ async def test_a_claim_that_never_was_does_nothing(log):
     assert await stored(log, a) == []
 
 
-async def test_messages_are_not_stored_in_another_lane_than_they_wait_for(log):
+async def test_messages_are_not_stored_in_another_partition_than_they_wait_for(log):
     a, b = await log.provision("hive", "a", "b")
     await defer(log, a, "x")
     claim_id, claimed = await claim(log)
 
-    row = await process_pushes(log, claim_id, *claimed, lane_id=b)
+    row = await process_pushes(log, claim_id, *claimed, partition_id=b)
 
     assert row["refusal"] == "claim_lost"
     assert [await stored(log, a), await stored(log, b)] == [[], []]
 
 
-async def test_a_lane_that_is_gone_is_no_reason_to_raise(log):
+async def test_a_partition_that_is_gone_is_no_reason_to_raise(log):
     [a] = await log.provision("hive", "a")
     await defer(log, a, "x")
     claim_id, claimed = await claim(log)

@@ -7,7 +7,7 @@ CALL = "select skep.refuse_deferred($1, $2)"
 
 
 @pytest.mark.parametrize(("type_", "item"), [(PUSH, "2"), (ACK, "3")])
-async def test_the_first_lane_in_which_something_waits_is_named(log, type_, item):
+async def test_the_first_partition_in_which_something_waits_is_named(log, type_, item):
     a, b = await log.provision("hive", "a", "b")
     await defer(log, b, type_=type_)
 

@@ -7,9 +7,9 @@ from tests.sql.support.operating import carry_out, check_books, claim, defer, op
 CALL = "select * from skep.retry_operation($1)"
 
 
-async def given_up(log, lane, *names):
-    only = await defer(log, lane, *names)
-    claim_id, _ = await claim(log, per_lane=1)
+async def given_up(log, partition, *names):
+    only = await defer(log, partition, *names)
+    claim_id, _ = await claim(log, per_partition=1)
     await log.value("select skep.postpone_operation($1, $2, 'no luck', -1, 1, 1)", only, claim_id)
     return only
 
@@ -29,7 +29,7 @@ async def test_an_operation_that_was_given_up_waits_once_more_behind_the_others(
     assert await stored(log, a) == ["early", "late"]
 
 
-async def test_alone_in_its_lane_it_is_next(log):
+async def test_alone_in_its_partition_it_is_next(log):
     [a] = await log.provision("hive", "a")
     failed = await given_up(log, a, "x")
 
@@ -46,7 +46,7 @@ async def test_what_has_not_failed_is_not_retried(log):
     await check_books(log)
 
 
-async def test_there_is_no_lane_to_wait_in_any_more(log):
+async def test_there_is_no_partition_to_wait_in_any_more(log):
     [a] = await log.provision("hive", "a")
     failed = await given_up(log, a)
     await log.value("select skep.remove_queue($1)", "hive")

@@ -3,13 +3,13 @@
 CONSUME = "select * from skep.consume_messages('hive', 'g', $1, $2)"
 
 
-async def consume(log, batch=10, lanes=10):
-    rows = await log.rows(CONSUME, batch, lanes)
+async def consume(log, batch=10, partitions=10):
+    rows = await log.rows(CONSUME, batch, partitions)
     return [(row["partition_name"], row["taken_from"], row["taken_to"]) for row in rows]
 
 
 async def test_a_commit_takes_messages_for_good(log):
-    partition_id, _ = await log.lane()
+    partition_id, _ = await log.partition()
     await log.push(partition_id, "x", "y", "z")
 
     async with log.connection.transaction():
@@ -22,7 +22,7 @@ async def test_a_commit_takes_messages_for_good(log):
 
 
 async def test_a_rollback_gives_them_back(log):
-    partition_id, _ = await log.lane()
+    partition_id, _ = await log.partition()
     await log.push(partition_id, "x")
     transaction = log.connection.transaction()
     await transaction.start()
@@ -41,7 +41,7 @@ async def test_two_transactions_never_take_the_same_message(log, open_log):
     other = await open_log()
     await other.set_clock(log.now)
     async with log.connection.transaction(), other.connection.transaction():
-        taken = await consume(log, lanes=1)
+        taken = await consume(log, partitions=1)
         taken_by_other = await consume(other)
 
     assert sorted(taken + taken_by_other) == [("a", 0, 1), ("b", 0, 1)]

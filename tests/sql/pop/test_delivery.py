@@ -1,7 +1,7 @@
 """Push, pop, ack, renew and release in any order, against an oracle of a page.
 
-What the promises come to: a group gets every message of a lane, in order, without a gap; what is
-done stays done and is not delivered again; whatever was not done is.
+What the promises come to: a group gets every message of a partition, in order, without a gap; what
+is done stays done and is not delivered again; whatever was not done is.
 """
 
 from dataclasses import dataclass, field
@@ -29,12 +29,12 @@ GROUPS = ("bees", "drones")
 
 queue_numbers = count(1)
 recency = st.integers(0, 7)
-"""How many claims ago. A bundle of claims would not do: when two lanes have waited equally long,
-PostgreSQL may serve either of them, and what can be drawn must not depend on that."""
+"""How many claims ago. A bundle of claims would not do: when two partitions have waited equally
+long, PostgreSQL may serve either of them, and what can be drawn must not depend on that."""
 
 
 @dataclass
-class Lane:
+class Partition:
     """What was pushed into a partition."""
 
     segments: list[range] = field(default_factory=list)
@@ -54,9 +54,9 @@ class Lane:
 
 @dataclass
 class Cursor:
-    """A group's place in a lane, with the rules for moving it."""
+    """A group's place in a partition, with the rules for moving it."""
 
-    lane: Lane
+    partition: Partition
     acked: int = 0
     leased_from: int | None = None
     leased: int | None = None
@@ -69,7 +69,7 @@ class Cursor:
 
     @property
     def undone(self) -> list[int]:
-        return [at for at in range(self.acked + 1, self.lane.head + 1) if at not in self.done]
+        return [at for at in range(self.acked + 1, self.partition.head + 1) if at not in self.done]
 
     def is_ready(self, now: datetime) -> bool:
         return self.available_at is not None and self.available_at <= now
@@ -101,7 +101,7 @@ class Cursor:
         return offset
 
     def rest_or_wait(self, since: datetime) -> None:
-        self.available_at = since if self.lane.head > self.acked else None
+        self.available_at = since if self.partition.head > self.acked else None
 
     def ack(self, acks: list[Ack], now: datetime) -> list[str]:
         """Apply the acks, whose offsets are known, and return their outcomes in order."""
@@ -170,7 +170,7 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Claim:
-    """What one poll got from one lane."""
+    """What one poll got from one partition."""
 
     partition: str
     group: str
@@ -179,16 +179,16 @@ class Claim:
 
 
 class Delivery(RuleBasedStateMachine):
-    """Two groups on two lanes, driven in any order."""
+    """Two groups on two partitions, driven in any order."""
 
     def __init__(self, log, arun):
         super().__init__()
         self.log = log
         self.arun = arun
         self.queue = f"queue {next(queue_numbers)}"
-        self.lanes = {name: Lane() for name in PARTITIONS}
+        self.partitions = {name: Partition() for name in PARTITIONS}
         self.cursors = {
-            (name, group): Cursor(self.lanes[name]) for name in PARTITIONS for group in GROUPS
+            (name, group): Cursor(self.partitions[name]) for name in PARTITIONS for group in GROUPS
         }
         self.claims = []
         self.delivered = {group: set() for group in GROUPS}
@@ -211,44 +211,46 @@ class Delivery(RuleBasedStateMachine):
 
     @rule(partition=st.sampled_from(PARTITIONS), size=st.integers(1, 4))
     def push(self, partition, size):
-        lane = self.lanes[partition]
-        names = [f"{partition}{lane.head + number}" for number in range(1, size + 1)]
+        state = self.partitions[partition]
+        names = [f"{partition}{state.head + number}" for number in range(1, size + 1)]
         self.arun(self.log.push(self.partition_ids[partition], *names))
-        lane.push(size)
+        state.push(size)
         for group in GROUPS:
             self.cursors[partition, group].wake(self.log.now)
 
     @rule(
         group=st.sampled_from(GROUPS),
         batch=st.integers(1, 6),
-        lanes=st.integers(1, 2),
+        partitions=st.integers(1, 2),
         auto_ack=st.booleans(),
         lease_s=st.sampled_from([10, 30]),
     )
-    def pop(self, group, batch, lanes, auto_ack, lease_s):
-        poll = Poll(batch=batch, lanes=lanes, auto_ack=auto_ack, lease_s=lease_s)
+    def pop(self, group, batch, partitions, auto_ack, lease_s):
+        poll = Poll(batch=batch, partitions=partitions, auto_ack=auto_ack, lease_s=lease_s)
         taken = self.arun(self.log.pop(self.group_ids[group], poll))
         ready = {
             name: self.cursors[name, group]
             for name in PARTITIONS
             if self.cursors[name, group].is_ready(self.log.now)
         }
-        served = [self.names[id_] for id_ in taken.lanes]
+        served = [self.names[id_] for id_ in taken.partitions]
         passed_over = ready.keys() - set(served)
 
-        assert set(served) <= ready.keys(), "a lane was served that was not ready"
+        assert set(served) <= ready.keys(), "a partition was served that was not ready"
         for name in passed_over:
             waits_since = ready[name].available_at
             assert all(ready[other].available_at <= waits_since for other in served)
-        # A lane is emptied before the next is begun, and only the last may have messages left.
+        # A partition is emptied before the next is begun, and only the last may have messages left.
         left = {
             name: sum(at > self._last_taken(taken, name) for at in ready[name].undone)
             for name in served
         }
         served.sort(key=lambda name: (ready[name].available_at, left[name]))
         for name in served:
-            batch -= self._compare_lane(name, group, poll, batch, taken)
-        assert batch == 0 or len(served) == lanes or not passed_over, "a ready lane was left out"
+            batch -= self._compare_partition(name, group, poll, batch, taken)
+        assert batch == 0 or len(served) == partitions or not passed_over, (
+            "a ready partition was left out"
+        )
 
     @rule(
         group=st.sampled_from(GROUPS),
@@ -265,25 +267,25 @@ class Delivery(RuleBasedStateMachine):
         )
         taken = self.arun(self.log.pop_partitions(self.group_ids[group], poll))
         if self.cursors[partition, group].is_ready(self.log.now):
-            self._compare_lane(partition, group, poll, batch, taken)
+            self._compare_partition(partition, group, poll, batch, taken)
         else:
             assert taken == []
 
-    def _of_lane(self, taken, partition):
+    def _of_partition(self, taken, partition):
         id_ = self.partition_ids[partition]
         return [message for message in taken.messages if message.partition_id == id_]
 
     def _last_taken(self, taken, partition):
-        return self._of_lane(taken, partition)[-1].offset
+        return self._of_partition(taken, partition)[-1].offset
 
-    def _compare_lane(self, partition, group, poll, batch, taken):
-        """Let the model take from the lane too, and return how many messages it were."""
+    def _compare_partition(self, partition, group, poll, batch, taken):
+        """Let the model take from the partition too, and return how many messages it were."""
         offsets, delivery = self.cursors[partition, group].take(poll, batch, self.log.now)
         expected = [
             Delivered(self.partition_ids[partition], offset, f"{partition}{offset}", delivery)
             for offset in offsets
         ]
-        assert self._of_lane(taken, partition) == expected
+        assert self._of_partition(taken, partition) == expected
         self.delivered[group].update(message.transaction_id for message in expected)
         self.claims.append(Claim(partition, group, poll.lease_id, offsets))
         return len(offsets)
@@ -321,7 +323,7 @@ class Delivery(RuleBasedStateMachine):
             )
             for index, status in chosen
             if index < len(claim.offsets)
-            and (is_offset_known or cursor.lane.can_be_found(claim.offsets[index], cursor))
+            and (is_offset_known or cursor.partition.can_be_found(claim.offsets[index], cursor))
         ]
         if not acks:
             return
@@ -378,7 +380,7 @@ class Delivery(RuleBasedStateMachine):
             row = stored[self.partition_ids[partition], self.group_ids[group]]
             failures = zip(row["failed_offset"] or (), row["failed_count"] or (), strict=True)
             assert Cursor(
-                cursor.lane,
+                cursor.partition,
                 row["acked"],
                 row["leased_from"],
                 row["leased"],
@@ -403,13 +405,13 @@ class Delivery(RuleBasedStateMachine):
         for group in GROUPS:
             self.arun(self.log.advance(3600))
             taken = self.arun(
-                self.log.pop(self.group_ids[group], Poll(batch=1000, lanes=2, auto_ack=True))
+                self.log.pop(self.group_ids[group], Poll(batch=1000, partitions=2, auto_ack=True))
             )
             got = {message.transaction_id for message in taken.messages}
             everything = {
                 f"{name}{offset}"
-                for name, lane in self.lanes.items()
-                for offset in range(1, lane.head + 1)
+                for name, partition in self.partitions.items()
+                for offset in range(1, partition.head + 1)
             }
             assert got | self.delivered[group] | self.skipped[group] == everything
 

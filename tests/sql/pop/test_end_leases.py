@@ -9,9 +9,9 @@ def end(log, partition, group, lease_id):
     return log.value(query, [partition], [group], [lease_id])
 
 
-async def leased_lane(log, *names):
+async def leased_partition(log, *names):
     """Push messages and lease them all; return partition, group and lease."""
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, *names)
     poll = Poll()
     await log.pop(group, poll)
@@ -19,7 +19,7 @@ async def leased_lane(log, *names):
 
 
 async def test_what_was_leased_can_be_taken_at_once_and_counts_as_delivered(log):
-    partition, group, lease_id = await leased_lane(log, "a", "b")
+    partition, group, lease_id = await leased_partition(log, "a", "b")
 
     assert await end(log, partition, group, lease_id) == 1
 
@@ -28,7 +28,7 @@ async def test_what_was_leased_can_be_taken_at_once_and_counts_as_delivered(log)
 
 
 async def test_what_was_acknowledged_stays_done(log):
-    partition, group, lease_id = await leased_lane(log, "a", "b")
+    partition, group, lease_id = await leased_partition(log, "a", "b")
     await log.ack(Ack(partition, 1, lease_id))
 
     assert await end(log, partition, group, lease_id) == 1
@@ -37,21 +37,21 @@ async def test_what_was_acknowledged_stays_done(log):
 
 
 async def test_an_ack_under_a_lease_that_ended_is_too_late(log):
-    partition, group, lease_id = await leased_lane(log, "a")
+    partition, group, lease_id = await leased_partition(log, "a")
     await end(log, partition, group, lease_id)
 
     assert await log.outcomes(Ack(partition, 1, lease_id)) == ["lease_lost"]
 
 
 async def test_the_lease_of_somebody_else_is_left_alone(log):
-    partition, group, _ = await leased_lane(log, "a")
+    partition, group, _ = await leased_partition(log, "a")
 
     assert await end(log, partition, group, uuid4()) == 0
     assert (await log.pop(group, Poll())).messages == []
 
 
-async def test_a_lane_that_is_done_stays_as_it_is(log):
-    partition, group, lease_id = await leased_lane(log, "a")
+async def test_a_partition_that_is_done_stays_as_it_is(log):
+    partition, group, lease_id = await leased_partition(log, "a")
     await log.ack(Ack(partition, 1, lease_id))
 
     assert await end(log, partition, group, lease_id) == 0
@@ -59,7 +59,7 @@ async def test_a_lane_that_is_done_stays_as_it_is(log):
 
 
 async def test_a_delay_after_a_failure_is_not_cut_short(log):
-    partition, group, lease_id = await leased_lane(log, "a")
+    partition, group, lease_id = await leased_partition(log, "a")
     await log.ack(Ack(partition, 1, lease_id, "failed"))
 
     assert await end(log, partition, group, lease_id) == 0
@@ -68,7 +68,7 @@ async def test_a_delay_after_a_failure_is_not_cut_short(log):
 
 async def test_it_waits_for_an_ack_that_is_under_way(log, open_log):
     other, observer = await open_log(), await open_log()
-    partition, group, lease_id = await leased_lane(log, "a")
+    partition, group, lease_id = await leased_partition(log, "a")
     await log.execute("begin")
     await log.ack(Ack(partition, 1, lease_id))
 
@@ -80,7 +80,7 @@ async def test_it_waits_for_an_ack_that_is_under_way(log, open_log):
 
 async def test_a_message_that_failed_under_the_lease_keeps_its_pause(log):
     await log.configure("hive", ack_mode="individual", retry_delay_ms=20_000)
-    partition, group, lease_id = await leased_lane(log, "a", "b")
+    partition, group, lease_id = await leased_partition(log, "a", "b")
     await log.ack(Ack(partition, 1, lease_id, "failed"))
 
     assert await end(log, partition, group, lease_id) == 1

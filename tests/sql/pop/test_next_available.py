@@ -4,14 +4,14 @@ from tests.sql.support.log import Poll
 
 
 async def test_a_group_with_a_message_can_be_served_now(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
 
     assert await log.next_available(group) == 0
 
 
 async def test_a_group_that_waited_is_told_for_how_long(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     await log.advance(2.5)
 
@@ -19,13 +19,13 @@ async def test_a_group_that_waited_is_told_for_how_long(log):
 
 
 async def test_an_idle_group_has_no_answer(log):
-    _, group = await log.lane()
+    _, group = await log.partition()
 
     assert await log.next_available(group) is None
 
 
-async def test_a_leased_lane_can_be_served_when_the_lease_ends(log):
-    partition, group = await log.lane()
+async def test_a_leased_partition_can_be_served_when_the_lease_ends(log):
+    partition, group = await log.partition()
     await log.push(partition, "a")
     await log.pop(group, Poll(lease_s=30))
     await log.advance(10)
@@ -33,8 +33,8 @@ async def test_a_leased_lane_can_be_served_when_the_lease_ends(log):
     assert await log.next_available(group) == 20
 
 
-async def test_the_earliest_lane_of_a_group_counts(log):
-    a, group = await log.lane()
+async def test_the_earliest_partition_of_a_group_counts(log):
+    a, group = await log.partition()
     b, c = await log.provision("hive", "b", "c")
     await log.push_lots({a: "x", b: "y"})
     await log.pop_partitions(
@@ -47,7 +47,7 @@ async def test_the_earliest_lane_of_a_group_counts(log):
 
 
 async def test_groups_are_apart(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     other = await log.subscribe("hive", "bees", "new")
     await log.push(partition, "a")
     await log.pop(group, Poll(lease_s=30))
@@ -57,7 +57,7 @@ async def test_groups_are_apart(log):
 
 
 async def test_many_questions_are_answered_by_their_number(log):
-    a, group = await log.lane()
+    a, group = await log.partition()
     [b] = await log.provision("hive", "b")
     idle = await log.subscribe("wax")
     await log.push(a, "x")
@@ -73,7 +73,7 @@ async def test_many_questions_are_answered_by_their_number(log):
 
 @pytest.mark.parametrize("table", ["queue", "consumer_group"])
 async def test_what_is_paused_has_no_answer(log, table):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     await log.execute(f"update skep.{table} set is_paused = true")
 
@@ -84,9 +84,9 @@ async def test_what_is_paused_has_no_answer(log, table):
     assert await log.next_available(group) == 0
 
 
-async def test_a_group_or_lane_that_is_gone_must_be_looked_for_now(log):
-    partition, group = await log.lane()
-    await log.value("select skep.drop_lanes($1)", [partition])
+async def test_a_group_or_partition_that_is_gone_must_be_looked_for_now(log):
+    partition, group = await log.partition()
+    await log.value("select skep.drop_partitions($1)", [partition])
 
     assert await log.next_available(group) is None
     assert await log.next_available(group, partition) == 0

@@ -12,7 +12,7 @@ async def peek(log, *, queue="hive", partition=None, group=QUEUE_MODE, limit=100
 
 
 async def test_the_next_messages_come_in_order_and_nothing_is_claimed(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     await log.push(partition, "c")
     before = await log.cursor(partition, group)
@@ -24,7 +24,7 @@ async def test_the_next_messages_come_in_order_and_nothing_is_claimed(log):
     assert (row["envelope"], row["created_at"]) == (envelope("a"), log.now)
 
 
-async def test_the_lane_that_waited_longest_comes_first(log):
+async def test_the_partition_that_waited_longest_comes_first(log):
     a, b = await log.provision("hive", "a", "b")
     await log.push(b, "x")
     await log.advance()
@@ -37,7 +37,7 @@ async def test_the_lane_that_waited_longest_comes_first(log):
 
 
 async def test_what_is_under_lease_done_or_deleted_does_not_come_next(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, *"abcdef")
     await log.pop(group, Poll(batch=2))
     await log.value("select skep.delete_message($1, 4)", partition)
@@ -47,7 +47,7 @@ async def test_what_is_under_lease_done_or_deleted_does_not_come_next(log):
 
 
 async def test_a_back_off_is_not_waited_for(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     poll = Poll()
     await log.pop(group, poll)
@@ -57,7 +57,7 @@ async def test_a_back_off_is_not_waited_for(log):
 
 
 async def test_an_idle_queue_has_nothing(log):
-    _, group = await log.lane()
+    _, group = await log.partition()
     await log.pop(group)
 
     assert await peek(log) == []
@@ -65,7 +65,7 @@ async def test_an_idle_queue_has_nothing(log):
 
 @pytest.mark.parametrize(("queue", "group"), [("none", QUEUE_MODE), ("hive", "nobody")])
 async def test_a_group_that_does_not_exist_is_refused(log, queue, group):
-    await log.lane()
+    await log.partition()
 
     with pytest.raises(asyncpg.PostgresError) as refusal:
         await peek(log, queue=queue, group=group)

@@ -12,7 +12,7 @@ EVER = datetime.min.replace(tzinfo=NOON.tzinfo)
 
 
 class Tail:
-    """The new ranges by lane, and where the next look starts."""
+    """The new ranges by partition, and where the next look starts."""
 
     def __init__(self, rows):
         self.until = rows[0]["until"]
@@ -37,12 +37,12 @@ async def look(log, queue_id, after=NOTHING_SEEN, until=None, since=EVER):
     return Tail(await log.rows(query, queue_id, after, until, since))
 
 
-async def lanes(log):
+async def partitions(log):
     return await log.provision("hive", "a", "b")
 
 
 async def test_from_the_beginning_everything_is_new(log, queue_id):
-    a, b = await lanes(log)
+    a, b = await partitions(log)
     await log.push(a, "1", "2")
     await log.push(a, "3")
     await log.push(b, "1")
@@ -51,7 +51,7 @@ async def test_from_the_beginning_everything_is_new(log, queue_id):
 
 
 async def test_between_two_looks_only_what_came_meanwhile_is_new(log, queue_id):
-    a, b = await lanes(log)
+    a, b = await partitions(log)
     await log.push(a, "1", "2")
     before = await look(log, queue_id)
     await log.push(a, "3")
@@ -63,7 +63,7 @@ async def test_between_two_looks_only_what_came_meanwhile_is_new(log, queue_id):
 
 
 async def test_a_span_can_be_planned_again(log, queue_id):
-    a, b = await lanes(log)
+    a, b = await partitions(log)
     start = await look(log, queue_id)
     await log.push(a, "1")
     end = await look(log, queue_id, start.until)
@@ -76,7 +76,7 @@ async def test_a_span_can_be_planned_again(log, queue_id):
 
 
 async def test_a_push_that_commits_late_is_not_passed_over(log, queue_id, open_log):
-    a, b = await lanes(log)
+    a, b = await partitions(log)
     late = await open_log()
     await late.execute("begin")
     await late.push(a, "late")
@@ -89,7 +89,7 @@ async def test_a_push_that_commits_late_is_not_passed_over(log, queue_id, open_l
 
 
 async def test_a_push_that_is_rolled_back_never_appears(log, queue_id, open_log):
-    a, _ = await lanes(log)
+    a, _ = await partitions(log)
     other = await open_log()
     await other.execute("begin")
     await other.push(a, "never")
@@ -101,7 +101,7 @@ async def test_a_push_that_is_rolled_back_never_appears(log, queue_id, open_log)
 
 
 async def test_a_time_leaves_out_what_is_older(log, queue_id):
-    a, b = await lanes(log)
+    a, b = await partitions(log)
     await log.push(a, "1")
     await log.push(b, "1")
     await log.advance(60)
@@ -142,8 +142,8 @@ async def test_the_broker_and_the_database_agree_on_what_a_snapshot_is(log, snap
 
 
 async def test_a_queue_that_is_gone_has_no_row(log, queue_id):
-    [lane, _] = await lanes(log)
-    await log.push(lane, "1")
+    [partition, _] = await partitions(log)
+    await log.push(partition, "1")
     await log.value("select skep.remove_queue('hive')")
 
     query = "select * from skep.plan_tail($1, $2, null, $3)"

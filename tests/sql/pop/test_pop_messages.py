@@ -4,64 +4,68 @@ import pytest
 from tests.sql.support.log import Poll
 
 
-async def filled_lanes(log, **counts):
-    """Push so many messages into the lanes named, a second apart; return (lanes, group)."""
-    lanes = await log.provision("hive", *counts)
-    for partition, (name, count) in zip(lanes, counts.items(), strict=True):
+async def filled_partitions(log, **counts):
+    """Push so many messages into these partitions, a second apart; return (partitions, group)."""
+    partitions = await log.provision("hive", *counts)
+    for partition, (name, count) in zip(partitions, counts.items(), strict=True):
         await log.push(partition, *(f"{name}{number}" for number in range(1, count + 1)))
         await log.advance()
-    return lanes, await log.subscribe("hive")
+    return partitions, await log.subscribe("hive")
 
 
 def names(taken):
-    """The messages taken; the lanes of one poll come in no certain order."""
+    """The messages taken; the partitions of one poll come in no certain order."""
     return sorted(message.transaction_id for message in taken.messages)
 
 
-async def test_a_poll_takes_from_one_lane_unless_it_asks_for_more(log):
-    _, group = await filled_lanes(log, a=2, b=2)
+async def test_a_poll_takes_from_one_partition_unless_it_asks_for_more(log):
+    _, group = await filled_partitions(log, a=2, b=2)
 
     assert names(await log.pop(group, Poll(batch=10))) == ["a1", "a2"]
 
 
-async def test_the_batch_is_a_budget_over_all_lanes(log):
-    _, group = await filled_lanes(log, a=2, b=3, c=3)
+async def test_the_batch_is_a_budget_over_all_partitions(log):
+    _, group = await filled_partitions(log, a=2, b=3, c=3)
 
-    assert names(await log.pop(group, Poll(batch=4, lanes=3))) == ["a1", "a2", "b1", "b2"]
+    assert names(await log.pop(group, Poll(batch=4, partitions=3))) == ["a1", "a2", "b1", "b2"]
 
 
-async def test_no_more_lanes_than_asked_for_are_taken(log):
-    [_, _, c], group = await filled_lanes(log, a=1, b=1, c=1)
+async def test_no_more_partitions_than_asked_for_are_taken(log):
+    [_, _, c], group = await filled_partitions(log, a=1, b=1, c=1)
 
-    taken = await log.pop(group, Poll(batch=100, lanes=2))
+    taken = await log.pop(group, Poll(batch=100, partitions=2))
 
     assert names(taken) == ["a1", "b1"]
     assert (await log.cursor(c, group))["lease_id"] is None
 
 
-async def test_the_lane_that_waited_longest_is_served_first(log):
-    [a, b, c], group = await filled_lanes(log, a=4, b=2, c=2)
+async def test_the_partition_that_waited_longest_is_served_first(log):
+    [a, b, c], group = await filled_partitions(log, a=4, b=2, c=2)
 
     served = []
     for _ in range(6):
-        served += (await log.pop(group, Poll(batch=1, auto_ack=True))).lanes
+        served += (await log.pop(group, Poll(batch=1, auto_ack=True))).partitions
         await log.advance()
 
     assert served == [a, b, c, a, b, c]
 
 
-async def test_a_lane_whose_lease_expired_waits_since_then(log):
-    [a, b], group = await filled_lanes(log, a=1, b=1)
+async def test_a_partition_whose_lease_expired_waits_since_then(log):
+    [a, b], group = await filled_partitions(log, a=1, b=1)
     await log.pop_partitions(group, Poll(partition_id=a, lease_s=10))
     await log.advance(20)
 
-    assert (await log.pop(group)).lanes == [b]
-    assert (await log.pop(group)).lanes == [a]
+    assert (await log.pop(group)).partitions == [b]
+    assert (await log.pop(group)).partitions == [a]
 
 
-async def test_polls_of_one_call_share_the_lanes_without_overlap(log):
-    [a, b, c], group = await filled_lanes(log, a=3, b=3, c=3)
-    polls = [Poll(batch=2, lanes=1), Poll(batch=100, lanes=2), Poll(batch=5, lanes=1)]
+async def test_polls_of_one_call_share_the_partitions_without_overlap(log):
+    [a, b, c], group = await filled_partitions(log, a=3, b=3, c=3)
+    polls = [
+        Poll(batch=2, partitions=1),
+        Poll(batch=100, partitions=2),
+        Poll(batch=5, partitions=1),
+    ]
 
     taken = await log.pop(group, *polls)
 
@@ -75,7 +79,7 @@ async def test_polls_of_one_call_share_the_lanes_without_overlap(log):
 
 
 async def test_polls_of_one_call_keep_their_own_ways(log):
-    [a, b], group = await filled_lanes(log, a=1, b=1)
+    [a, b], group = await filled_partitions(log, a=1, b=1)
 
     await log.pop(group, Poll(auto_ack=True), Poll(lease_s=30))
 
@@ -84,13 +88,13 @@ async def test_polls_of_one_call_keep_their_own_ways(log):
 
 
 async def test_a_poll_that_finds_nothing_gets_no_row(log):
-    _, group = await log.lane()
+    _, group = await log.partition()
 
     assert await log.pop(group, Poll(), Poll()) == []
 
 
 async def test_other_groups_are_not_touched(log):
-    [a], group = await filled_lanes(log, a=1)
+    [a], group = await filled_partitions(log, a=1)
     bees = await log.subscribe("hive", "bees")
 
     await log.pop(group, Poll(auto_ack=True))
@@ -99,7 +103,7 @@ async def test_other_groups_are_not_touched(log):
     assert names(await log.pop(bees)) == ["a1"]
 
 
-async def test_lanes_that_turn_out_empty_are_put_to_rest(log):
+async def test_partitions_that_turn_out_empty_are_put_to_rest(log):
     [partition] = await log.provision("hive", "a")
     group = await log.subscribe("hive", "bees")
     assert await log.next_available(group) == 0, "a new cursor starts ready"
@@ -110,7 +114,7 @@ async def test_lanes_that_turn_out_empty_are_put_to_rest(log):
     assert (await log.cursor(partition, group))["lease_id"] is None
 
 
-async def test_empty_lanes_do_not_stand_in_front_of_one_with_work(log):
+async def test_empty_partitions_do_not_stand_in_front_of_one_with_work(log):
     await log.execute("select skep.ensure_queue('hive')")
     await log.execute(
         """
@@ -129,7 +133,7 @@ async def test_empty_lanes_do_not_stand_in_front_of_one_with_work(log):
     assert await log.next_available(group) is None
 
 
-async def test_a_call_that_puts_very_many_lanes_to_rest_ends_and_the_next_goes_on(log):
+async def test_a_call_that_puts_very_many_partitions_to_rest_ends_and_the_next_goes_on(log):
     await log.execute("select skep.ensure_queue('hive')")
     await log.execute(
         """
@@ -147,7 +151,7 @@ async def test_a_call_that_puts_very_many_lanes_to_rest_ends_and_the_next_goes_o
 
 
 async def test_a_group_that_was_deleted_is_refused(log):
-    _, group = await log.lane()
+    _, group = await log.partition()
     await log.execute("delete from skep.consumer_group")
 
     with pytest.raises(asyncpg.PostgresError) as refusal:
@@ -158,7 +162,7 @@ async def test_a_group_that_was_deleted_is_refused(log):
 
 @pytest.mark.parametrize("table", ["queue", "consumer_group"])
 async def test_what_is_paused_delivers_nothing_and_goes_on_where_it_was(log, table):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     before = await log.cursor(partition, group)
     await log.execute(f"update skep.{table} set is_paused = true")

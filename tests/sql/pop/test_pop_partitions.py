@@ -4,7 +4,7 @@ import pytest
 from tests.sql.support.log import Poll
 
 
-async def two_lanes(log):
+async def two_partitions(log):
     a, b = await log.provision("hive", "a", "b")
     await log.push_lots({a: ["a1", "a2", "a3"], b: ["b1", "b2"]})
     return a, b, await log.subscribe("hive")
@@ -14,14 +14,14 @@ def names(taken):
     return [message.transaction_id for message in taken.messages]
 
 
-async def test_a_poll_gets_the_lane_it_named(log):
-    _, b, group = await two_lanes(log)
+async def test_a_poll_gets_the_partition_it_named(log):
+    _, b, group = await two_partitions(log)
 
     assert names(await log.pop_partitions(group, Poll(partition_id=b))) == ["b1", "b2"]
 
 
-async def test_polls_for_different_lanes_are_served_in_one_call(log):
-    a, b, group = await two_lanes(log)
+async def test_polls_for_different_partitions_are_served_in_one_call(log):
+    a, b, group = await two_partitions(log)
     polls = [Poll(partition_id=b, batch=1), Poll(partition_id=a, batch=2, auto_ack=True)]
 
     taken = await log.pop_partitions(group, *polls)
@@ -31,8 +31,8 @@ async def test_polls_for_different_lanes_are_served_in_one_call(log):
     assert (await log.cursor(a, group))["acked"] == 2
 
 
-async def test_of_several_polls_for_one_lane_the_first_gets_it(log):
-    a, b, group = await two_lanes(log)
+async def test_of_several_polls_for_one_partition_the_first_gets_it(log):
+    a, b, group = await two_partitions(log)
     polls = [Poll(partition_id=n, batch=1) for n in (b, a, b, a, a)]
 
     taken = await log.pop_partitions(group, *polls)
@@ -40,8 +40,8 @@ async def test_of_several_polls_for_one_lane_the_first_gets_it(log):
     assert sorted((row.poll, row.partition_id) for row in taken) == [(1, b), (2, a)]
 
 
-async def test_a_lane_that_is_leased_is_served_to_nobody(log):
-    a, _, group = await two_lanes(log)
+async def test_a_partition_that_is_leased_is_served_to_nobody(log):
+    a, _, group = await two_partitions(log)
     await log.pop_partitions(group, Poll(partition_id=a, lease_s=30))
 
     assert await log.pop_partitions(group, Poll(partition_id=a)) == []
@@ -51,16 +51,16 @@ async def test_a_lane_that_is_leased_is_served_to_nobody(log):
     assert (taken.messages[0].transaction_id, taken.messages[0].delivery) == ("a1", 2)
 
 
-async def test_a_lane_that_turns_out_empty_is_put_to_rest(log):
-    a, _, _ = await two_lanes(log)
+async def test_a_partition_that_turns_out_empty_is_put_to_rest(log):
+    a, _, _ = await two_partitions(log)
     group = await log.subscribe("hive", "bees", "new")
 
     assert await log.pop_partitions(group, Poll(partition_id=a)) == []
     assert await log.next_available(group, a) is None
 
 
-async def test_polls_are_told_of_lanes_that_do_not_exist_in_their_queue(log):
-    a, b, group = await two_lanes(log)
+async def test_polls_are_told_of_partitions_that_do_not_exist_in_their_queue(log):
+    a, b, group = await two_partitions(log)
     [stranger] = await log.provision("wax", "a")
     await log.push(stranger, "x")
     await log.pop_partitions(group, Poll(partition_id=b))
@@ -82,14 +82,14 @@ async def test_polls_are_told_of_lanes_that_do_not_exist_in_their_queue(log):
 
 
 async def test_what_lies_before_the_tail_is_passed_over(log):
-    a, _, group = await two_lanes(log)
+    a, _, group = await two_partitions(log)
     await log.execute("update skep.partition set tail = 3 where id = $1", a)
 
     assert names(await log.pop_partitions(group, Poll(partition_id=a))) == ["a3"]
 
 
 async def test_a_group_that_was_deleted_is_refused(log):
-    a, _, group = await two_lanes(log)
+    a, _, group = await two_partitions(log)
     await log.execute("delete from skep.consumer_group")
 
     with pytest.raises(asyncpg.PostgresError) as refusal:
@@ -100,7 +100,7 @@ async def test_a_group_that_was_deleted_is_refused(log):
 
 @pytest.mark.parametrize("table", ["queue", "consumer_group"])
 async def test_what_is_paused_delivers_nothing_and_goes_on_where_it_was(log, table):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     before = await log.cursor(partition, group)
     await log.execute(f"update skep.{table} set is_paused = true")

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture
 def partitions(arun, log):
-    """Two lanes: 1 to 3, 4 to 5, 6 in the first, 1 in the second."""
+    """Two partitions: 1 to 3, 4 to 5, 6 in the first, 1 in the second."""
 
     async def fill():
         a, b = await log.provision("hive", "a", "b")

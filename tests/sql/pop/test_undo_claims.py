@@ -11,17 +11,17 @@ async def test_leased_claims_are_found_by_their_lease_and_given_back(log):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive")
     await log.push_lots({a: "x", b: "y"})
-    poll = Poll(lanes=2)
+    poll = Poll(partitions=2)
     await log.pop(group, poll)
 
     assert await undo(log, group, poll.lease_id) == 2
 
-    taken = await log.pop(group, Poll(lanes=2))
+    taken = await log.pop(group, Poll(partitions=2))
     assert {(m.transaction_id, m.delivery) for m in taken.messages} == {("x", 1), ("y", 1)}
 
 
 async def test_claims_acknowledged_at_once_are_given_back(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     poll = Poll(auto_ack=True)
     await log.pop(group, poll)
@@ -32,7 +32,7 @@ async def test_claims_acknowledged_at_once_are_given_back(log):
 
 
 async def test_a_call_that_had_claimed_nothing_is_undone_by_doing_nothing(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
 
     assert await undo(log, group, uuid4()) == 0
@@ -40,7 +40,7 @@ async def test_a_call_that_had_claimed_nothing_is_undone_by_doing_nothing(log):
 
 
 async def test_a_claim_is_left_alone_when_the_cursor_moved_on(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a", "b")
     lost = Poll(auto_ack=True, batch=1)
     await log.pop(group, lost)
@@ -51,9 +51,9 @@ async def test_a_claim_is_left_alone_when_the_cursor_moved_on(log):
     assert (await log.cursor(partition, group))["acked"] == 2
 
 
-async def test_a_claim_acknowledged_at_once_outlives_that_its_lane_is_put_to_rest(log):
-    """A lane is left ready while a push is in flight; the next poll may find nothing in it yet."""
-    partition, group = await log.lane()
+async def test_a_claim_acknowledged_at_once_outlives_that_its_partition_is_put_to_rest(log):
+    """A partition is left ready while a push is in flight; the next poll may find nothing yet."""
+    partition, group = await log.partition()
     await log.push(partition, "a")
     lost = Poll(auto_ack=True)
     await log.pop(group, lost)
@@ -66,7 +66,7 @@ async def test_a_claim_acknowledged_at_once_outlives_that_its_lane_is_put_to_res
 
 
 async def test_a_lease_that_was_completed_stays_done(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     poll = Poll()
     await log.pop(group, poll)
@@ -77,7 +77,7 @@ async def test_a_lease_that_was_completed_stays_done(log):
 
 
 async def test_other_groups_and_other_leases_keep_their_claims(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     bees = await log.subscribe("hive", "bees")
     await log.push(partition, "a")
     poll = Poll(lease_s=30)

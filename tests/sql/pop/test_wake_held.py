@@ -5,9 +5,9 @@ async def wake(log, queue="hive"):
     return await log.value("select skep.wake_held(id) from skep.queue where name = $1", queue)
 
 
-async def test_lanes_whose_messages_are_held_back_are_looked_at_again(log):
+async def test_partitions_whose_messages_are_held_back_are_looked_at_again(log):
     await log.configure("hive", delayed_processing_s=600)
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.pop(group)
     await log.push(partition, "a")
     assert await log.next_available(group) > 0
@@ -17,9 +17,9 @@ async def test_lanes_whose_messages_are_held_back_are_looked_at_again(log):
     assert await log.next_available(group) <= 0
 
 
-async def test_leased_lanes_and_those_with_a_failure_are_left_alone(log):
+async def test_leased_partitions_and_those_with_a_failure_are_left_alone(log):
     await log.configure("hive", retry_delay_ms=60_000)
-    failed, group = await log.lane("hive", "a")
+    failed, group = await log.partition("hive", "a")
     [leased] = await log.provision("hive", "b")
     await log.push_lots({failed: "x", leased: "y"})
     poll = Poll(partition_id=failed)
@@ -31,7 +31,7 @@ async def test_leased_lanes_and_those_with_a_failure_are_left_alone(log):
 
 async def test_other_queues_are_not_touched(log):
     await log.configure("hive", delayed_processing_s=600)
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.pop(group)
     await log.push(partition, "a")
     await log.configure("wax")
@@ -42,7 +42,7 @@ async def test_other_queues_are_not_touched(log):
 
 async def test_a_queue_configured_to_hold_back_less_long_delivers_at_once(log):
     await log.configure("hive", delayed_processing_s=600)
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.pop(group)
     await log.push(partition, "a")
 
@@ -51,8 +51,8 @@ async def test_a_queue_configured_to_hold_back_less_long_delivers_at_once(log):
     assert (await log.pop(group)).offsets == [1]
 
 
-async def test_a_failure_of_what_is_done_since_keeps_no_lane_asleep(log):
-    partition, group = await log.lane()
+async def test_a_failure_of_what_is_done_since_keeps_no_partition_asleep(log):
+    partition, group = await log.partition()
     await log.push(partition, "a")
     poll = Poll()
     await log.pop(group, poll)

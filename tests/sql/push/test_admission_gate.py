@@ -22,7 +22,7 @@ async def queue_id_of(log):
 
 async def test_defect_17_a_queue_takes_no_more_than_its_max_size(log):
     gate = AdmissionGate(Session(log), now=lambda: 0.0)
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     queue_id = await queue_id_of(log)
 
     assert await gate.decide(queue_id, 3, THREE) == Admitted()
@@ -37,7 +37,7 @@ async def test_defect_17_a_queue_takes_no_more_than_its_max_size(log):
 
 async def test_a_queue_that_drops_its_oldest_keeps_the_newest(log):
     gate = AdmissionGate(Session(log), now=lambda: 0.0)
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     limit = SizeLimit(3, "drop_oldest")
     for name in "uvwxyz":
         assert await gate.decide(await queue_id_of(log), 1, limit) == Admitted()

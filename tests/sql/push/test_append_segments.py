@@ -20,7 +20,7 @@ async def append(log, lots, *, now=None):
 
 
 async def test_offsets_are_dense_and_start_at_one(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
 
     firsts = [
         (await append(log, {partition: names}))[partition]["first"]
@@ -41,7 +41,7 @@ async def test_every_partition_counts_for_itself(log):
 
 
 async def test_a_segment_is_stored_as_it_came(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await append(log, {partition: "ab"})
 
     segment = await log.row("select * from skep.segment")
@@ -54,7 +54,7 @@ async def test_a_segment_is_stored_as_it_came(log):
 
 
 async def test_a_segment_carries_the_transaction_that_stored_it(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
 
     async with log.connection.transaction():
         await append(log, {partition: "a"})
@@ -64,7 +64,7 @@ async def test_a_segment_carries_the_transaction_that_stored_it(log):
 
 
 async def test_created_at_never_decreases_although_the_clock_does(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     moments = [NOON, NOON - 60 * SECOND, NOON - SECOND, NOON + SECOND]
 
     answers = [(await append(log, {partition: "a"}, now=now))[partition] for now in moments]
@@ -76,10 +76,10 @@ async def test_created_at_never_decreases_although_the_clock_does(log):
 
 
 async def test_idle_cursors_of_every_group_become_ready(log):
-    partition, queue_mode = await log.lane()
+    partition, queue_mode = await log.partition()
     bees = await log.subscribe("hive", "bees", "new")
     for group in (queue_mode, bees):
-        await log.pop(group)  # finds nothing and puts the lane to rest
+        await log.pop(group)  # finds nothing and puts the partition to rest
         assert (await log.cursor(partition, group))["available_at"] is None
     await log.advance()
 
@@ -90,7 +90,7 @@ async def test_idle_cursors_of_every_group_become_ready(log):
 
 
 async def test_a_cursor_that_is_leased_keeps_its_lease(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await append(log, {partition: "a"})
     poll = Poll(lease_s=30)
     await log.pop(group, poll)
@@ -103,7 +103,7 @@ async def test_a_cursor_that_is_leased_keeps_its_lease(log):
 
 
 async def test_a_cursor_that_is_ready_keeps_its_place_in_line(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await append(log, {partition: "a"})
     await log.advance()
 
@@ -112,8 +112,8 @@ async def test_a_cursor_that_is_ready_keeps_its_place_in_line(log):
     assert (await log.cursor(partition, group))["available_at"] == NOON
 
 
-async def test_lanes_that_got_nothing_stay_idle(log):
-    a, group = await log.lane()
+async def test_partitions_that_got_nothing_stay_idle(log):
+    a, group = await log.partition()
     [b] = await log.provision("hive", "b")
 
     await append(log, {a: "a"})
@@ -122,7 +122,7 @@ async def test_lanes_that_got_nothing_stay_idle(log):
 
 
 async def test_a_partition_that_does_not_exist_gets_no_row(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
 
     rows = await append(log, {partition: "a", 1_000_000: "b"})
 
@@ -134,7 +134,7 @@ async def test_a_partition_that_does_not_exist_gets_no_row(log):
     ("delay_s", "window_s", "hold_s"), [(0, 0, 0), (60, 0, 60), (0, 30, 30), (60, 90, 90)]
 )
 async def test_an_idle_cursor_is_woken_for_when_its_queue_delivers(log, delay_s, window_s, hold_s):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.set_options("hive", delayed_processing_s=delay_s, window_buffer_s=window_s)
 
     await append(log, {partition: "a"})
@@ -143,8 +143,8 @@ async def test_an_idle_cursor_is_woken_for_when_its_queue_delivers(log, delay_s,
 
 
 async def test_idle_cursors_of_many_queues_are_woken_each_by_its_own_rule(log):
-    slow, slow_group = await log.lane("wax")
-    quick, quick_group = await log.lane("hive")
+    slow, slow_group = await log.partition("wax")
+    quick, quick_group = await log.partition("hive")
     await log.set_options("wax", delayed_processing_s=60)
 
     await append(log, {slow: "a", quick: "b"})

@@ -17,7 +17,7 @@ async def confirm(log, *suspicions):
 
 
 async def test_a_key_is_compared_with_the_one_stored_at_its_offset(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
     await log.push(partition, "c", "d", "e")
 
@@ -34,7 +34,7 @@ async def test_several_partitions_are_asked_at_once(log):
 
 
 async def test_the_same_key_outside_the_window_is_told_apart(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
 
     await log.set_clock(NOON + HOUR - MICROSECOND)
@@ -44,7 +44,7 @@ async def test_the_same_key_outside_the_window_is_told_apart(log):
 
 
 async def test_nothing_is_inside_a_window_of_zero_even_when_the_clock_was_set_back(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", dedup_window_s=0)
     await log.push(partition, "a")
     await log.advance(-60)
@@ -53,7 +53,7 @@ async def test_nothing_is_inside_a_window_of_zero_even_when_the_clock_was_set_ba
 
 
 async def test_messages_that_are_not_there_get_no_row(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
     await log.push(partition, "c")
     await log.execute("delete from skep.segment where first = 1")

@@ -10,7 +10,7 @@ WINDOW = timedelta(hours=1)
 
 async def three_segments(log):
     """Push ab at noon, c a minute later, de a minute later; return the partition."""
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     for names in ("ab", "c", "de"):
         await log.push(partition, *names)
         await log.advance(60)
@@ -120,7 +120,7 @@ async def test_of_several_places_the_newest_is_told(log):
 
 
 async def test_keys_that_match_only_across_the_border_of_two_are_no_duplicates(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b")
     crossing = keys_of("ab")[8:24]
 
@@ -168,7 +168,7 @@ async def test_a_gap_that_begins_inside_a_segment_is_not_sent(log):
 
 @pytest.mark.parametrize(("key_count", "is_sent"), [(65_535, True), (65_536, False)])
 async def test_a_gap_of_a_mebibyte_is_too_long_to_send(log, key_count, is_sent):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     keys = keys_of(map(str, range(key_count)))
     query = "select * from skep.append_segments($1, $2, $3, array['[]'::bytea], $4)"
     await log.execute(query, [partition], [key_count], [keys], log.now)

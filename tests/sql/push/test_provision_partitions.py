@@ -1,16 +1,16 @@
 from tests.sql.support.log import QUEUE_MODE
 
 
-async def provision(log, *lanes):
+async def provision(log, *partitions):
     rows = await log.rows(
         "select * from skep.provision_partitions($1, $2)",
-        [queue for queue, _ in lanes],
-        [partition for _, partition in lanes],
+        [queue for queue, _ in partitions],
+        [partition for _, partition in partitions],
     )
     return {(row["queue_name"], row["partition_name"]): row for row in rows}
 
 
-async def test_lanes_that_do_not_exist_are_created_together_with_their_queues(log):
+async def test_partitions_that_do_not_exist_are_created_together_with_their_queues(log):
     rows = await provision(log, ("hive", "a"), ("hive", "b"), ("wax", "a"))
 
     assert set(rows) == {("hive", "a"), ("hive", "b"), ("wax", "a")}
@@ -19,7 +19,7 @@ async def test_lanes_that_do_not_exist_are_created_together_with_their_queues(lo
     assert len({row["queue_id"] for row in rows.values()}) == 2
 
 
-async def test_a_lane_that_exists_is_found_and_only_the_others_are_created(log):
+async def test_a_partition_that_exists_is_found_and_only_the_others_are_created(log):
     before = await provision(log, ("hive", "b"))
 
     rows = await provision(log, ("hive", "c"), ("hive", "b"), ("hive", "a"))
@@ -29,13 +29,13 @@ async def test_a_lane_that_exists_is_found_and_only_the_others_are_created(log):
     assert rows["hive", "b"]["partition_id"] == before["hive", "b"]["partition_id"]
 
 
-async def test_a_new_lane_is_empty(log):
+async def test_a_new_partition_is_empty(log):
     await provision(log, ("hive", "a"))
 
     assert tuple(await log.row("select head, tail from skep.partition")) == (0, 1)
 
 
-async def test_a_new_lane_gets_an_idle_cursor_for_every_group_of_its_queue(log):
+async def test_a_new_partition_gets_an_idle_cursor_for_every_group_of_its_queue(log):
     bees = await log.subscribe("hive", "bees")
     drones = await log.subscribe("hive", "drones", "new")
     await log.subscribe("wax", "strangers")

@@ -9,17 +9,17 @@ from tests.sql.support.waiting import eventually
 
 
 async def push(log, *items):
-    """Push (lane, name) pairs; names that begin with `new` were just made."""
+    """Push (partition, name) pairs; names that begin with `new` were just made."""
     return await log.value(
         "select skep.push_keyed($1, $2, $3, $4)",
-        [lane for lane, _ in items],
+        [partition for partition, _ in items],
         [key_of(name) for _, name in items],
         [name.startswith("new") for _, name in items],
         [envelope(name).encode() for _, name in items],
     )
 
 
-async def test_messages_keep_their_order_in_their_lanes(log):
+async def test_messages_keep_their_order_in_their_partitions(log):
     a, b = await log.provision("hive", "a", "b")
 
     offsets = await push(log, (b, "one"), (a, "two"), (b, "three"), (b, "new four"))
@@ -59,7 +59,7 @@ async def test_many_keys_are_looked_for_one_by_one(log):
     assert sorted(offsets) == list(range(1, 31))
 
 
-async def test_a_lane_that_is_gone_is_an_error(log):
+async def test_a_partition_that_is_gone_is_an_error(log):
     with pytest.raises(asyncpg.SerializationError, match="deleted meanwhile"):
         await push(log, (999_999, "x"))
 
@@ -84,16 +84,16 @@ async def test_a_second_push_of_an_id_waits_for_the_first_and_finds_it(log, open
     assert await stored(log) == [("a", 1, "x")]
 
 
-async def test_lanes_are_locked_in_ascending_order_whatever_the_order_of_the_messages(
+async def test_partitions_are_locked_in_ascending_order_whatever_the_order_of_the_messages(
     log, open_log
 ):
     a, b = await log.provision("hive", "a", "b")
     others = [await open_log() for _ in range(4)]
 
     async def push_often(session, number):
-        lanes = [(a, b), (b, a)][number % 2]
+        partitions = [(a, b), (b, a)][number % 2]
         for turn in range(20):
-            await push(session, *((lane, f"new {number} {turn}") for lane in lanes))
+            await push(session, *((partition, f"new {number} {turn}") for partition in partitions))
 
     await asyncio.gather(*(push_often(each, number) for number, each in enumerate(others)))
 

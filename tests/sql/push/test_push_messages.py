@@ -55,7 +55,7 @@ async def test_nothing_to_push_is_nothing_to_do(log):
 
 
 async def test_a_group_that_had_read_all_gets_it(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.pop(group)
     queue, name = await log.row(
         "select q.name, p.name from skep.partition p join skep.queue q on q.id = p.queue_id"

@@ -25,7 +25,7 @@ HOUR = timedelta(hours=1)
 
 
 async def test_messages_are_popped_in_the_order_of_their_offsets(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     for names in ("ab", "c", "def"):
         await log.push(partition, *names, vouch=Vouch(0, ALWAYS))
 
@@ -47,7 +47,7 @@ async def test_one_call_serves_many_partitions_of_many_queues(log):
 
 @pytest.mark.parametrize("vouch", [NOTHING, Vouch(0, ALWAYS)], ids=["probed", "vouched"])
 async def test_created_at_never_decreases_although_the_clock_does(log, vouch):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     created = []
     for number, seconds in enumerate([0, -3600, -1, 1]):
         await log.set_clock(NOON + seconds * SECOND)
@@ -58,8 +58,8 @@ async def test_created_at_never_decreases_although_the_clock_does(log, vouch):
 
 
 @pytest.mark.parametrize("vouch", [NOTHING, Vouch(1, ALWAYS)], ids=["probed", "vouched"])
-async def test_idle_lanes_are_woken_and_leased_ones_are_not(log, vouch):
-    partition, leased = await log.lane()
+async def test_idle_partitions_are_woken_and_leased_ones_are_not(log, vouch):
+    partition, leased = await log.partition()
     await log.push(partition, "a")
     idle = await log.subscribe("hive", "bees")
     await log.pop(idle, Poll(auto_ack=True))
@@ -73,7 +73,7 @@ async def test_idle_lanes_are_woken_and_leased_ones_are_not(log, vouch):
 
 
 async def test_a_push_that_is_refused_wakes_nobody(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "a")
     await log.pop(group, Poll(auto_ack=True))
 
@@ -84,7 +84,7 @@ async def test_a_push_that_is_refused_wakes_nobody(log):
 
 @pytest.mark.parametrize("vouch", [NOTHING, Vouch(0, ALWAYS)], ids=["probed", "vouched"])
 async def test_a_partition_that_does_not_exist_gets_no_row(log, vouch):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
 
     rows = await log.push_lots({partition: "a", 1_000_000: "b"}, {partition: vouch})
 
@@ -92,7 +92,7 @@ async def test_a_partition_that_does_not_exist_gets_no_row(log, vouch):
 
 
 async def test_a_broker_that_knows_nothing_finds_every_duplicate_of_the_window(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b", "c")
 
     row = await log.push(partition, "x", "c", "a")
@@ -102,7 +102,7 @@ async def test_a_broker_that_knows_nothing_finds_every_duplicate_of_the_window(l
 
 
 async def test_duplicates_in_what_others_pushed_meanwhile_are_found(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
     await log.push(partition, "theirs")
 
@@ -113,7 +113,7 @@ async def test_duplicates_in_what_others_pushed_meanwhile_are_found(log):
 
 
 async def test_duplicates_older_than_the_broker_remembers_are_found(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "old")
     await log.advance()
     await log.push(partition, "young")
@@ -124,7 +124,7 @@ async def test_duplicates_older_than_the_broker_remembers_are_found(log):
 
 
 async def test_a_broker_that_vouches_for_the_whole_window_is_believed(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
     await log.advance(60)
 
@@ -135,7 +135,7 @@ async def test_a_broker_that_vouches_for_the_whole_window_is_believed(log):
 
 
 async def test_a_key_is_accepted_again_when_its_window_is_over(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", dedup_window_s=60)
     await log.push(partition, "a")
 
@@ -148,7 +148,7 @@ async def test_a_key_is_accepted_again_when_its_window_is_over(log):
 
 
 async def test_a_window_of_zero_turns_detection_off(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", dedup_window_s=0)
     await log.push(partition, "a")
 
@@ -156,7 +156,7 @@ async def test_a_window_of_zero_turns_detection_off(log):
 
 
 async def test_detection_that_is_off_stays_off_when_the_clock_is_set_back(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", dedup_window_s=0)
     await log.push(partition, "a")
     await log.advance(-60)
@@ -166,7 +166,7 @@ async def test_detection_that_is_off_stays_off_when_the_clock_is_set_back(log):
 
 @pytest.mark.parametrize("window_s", [0, 60, 3600])
 async def test_a_repeated_call_finds_what_the_first_stored_whatever_the_window(log, window_s):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", dedup_window_s=window_s)
     await log.push(partition, "before")
     await log.push(partition, "a", "b")
@@ -178,7 +178,7 @@ async def test_a_repeated_call_finds_what_the_first_stored_whatever_the_window(l
 
 
 async def test_a_repeated_call_that_had_stored_nothing_stores_now(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "before")
 
     row = await log.push(partition, "a", vouch=Vouch(1, ALWAYS), resolve=True)
@@ -206,8 +206,8 @@ class Segment:
         return self.first + len(self.names) - 1
 
 
-class LaneModel:
-    """A lane as a plain list, with the rules for duplicates spelled out."""
+class PartitionModel:
+    """A partition as a plain list, with the rules for duplicates spelled out."""
 
     def __init__(self, window_s):
         self.window_s = window_s
@@ -279,21 +279,21 @@ def test_duplicates_are_found_exactly_whatever_a_truthful_broker_vouches_for(aru
 
 async def replay(log, steps):
     await log.set_clock(NOON)
-    lanes = {}
+    partitions = {}
     for window_s in WINDOWS_S:
         queue = f"queue {next(queue_numbers)}"
         [partition] = await log.provision(queue, "a")
         await log.configure(queue, dedup_window_s=window_s)
-        lanes[partition] = LaneModel(window_s)
+        partitions[partition] = PartitionModel(window_s)
     for step in steps:
         await log.advance(step["seconds"])
-        await push_and_compare(log, lanes, step)
+        await push_and_compare(log, partitions, step)
 
 
-async def push_and_compare(log, lanes, step):
-    chosen = {list(lanes)[number]: names for number, names in step["lots"].items()}
+async def push_and_compare(log, partitions, step):
+    chosen = {list(partitions)[number]: names for number, names in step["lots"].items()}
     vouches = {
-        partition: lanes[partition].truthful(
+        partition: partitions[partition].truthful(
             names, step["share"], log.now + step["since_s"] * SECOND
         )
         for partition, names in chosen.items()
@@ -303,18 +303,18 @@ async def push_and_compare(log, lanes, step):
 
     assert sorted(row.partition_id for row in rows) == sorted(chosen)
     for row in rows:
-        lane, names = lanes[row.partition_id], chosen[row.partition_id]
+        partition, names = partitions[row.partition_id], chosen[row.partition_id]
         vouch = vouches[row.partition_id]
-        expected = lane.duplicates(names, log.now, vouch, resolve=step["resolve"])
+        expected = partition.duplicates(names, log.now, vouch, resolve=step["resolve"])
         assert (row.duplicates or {}) == expected
         if row.gap_keys is not None:
             assert row.gap_first == vouch.to + 1
-            assert row.gap_keys == lane.keys_above(vouch.to)
-            assert row.gap_created_at == lane.segments[-1].created_at
+            assert row.gap_keys == partition.keys_above(vouch.to)
+            assert row.gap_created_at == partition.segments[-1].created_at
         if expected:
             assert row.first is None
         else:
-            stored = lane.append(names, log.now)
+            stored = partition.append(names, log.now)
             assert (row.first, row.created_at) == (stored.first, stored.created_at)
 
 
@@ -330,7 +330,7 @@ async def test_a_push_of_a_broker_waits_behind_operations(log):
     assert await log.value("select head from skep.partition where id = $1", a) == 0
 
 
-async def test_neighbours_of_a_lane_with_operations_are_stored(log):
+async def test_neighbours_of_a_partition_with_operations_are_stored(log):
     a, b = await log.provision("hive", "a", "b")
     await defer(log, a)
     versions = await log.versions([a])

@@ -20,7 +20,7 @@ async def test_segments_are_appended_where_nobody_else_has_pushed(log):
 
 
 async def test_what_is_stored_is_delivered_in_order(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push_vouched({partition: "ab"}, {partition: 0})
     await log.push_vouched({partition: "c"}, {partition: 2})
 
@@ -29,7 +29,7 @@ async def test_what_is_stored_is_delivered_in_order(log):
     assert [(m.offset, m.transaction_id) for m in taken.messages] == list(enumerate("abc", 1))
 
 
-async def test_a_lane_with_pushes_the_broker_does_not_know_of_is_left_out(log):
+async def test_a_partition_with_pushes_the_broker_does_not_know_of_is_left_out(log):
     a, b = await log.provision("hive", "a", "b")
     await log.push(a, "theirs")
 
@@ -75,8 +75,8 @@ async def test_a_queue_that_was_configured_anew_refuses_the_whole_call(log):
     assert await log.value("select count(*) from skep.segment") == 0
 
 
-async def test_idle_lanes_are_woken(log):
-    partition, group = await log.lane()
+async def test_idle_partitions_are_woken(log):
+    partition, group = await log.partition()
     await log.push(partition, "a")
     await log.pop(group, Poll(auto_ack=True))
     assert await log.next_available(group) is None
@@ -96,7 +96,7 @@ async def test_created_at_never_decreases_although_the_clock_does(log):
     assert stored == {partition: (2, NOON)}
 
 
-async def test_a_lane_with_operations_is_left_to_the_other_way(log):
+async def test_a_partition_with_operations_is_left_to_the_other_way(log):
     a, b = await log.provision("hive", "a", "b")
     await defer(log, a)
 

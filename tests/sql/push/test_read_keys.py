@@ -18,7 +18,7 @@ async def push_every_minute(log, partition, *lots):
 
 
 async def test_a_partition_is_told_with_its_head_and_then_segment_by_segment_from_the_newest(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await push_every_minute(log, partition, "ab", "c")
 
     start = log.now - HOUR
@@ -30,7 +30,7 @@ async def test_a_partition_is_told_with_its_head_and_then_segment_by_segment_fro
 
 
 async def test_segments_outside_the_window_are_left_out(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await push_every_minute(log, partition, "a", "b", "c")
     await log.set_clock(NOON + HOUR + MINUTE)
 
@@ -40,7 +40,7 @@ async def test_segments_outside_the_window_are_left_out(log):
 
 
 async def test_no_more_segments_than_wanted_are_read(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await push_every_minute(log, partition, "a", "b", "c")
 
     rows = await read_keys(log, partition, segments_max=2)

@@ -17,7 +17,7 @@ async def test_a_queue_with_rules_for_its_messages_is_refused_by_name(log, rule)
 
 
 async def test_queues_without_rules_are_fine(log):
-    lanes = await log.provision("hive", "a", "b")
+    partitions = await log.provision("hive", "a", "b")
     await log.execute("update skep.queue set ttl_s = 5, is_paused = true")
 
-    await log.value("select skep.refuse_governed($1)", lanes)
+    await log.value("select skep.refuse_governed($1)", partitions)

@@ -17,7 +17,7 @@ async def test_a_queue_is_told_with_its_options_and_groups(log):
     assert found["group_mode"] == ["all", "timestamp"]
     assert found["group_from"] == [None, log.now]
     assert found["group_is_paused"] == [False, False]
-    assert found["lanes"] == 3
+    assert found["partitions"] == 3
 
 
 async def test_the_default_partition_is_named_if_there_is_one(log):

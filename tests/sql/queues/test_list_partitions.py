@@ -17,59 +17,66 @@ async def names(log, *arguments, **options):
 
 
 @pytest.fixture
-def lanes(arun, log):
-    """Two queues: the ids of their lanes by name."""
+def partitions(arun, log):
+    """Two queues: the ids of their partitions by name."""
     of_hive = arun(log.provision("hive", "c", "a", "b"))
     of_wax = arun(log.provision("wax", "a2", "A3"))
     return dict(zip(["c", "a", "b", "a2", "A3"], of_hive + of_wax, strict=True))
 
 
 @pytest.fixture
-def hive(arun, log, lanes):
+def hive(arun, log, partitions):
     return arun(log.value("select id from skep.queue where name = 'hive'"))
 
 
-async def test_lanes_of_a_queue_come_by_name(log, hive):
+async def test_partitions_of_a_queue_come_by_name(log, hive):
     assert await names(log, hive) == ["a", "b", "c"]
     assert await names(log, hive, limit=1, offset=1) == ["b"]
 
 
-async def test_lanes_of_all_queues_come_queue_by_queue(log, lanes):
+async def test_partitions_of_all_queues_come_queue_by_queue(log, partitions):
     found = await page(log)
 
     assert [row["queue_name"] for row in found] == ["hive"] * 3 + ["wax"] * 2
     assert [row["name"] for row in found][:3] == ["a", "b", "c"]
 
 
-async def test_a_page_begins_behind_a_lane(log, hive, lanes):
-    assert await names(log, hive, after=lanes["a"]) == ["b", "c"]
-    assert await names(log, after=lanes["b"], limit=1) == ["c"]
-    assert set(await names(log, after=lanes["c"])) == {"a2", "A3"}
+async def test_a_page_begins_behind_a_partition(log, hive, partitions):
+    assert await names(log, hive, after=partitions["a"]) == ["b", "c"]
+    assert await names(log, after=partitions["b"], limit=1) == ["c"]
+    assert set(await names(log, after=partitions["c"])) == {"a2", "A3"}
 
 
-async def test_behind_a_lane_of_another_queue_or_of_none_there_is_nothing(log, hive, lanes):
-    assert await names(log, hive, after=lanes["a2"]) == []
-    assert await names(log, after=max(lanes.values()) + 1000) == []
+async def test_behind_a_partition_of_another_queue_or_of_none_there_is_nothing(
+    log, hive, partitions
+):
+    assert await names(log, hive, after=partitions["a2"]) == []
+    assert await names(log, after=max(partitions.values()) + 1000) == []
 
 
-async def test_a_search_finds_part_of_a_name_in_any_case(log, lanes):
+async def test_a_search_finds_part_of_a_name_in_any_case(log, partitions):
     assert sorted(await names(log, search="a")) == ["A3", "a", "a2"]
 
 
-async def test_a_lane_shows_what_it_holds(log, hive, lanes):
-    await log.push(lanes["a"], "x")
+async def test_a_partition_shows_what_it_holds(log, hive, partitions):
+    await log.push(partitions["a"], "x")
     later = log.now
     await log.advance(10)
-    await log.push(lanes["a"], "y")
+    await log.push(partitions["a"], "y")
 
-    [lane, empty, _] = await page(log, hive)
+    [partition, empty, _] = await page(log, hive)
 
-    assert [lane["head"], lane["tail"], lane["total"], lane["dead_letters"]] == [2, 1, 2, 0]
-    assert [lane["oldest_at"], lane["pushed_at"]] == [later, log.now]
+    assert [
+        partition["head"],
+        partition["tail"],
+        partition["total"],
+        partition["dead_letters"],
+    ] == [2, 1, 2, 0]
+    assert [partition["oldest_at"], partition["pushed_at"]] == [later, log.now]
     assert [empty["oldest_at"], empty["pushed_at"]] == [None, None]
 
 
-async def test_lanes_that_wait_for_the_sweep_are_not_shown(log, lanes):
+async def test_partitions_that_wait_for_the_sweep_are_not_shown(log, partitions):
     await log.value("select skep.remove_queue('hive')")
 
     assert set(await names(log)) == {"a2", "A3"}

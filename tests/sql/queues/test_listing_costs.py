@@ -1,11 +1,11 @@
-"""What a page about groups reads does not grow with the number of lanes."""
+"""What a page about groups reads does not grow with the number of partitions."""
 
 import pytest
 
 from skep.db.access.slots import ONE_OFF
 from tests.sql.model.test_plans import MeteredLog
-from tests.sql.support.lanes import many_lanes
 from tests.sql.support.log import Log
+from tests.sql.support.partitions import many_partitions
 
 FEW, MANY = 8_000, 24_000
 EXACT_MAX = 1_000
@@ -17,22 +17,24 @@ def listings(log, group):
         "backlog": lambda: log.rows(
             "select * from skep.measure_backlog($1, $2)", [group], EXACT_MAX
         ),
-        "lanes": lambda: log.rows("select * from skep.describe_lanes($1, 100, 0)", [group]),
+        "partitions": lambda: log.rows(
+            "select * from skep.describe_partitions($1, 100, 0)", [group]
+        ),
         "lagging": lambda: log.rows(
-            "select * from skep.lagging_lanes(null, null, 0, $1, 100, 0)", EXACT_MAX
+            "select * from skep.lagging_partitions(null, null, 0, $1, 100, 0)", EXACT_MAX
         ),
         "preview": lambda: log.rows(
             "select * from skep.preview_seek($1, 'end', null, $2)", group, EXACT_MAX
         ),
         "step of a seek": lambda: log.rows(
-            "select * from skep.seek_lanes($1, '', 100, 'end', null)", group
+            "select * from skep.seek_partitions($1, '', 100, 'end', null)", group
         ),
     }
 
 
-async def rows_read(connect, lanes):
+async def rows_read(connect, partitions):
     log = MeteredLog(await connect(server_settings=dict(ONE_OFF)))
-    group = await many_lanes(Log(log.connection), lanes)
+    group = await many_partitions(Log(log.connection), partitions)
     await log.execute("analyze")
     found = {}
     for name, call in listings(log, group).items():
@@ -42,7 +44,7 @@ async def rows_read(connect, lanes):
 
 
 @pytest.mark.slow
-async def test_three_times_as_many_lanes_cost_no_more(connect):
-    few, many = [await rows_read(connect, lanes) for lanes in (FEW, MANY)]
+async def test_three_times_as_many_partitions_cost_no_more(connect):
+    few, many = [await rows_read(connect, partitions) for partitions in (FEW, MANY)]
 
     assert {name: many[name] / few[name] for name in few if many[name] > 1.2 * few[name]} == {}

@@ -1,4 +1,4 @@
-"""What a listing reads depends on its page, not on how many lanes there are.
+"""What a listing reads depends on its page, not on how many partitions there are.
 
 The statements run as the broker runs them: prepared once, in sessions with the settings of queries,
 often enough for PostgreSQL to settle on a plan.
@@ -7,7 +7,7 @@ often enough for PostgreSQL to settle on a plan.
 import pytest
 
 from skep.db.access.slots import HOT_PATH, ONE_OFF
-from tests.sql.model.test_plans import LANES, MeteredLog, begin, grow
+from tests.sql.model.test_plans import PARTITIONS, MeteredLog, begin, grow
 from tests.sql.support.log import Log
 
 PAGE = 10
@@ -36,10 +36,10 @@ async def rows_read(log, query, *arguments):
     return log.cost.rows
 
 
-async def test_a_page_of_lanes_reads_only_its_lanes(metered):
+async def test_a_page_of_partitions_reads_only_its_partitions(metered):
     (queue_id,) = await metered.connection.fetchrow("select id from skep.queue")
     (middle,) = await metered.connection.fetchrow(
-        "select id from skep.partition order by name offset $1 limit 1", LANES // 2
+        "select id from skep.partition order by name offset $1 limit 1", PARTITIONS // 2
     )
     query = "select * from skep.list_partitions($1, null, $2, $3, 0)"
 
@@ -52,15 +52,15 @@ async def test_counting_a_large_queue_reads_no_cursor_but_those_of_the_sample(me
     (queue_id,) = await metered.connection.fetchrow("select id from skep.queue")
     query = "select * from skep.count_messages($1, 100, $2, false)"
 
-    # All lanes are counted, once and nothing more; the rest is about the sample.
-    assert await rows_read(metered, query, [queue_id], SAMPLE) < LANES + SAMPLE * 60
+    # All partitions are counted, once and nothing more; the rest is about the sample.
+    assert await rows_read(metered, query, [queue_id], SAMPLE) < PARTITIONS + SAMPLE * 60
 
 
 async def test_the_newest_messages_are_found_without_reading_the_others(metered):
-    lane = await metered.connection.fetchval("select min(id) from skep.partition")
+    partition = await metered.connection.fetchval("select min(id) from skep.partition")
     queue_id = await metered.connection.fetchval("select id from skep.queue")
     for number in range(PAGE):
-        await Log(metered.connection).push(lane, f"new-{number}")
+        await Log(metered.connection).push(partition, f"new-{number}")
 
     query = "select * from skep.newest_segments($1, $2, 0)"
 

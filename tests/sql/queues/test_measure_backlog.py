@@ -1,7 +1,7 @@
 import pytest
 
-from tests.sql.support.lanes import many_lanes
 from tests.sql.support.log import Ack, Poll
+from tests.sql.support.partitions import many_partitions
 
 MEASURE = "select * from skep.measure_backlog($1, $2)"
 
@@ -19,26 +19,31 @@ async def test_a_group_that_read_everything_has_no_backlog(log):
 
     found = await measure(log, group)
 
-    assert (found["lanes"], found["lanes_behind"], found["backlog"], found["lag_s"]) == (1, 0, 0, 0)
+    assert (found["partitions"], found["partitions_behind"], found["backlog"], found["lag_s"]) == (
+        1,
+        0,
+        0,
+        0,
+    )
 
 
-async def test_the_backlog_is_the_sum_over_lanes_and_the_lag_that_of_the_oldest(log):
-    lanes = await log.provision("hive", "a", "b", "c")
+async def test_the_backlog_is_the_sum_over_partitions_and_the_lag_that_of_the_oldest(log):
+    partitions = await log.provision("hive", "a", "b", "c")
     group = await log.subscribe("hive", "bees")
-    await log.push(lanes[0], "x", "y")
+    await log.push(partitions[0], "x", "y")
     await log.advance(30)
-    await log.push(lanes[1], "z")
+    await log.push(partitions[1], "z")
     await log.advance(10)
 
     found = await measure(log, group)
 
-    assert (found["lanes"], found["lanes_behind"]) == (3, 2)
+    assert (found["partitions"], found["partitions_behind"]) == (3, 2)
     assert (found["backlog"], found["lag_s"]) == (3, 40)
     assert found["is_estimated"] is False
 
 
 async def test_what_is_under_lease_is_not_finished(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "x", "y")
     await log.pop(group, Poll(batch=1))
 
@@ -48,7 +53,7 @@ async def test_what_is_under_lease_is_not_finished(log):
 
 
 async def test_an_ended_lease_does_not_hold(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "x")
     await log.pop(group, Poll(lease_s=10))
     await log.advance(12)
@@ -58,8 +63,8 @@ async def test_an_ended_lease_does_not_hold(log):
     assert (found["is_held"], found["ready_s"]) == (False, 2)
 
 
-async def test_a_lane_that_backs_off_counts_but_is_not_held(log):
-    partition, group = await log.lane()
+async def test_a_partition_that_backs_off_counts_but_is_not_held(log):
+    partition, group = await log.partition()
     await log.push(partition, "x")
     [message] = await log.pop(group, Poll(lease_id=(lease := Poll().lease_id)))
     await log.ack(Ack(partition, 1, lease, "failed"))
@@ -72,7 +77,7 @@ async def test_a_lane_that_backs_off_counts_but_is_not_held(log):
 
 
 async def test_messages_done_ahead_of_the_cursor_are_left_out(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "x", "y", "z")
     await log.execute("update skep.cursor set done = '{[2,4)}'")
 
@@ -80,7 +85,7 @@ async def test_messages_done_ahead_of_the_cursor_are_left_out(log):
 
 
 async def test_every_group_is_measured_and_unknown_ones_are_left_out(log):
-    partition, queue_mode = await log.lane()
+    partition, queue_mode = await log.partition()
     bees = await log.subscribe("hive", "bees")
     await log.push(partition, "x")
     await log.pop(queue_mode, Poll(auto_ack=True))
@@ -90,19 +95,19 @@ async def test_every_group_is_measured_and_unknown_ones_are_left_out(log):
     assert {row["group_id"]: row["backlog"] for row in rows} == {bees: 1, queue_mode: 0}
 
 
-async def test_a_queue_with_very_many_lanes_is_estimated(log):
-    group = await many_lanes(log, 3000)
+async def test_a_queue_with_very_many_partitions_is_estimated(log):
+    group = await many_partitions(log, 3000)
 
     found = await measure(log, group, exact_max=1000)
 
     assert found["is_estimated"] is True
-    assert found["lanes"] == pytest.approx(3000, rel=0.2)
-    assert found["lanes_behind"] == found["lanes"]
-    assert found["backlog"] == pytest.approx(2 * found["lanes"], abs=2)
+    assert found["partitions"] == pytest.approx(3000, rel=0.2)
+    assert found["partitions_behind"] == found["partitions"]
+    assert found["backlog"] == pytest.approx(2 * found["partitions"], abs=2)
 
 
-async def test_few_lanes_with_a_backlog_among_very_many_are_counted_exactly(log):
-    group = await many_lanes(log, 3000)
+async def test_few_partitions_with_a_backlog_among_very_many_are_counted_exactly(log):
+    group = await many_partitions(log, 3000)
     await log.execute(
         """
         update skep.cursor c set acked = 2, available_at = null
@@ -112,34 +117,36 @@ async def test_few_lanes_with_a_backlog_among_very_many_are_counted_exactly(log)
 
     found = await measure(log, group, exact_max=1000)
 
-    assert (found["lanes_behind"], found["backlog"]) == (7, 14)
-    assert found["is_estimated"] is True  # the number of lanes is
+    assert (found["partitions_behind"], found["backlog"]) == (7, 14)
+    assert found["is_estimated"] is True  # the number of partitions is
 
 
 async def test_the_limit_itself_is_still_exact(log):
-    group = await many_lanes(log, 50)
+    group = await many_partitions(log, 50)
 
     assert (await measure(log, group, exact_max=50))["is_estimated"] is False
     assert (await measure(log, group, exact_max=49))["is_estimated"] is True
 
 
 async def two_queues(log, *, busy, calm):
-    """Return a group with so many lanes that are not at rest, and one of another queue."""
-    busy_group = await many_lanes(log, busy)
-    lanes = await log.provision("wax", *(f"lane-{number}" for number in range(calm)))
+    """Return a group with so many partitions that are not at rest, and one of another queue."""
+    busy_group = await many_partitions(log, busy)
+    partitions = await log.provision("wax", *(f"partition-{number}" for number in range(calm)))
     calm_group = await log.subscribe("wax", "bees")
-    await log.push_lots(dict.fromkeys(lanes, ("x",)))
+    await log.push_lots(dict.fromkeys(partitions, ("x",)))
     return busy_group, calm_group
 
 
-async def test_the_lanes_of_all_groups_together_are_bounded_and_small_groups_counted_first(log):
+async def test_the_partitions_of_all_groups_together_are_bounded_and_small_groups_counted_first(
+    log,
+):
     busy, calm = await two_queues(log, busy=90, calm=20)
 
     found = {row["group_id"]: row for row in await log.rows(MEASURE, [busy, calm], 100)}
 
     assert [found[group]["is_estimated"] for group in (busy, calm)] == [True, False]
-    assert (found[calm]["lanes"], found[calm]["backlog"]) == (20, 20)
-    assert (found[busy]["lanes"], found[busy]["backlog"]) == (90, 180)
+    assert (found[calm]["partitions"], found[calm]["backlog"]) == (20, 20)
+    assert (found[busy]["partitions"], found[busy]["backlog"]) == (90, 180)
     assert (await measure(log, busy, exact_max=100))["is_estimated"] is False
 
 
@@ -149,4 +156,4 @@ async def test_a_busy_group_is_represented_however_small_its_share_of_all_cursor
     rows = await log.rows(MEASURE, [large, small], 40)
 
     [found] = [row for row in rows if row["group_id"] == small]
-    assert (found["is_estimated"], found["lanes"], found["backlog"]) == (True, 30, 30)
+    assert (found["is_estimated"], found["partitions"], found["backlog"]) == (True, 30, 30)

@@ -5,7 +5,7 @@ ACTIVITY = "select at, push_messages from skep.queue_activity($1, $2, $3) order 
 
 async def reported(rollups, log):
     """Two hours of reports: 1 at noon, 2 a minute later, 4 an hour later."""
-    await log.lane("hive")
+    await log.partition("hive")
     worker, noon = await rollups.worker(), log.now
     for at, count in ((noon, 1), (noon + MINUTE, 2), (noon + HOUR, 4)):
         await rollups.report(worker, used("hive", push_messages=count), at=at)

@@ -9,7 +9,7 @@ async def backlog(log, at_most=ANY_NUMBER, queue="hive"):
 
 
 async def test_an_empty_queue_has_no_backlog(log):
-    await log.lane()
+    await log.partition()
 
     assert await backlog(log) == 0
 
@@ -22,7 +22,7 @@ async def test_what_nobody_has_read_waits(log):
 
 
 async def test_what_is_under_lease_still_waits_until_it_is_acknowledged(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, *"wxyz")
     poll = Poll(batch=3)
     await log.pop(group, poll)
@@ -34,7 +34,7 @@ async def test_what_is_under_lease_still_waits_until_it_is_acknowledged(log):
 
 
 async def test_the_slowest_group_counts(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     quick, _ = await log.subscribe("hive", "quick"), await log.subscribe("hive", "slow")
     await log.push(partition, *"xyz")
     await log.pop(quick, Poll(auto_ack=True))
@@ -59,7 +59,7 @@ async def test_counting_ends_at_the_bound(log):
 
 
 async def test_what_retention_has_deleted_does_not_wait(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, *"wxyz")
     await log.execute("update skep.partition set tail = 4 where id = $1", partition)
 
@@ -67,7 +67,7 @@ async def test_what_retention_has_deleted_does_not_wait(log):
 
 
 async def test_what_is_done_ahead_of_the_cursor_does_not_wait(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, *"wxyz")
     await log.execute(
         "update skep.cursor set done = '{[2,3],[4,4]}' where partition_id = $1", partition
@@ -86,8 +86,8 @@ async def test_without_any_group_what_is_kept_counts(log):
     assert await backlog(log) == 3
 
 
-async def test_idle_lanes_are_not_visited(log):
-    partition, group = await log.lane()
+async def test_idle_partitions_are_not_visited(log):
+    partition, group = await log.partition()
     await log.execute(
         "insert into skep.partition (queue_id, name) "
         "select queue_id, n::text from skep.partition, generate_series(1, 5000) n"

@@ -7,12 +7,12 @@ import pytest
 from skep.broker.queues.lifecycle import SWEEP_S_MAX, QueueLifecycle, RemovedQueueSweep
 from skep.db.access.slots import ONE_OFF, Slots
 
-LANES = 1_000
+PARTITIONS = 1_000
 """More than one portion of the sweep."""
 
 
 class Announcements(list):
-    def announce(self, queue_id, lane_count):
+    def announce(self, queue_id, partition_count):
         self.append(queue_id)
 
 
@@ -28,13 +28,13 @@ def slots(arun, log_url):
 def queue_id(arun, log):
     async def fill():
         await log.execute("delete from skep.removed_queue")
-        await log.provision("hive", *map(str, range(LANES)))
+        await log.provision("hive", *map(str, range(PARTITIONS)))
         return await log.value("select id from skep.queue")
 
     return arun(fill())
 
 
-async def lanes_left(log):
+async def partitions_left(log):
     return await log.value("select count(*) from skep.partition")
 
 
@@ -42,7 +42,7 @@ async def test_a_request_that_has_the_time_leaves_nothing(log, slots, queue_id):
     lifecycle = QueueLifecycle(slots, announced := Announcements(), now=lambda: 0.0)
 
     assert await lifecycle.delete("hive") is True
-    assert await lanes_left(log) == 0
+    assert await partitions_left(log) == 0
     assert announced == [queue_id]
 
 
@@ -51,13 +51,13 @@ async def test_what_a_request_has_no_time_for_is_swept_later(log, slots, queue_i
     lifecycle = QueueLifecycle(slots, Announcements(), now=lambda: next(clock))
 
     assert await lifecycle.delete("hive") is True
-    left = await lanes_left(log)
+    left = await partitions_left(log)
     sweep = RemovedQueueSweep(slots)
     while await sweep.run():
         pass
 
-    assert 0 < left < LANES
-    assert await lanes_left(log) == 0
+    assert 0 < left < PARTITIONS
+    assert await partitions_left(log) == 0
     assert await log.value("select count(*) from skep.removed_queue") == 0
 
 

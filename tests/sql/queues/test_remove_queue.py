@@ -41,7 +41,7 @@ async def test_what_does_not_exist_is_not_removed(log):
     assert await log.value("select count(*) from skep.removed_queue") == 0
 
 
-async def test_a_push_stores_nothing_in_a_lane_whose_queue_is_gone(log):
+async def test_a_push_stores_nothing_in_a_partition_whose_queue_is_gone(log):
     gone, living = await log.provision("hive", "a") + await log.provision("wax", "a")
     await remove(log)
 
@@ -51,14 +51,14 @@ async def test_a_push_stores_nothing_in_a_lane_whose_queue_is_gone(log):
     assert await log.value("select count(*) from skep.segment") == 1
 
 
-async def test_a_push_into_nothing_but_such_lanes_stores_nothing(log):
+async def test_a_push_into_nothing_but_such_partitions_stores_nothing(log):
     [gone] = await log.provision("hive", "a")
     await remove(log)
 
     assert await log.push_lots({gone: ["x"]}) == []
 
 
-async def test_a_push_on_the_word_of_the_broker_stores_nothing_in_such_a_lane_either(log):
+async def test_a_push_on_the_word_of_the_broker_stores_nothing_in_such_a_partition_either(log):
     gone, living = await log.provision("hive", "a") + await log.provision("wax", "a")
     versions = await log.versions([gone, living])
     await remove(log)
@@ -72,7 +72,7 @@ async def test_a_push_on_the_word_of_the_broker_stores_nothing_in_such_a_lane_ei
 
 
 async def test_a_poll_of_a_group_of_it_is_told_so(log):
-    _, group = await log.lane()
+    _, group = await log.partition()
     await remove(log)
 
     with pytest.raises(asyncpg.PostgresError) as refused:
@@ -93,7 +93,7 @@ async def test_the_name_begins_anew_with_nothing_inherited(log):
     assert await log.value("select count(*) from skep.consumer_group") == 1
 
 
-async def test_lanes_that_are_being_created_are_waited_for(log, other, observer):
+async def test_partitions_that_are_being_created_are_waited_for(log, other, observer):
     await log.provision("hive", "a")
     async with other.connection.transaction():
         [late] = await other.provision("hive", "b")
@@ -105,7 +105,7 @@ async def test_lanes_that_are_being_created_are_waited_for(log, other, observer)
     assert await log.value("select queue_id from skep.partition where id = $1", late) == queue_id
 
 
-async def test_lanes_wished_for_during_the_removal_are_not_left_without_a_queue(
+async def test_partitions_wished_for_during_the_removal_are_not_left_without_a_queue(
     log, other, observer
 ):
     await log.provision("hive", "a")

@@ -32,15 +32,15 @@ async def left(log):
     return [await log.value(f"select count(*) from skep.{table}") for table in TABLES]
 
 
-async def removed(log, *, lanes=3, name="hive"):
+async def removed(log, *, partitions=3, name="hive"):
     """Make a queue that has something of everything, remove it and return its id."""
-    ids = await log.provision(name, *map(str, range(lanes)))
-    for lane in ids:
-        await log.push(lane, "x", "y")
-        await log.push(lane, "z")
+    ids = await log.provision(name, *map(str, range(partitions)))
+    for partition in ids:
+        await log.push(partition, "x", "y")
+        await log.push(partition, "z")
     group = await log.subscribe(name)
-    await log.pop(group, poll := Poll(lanes=lanes, batch=lanes))
-    await log.ack(*(Ack(lane, 1, poll.lease_id, "dlq") for lane in ids))
+    await log.pop(group, poll := Poll(partitions=partitions, batch=partitions))
+    await log.ack(*(Ack(partition, 1, poll.lease_id, "dlq") for partition in ids))
     await log.execute("insert into skep.deleted_message values ($1, 2)", ids[0])
     return await log.value("select skep.remove_queue($1)", name)
 

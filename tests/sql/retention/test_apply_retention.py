@@ -17,7 +17,7 @@ async def push_over_time(log, partition, *names, gap_s=10):
 
 
 async def test_what_is_older_than_the_retention_goes_and_the_rest_stays(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", retention_enabled=True, retention_s=25)
     await push_over_time(log, partition, "a", "b", "c", "d")
 
@@ -28,7 +28,7 @@ async def test_what_is_older_than_the_retention_goes_and_the_rest_stays(log, kee
 
 
 async def test_retention_that_is_not_enabled_deletes_nothing(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", retention_enabled=False, retention_s=1, completed_retention_s=1)
     await push_over_time(log, partition, "a")
 
@@ -38,7 +38,7 @@ async def test_retention_that_is_not_enabled_deletes_nothing(log, keeper):
 
 
 async def test_a_ttl_deletes_without_retention_being_enabled(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", ttl_s=5)
     await push_over_time(log, partition, "a")
 
@@ -47,7 +47,7 @@ async def test_a_ttl_deletes_without_retention_being_enabled(log, keeper):
 
 
 async def test_of_ttl_and_retention_the_shorter_decides(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", ttl_s=1000, retention_enabled=True, retention_s=15)
     await push_over_time(log, partition, "a", "b")
 
@@ -55,8 +55,8 @@ async def test_of_ttl_and_retention_the_shorter_decides(log, keeper):
 
 
 async def test_another_queue_keeps_its_own(log, keeper):
-    mine, _ = await log.lane("hive")
-    other, _ = await log.lane("comb")
+    mine, _ = await log.partition("hive")
+    other, _ = await log.partition("comb")
     for queue in ("hive", "comb"):
         await log.configure(queue, retention_enabled=True, retention_s=1)
     await log.push_lots({mine: ["a"], other: ["b"]})
@@ -97,7 +97,7 @@ async def test_a_transaction_wider_than_the_limit_is_taken_as_a_whole(log, keepe
 
 
 async def test_a_group_that_had_not_read_them_goes_on_behind_what_was_deleted(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.configure("hive", retention_enabled=True, retention_s=25)
     await push_over_time(log, partition, "a", "b", "c", "d")
 
@@ -107,7 +107,7 @@ async def test_a_group_that_had_not_read_them_goes_on_behind_what_was_deleted(lo
 
 
 async def test_everything_deleted_leaves_nothing_to_pop_and_the_next_push_is_served(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.configure("hive", retention_enabled=True, retention_s=1)
     await push_over_time(log, partition, "a", "b")
 
@@ -119,7 +119,7 @@ async def test_everything_deleted_leaves_nothing_to_pop_and_the_next_push_is_ser
 
 
 async def test_completed_messages_go_once_every_group_is_done_with_them(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     slow = await log.subscribe("hive", "slow")
     await log.configure("hive", retention_enabled=True, completed_retention_s=1)
     await push_over_time(log, partition, "a", "b", "c")
@@ -132,7 +132,7 @@ async def test_completed_messages_go_once_every_group_is_done_with_them(log, kee
 
 
 async def test_completed_messages_stay_until_they_are_old(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.configure("hive", retention_enabled=True, completed_retention_s=100)
     await push_over_time(log, partition, "a")
     await log.pop(group, Poll(auto_ack=True))
@@ -141,7 +141,7 @@ async def test_completed_messages_stay_until_they_are_old(log, keeper):
 
 
 async def test_messages_under_lease_are_not_completed(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.configure("hive", retention_enabled=True, completed_retention_s=1)
     await push_over_time(log, partition, "a", "b")
     poll = Poll()
@@ -153,7 +153,7 @@ async def test_messages_under_lease_are_not_completed(log, keeper):
 
 
 async def test_a_segment_of_which_a_part_is_completed_stays_as_a_whole(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.configure("hive", retention_enabled=True, completed_retention_s=1)
     await log.push(partition, "a", "b", "c")
     await log.advance(10)
@@ -164,7 +164,7 @@ async def test_a_segment_of_which_a_part_is_completed_stays_as_a_whole(log, keep
 
 
 async def test_defect_42_a_group_that_has_not_read_yet_protects_what_it_will_read(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.configure("hive", retention_enabled=True, completed_retention_s=1)
     await push_over_time(log, partition, "a")
     await log.pop(group, Poll(auto_ack=True))
@@ -192,7 +192,7 @@ async def test_queue_mode_that_nobody_uses_keeps_nothing(log, keeper):
     assert (await keeper.retain("completed")).messages == 1
 
 
-async def test_a_lane_that_is_stuck_does_not_keep_the_others_from_being_cleared(log, keeper):
+async def test_a_partition_that_is_stuck_does_not_keep_the_others_from_being_cleared(log, keeper):
     stuck, free = await log.provision("hive", "stuck", "free")
     group = await log.subscribe("hive")
     await log.configure("hive", retention_enabled=True, completed_retention_s=1)
@@ -210,7 +210,7 @@ async def test_a_lane_that_is_stuck_does_not_keep_the_others_from_being_cleared(
 
 
 async def test_dead_letters_survive_the_retention_of_their_source(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.configure("hive", retention_enabled=True, retention_s=1)
     await log.push(partition, "a")
     poll = Poll()
@@ -223,7 +223,7 @@ async def test_dead_letters_survive_the_retention_of_their_source(log, keeper):
 
 
 async def test_defect_45_every_run_that_deleted_is_in_the_history_of_its_queue(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.configure("hive", retention_enabled=True, retention_s=15, completed_retention_s=5)
     await push_over_time(log, partition, "a", "b")
     await log.pop(group, Poll(auto_ack=True))
@@ -249,7 +249,7 @@ async def test_a_queue_that_is_gone_is_no_error(log, keeper):
 async def test_whoever_does_not_lead_deletes_nothing(log, keeper):
     import asyncpg
 
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", retention_enabled=True, retention_s=1)
     await push_over_time(log, partition, "a")
     usurper = Keeper(log)

@@ -51,7 +51,7 @@ async def test_only_the_time_asked_for_counts_its_end_left_out(log, record):
 
 
 async def test_it_can_be_narrowed_to_a_queue(log, record):
-    await log.lane("hive")
+    await log.partition("hive")
     queue_id = await log.value("select id from skep.queue where name = 'hive'")
     await record(1, queue_id, "retention", 10)
     await record(1, queue_id + 1, "retention", 5)

@@ -25,13 +25,13 @@ def observer(arun, open_log):
     return arun(open_log())
 
 
-async def delete(log, lanes, *, held_from=END_OF_TIME, completed_only=False):
-    ids = sorted(lanes)
-    firsts = [lanes[id_] for id_ in ids]
+async def delete(log, partitions, *, held_from=END_OF_TIME, completed_only=False):
+    ids = sorted(partitions)
+    firsts = [partitions[id_] for id_ in ids]
     return tuple(await log.row(DELETE, ids, firsts, log.now, held_from, completed_only))
 
 
-async def test_each_lane_loses_its_segments_up_to_the_one_named(log, keeper):
+async def test_each_partition_loses_its_segments_up_to_the_one_named(log, keeper):
     a, b = await log.provision("hive", "a", "b")
     for number in range(3):
         await log.push_lots({a: [f"{number}", f"{number}'"], b: [f"{number}"]})
@@ -43,7 +43,7 @@ async def test_each_lane_loses_its_segments_up_to_the_one_named(log, keeper):
 
 
 async def test_deleted_messages_are_not_counted_again_and_forgotten(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b", "c")
     await log.push(partition, "d")
     for offset in (2, 4):
@@ -60,7 +60,7 @@ async def test_deleted_messages_are_not_counted_again_and_forgotten(log, keeper)
 
 
 async def test_messages_before_the_tail_are_not_counted_again(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a", "b", "c")
     await log.execute("update skep.partition set tail = 3 where id = $1", partition)
     await log.advance()
@@ -69,9 +69,9 @@ async def test_messages_before_the_tail_are_not_counted_again(log, keeper):
 
 
 async def test_a_segment_in_the_middle_that_is_held_protects_those_behind_it(log, keeper):
-    # A push gets its transaction id with its first lane and may have to wait for its second, so
-    # offsets and transaction ids of a lane can disagree.
-    partition, _ = await log.lane()
+    # A push gets its transaction id with its first partition and may have to wait for its second,
+    # so offsets and transaction ids of a partition can disagree.
+    partition, _ = await log.partition()
     for name in "abc":
         await log.push(partition, name)
     await log.execute("update skep.segment set xid = '99999999999' where first = 2")
@@ -81,11 +81,11 @@ async def test_a_segment_in_the_middle_that_is_held_protects_those_behind_it(log
     assert await keeper.kept(partition) == (2, 3)
 
 
-async def test_transaction_ids_of_a_lane_can_disagree_with_its_offsets(log, other, observer):
+async def test_transaction_ids_of_a_partition_can_disagree_with_its_offsets(log, other, observer):
     a, b = await log.provision("hive", "a", "b")
 
     async with other.connection.transaction():
-        # The first lane of a push of two; the transaction has its id from now on.
+        # The first partition of a push of two; the transaction has its id from now on.
         await other.push(a, "first")
         async with log.connection.transaction():
             await log.push(b, "early")
@@ -98,12 +98,14 @@ async def test_transaction_ids_of_a_lane_can_disagree_with_its_offsets(log, othe
     assert early > late
 
 
-async def test_a_lane_that_is_gone_is_passed_over(log, keeper):
+async def test_a_partition_that_is_gone_is_passed_over(log, keeper):
     assert await delete(log, {999_999_999: 1}) == (0, 0, 0)
 
 
-async def test_a_push_waits_for_the_deletion_and_finds_the_lane_whole(log, other, observer, keeper):
-    partition, group = await log.lane()
+async def test_a_push_waits_for_the_deletion_and_finds_the_partition_whole(
+    log, other, observer, keeper
+):
+    partition, group = await log.partition()
     await log.push(partition, "old")
     await log.advance()
 
@@ -121,7 +123,7 @@ async def test_a_push_waits_for_the_deletion_and_finds_the_lane_whole(log, other
 async def test_the_deletion_waits_for_a_claim_so_that_it_gets_what_it_claimed(
     log, other, observer, keeper
 ):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "old")
     await log.advance()
     await other.advance()
@@ -138,8 +140,8 @@ async def test_the_deletion_waits_for_a_claim_so_that_it_gets_what_it_claimed(
     assert await keeper.kept(partition) == (2, 1)
 
 
-async def test_a_lane_that_is_being_emptied_is_not_claimed_for_nothing(log, other, keeper):
-    partition, group = await log.lane()
+async def test_a_partition_that_is_being_emptied_is_not_claimed_for_nothing(log, other, keeper):
+    partition, group = await log.partition()
     await log.push(partition, "old")
     await log.advance()
     await other.advance()

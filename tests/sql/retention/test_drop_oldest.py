@@ -32,16 +32,16 @@ async def test_the_oldest_go_until_enough_are_gone(log):
 
 
 async def test_segments_go_whole(log):
-    [lane] = await log.provision("hive", "a")
-    await log.push(lane, "x", "y", "z")
-    await log.push(lane, "new")
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "x", "y", "z")
+    await log.push(partition, "new")
 
     assert await drop(log, 1) == (3, 3)
     assert await stored(log) == ["new"]
 
 
 async def test_the_tail_follows_and_readers_go_on_behind_it(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await push_each(log, partition, "x", "y", "z")
 
     await drop(log, 2)
@@ -51,7 +51,7 @@ async def test_the_tail_follows_and_readers_go_on_behind_it(log):
 
 
 async def test_what_everybody_has_read_goes_along_but_does_not_count(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await push_each(log, partition, "read", "unread", "kept")
     await log.pop(group, Poll(batch=1, auto_ack=True))
 
@@ -60,8 +60,8 @@ async def test_what_everybody_has_read_goes_along_but_does_not_count(log):
 
 
 async def test_a_queue_with_nothing_left_says_so(log):
-    [lane] = await log.provision("hive", "a")
-    await log.push(lane, "x")
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "x")
 
     assert await drop(log, 5) == (1, 1)
     assert await drop(log, 5) == (0, 0)
@@ -70,8 +70,8 @@ async def test_a_queue_with_nothing_left_says_so(log):
 async def test_other_queues_keep_theirs(log):
     [other] = await log.provision("nest", "a")
     await log.push(other, "older")
-    [lane] = await log.provision("hive", "a")
-    await log.push(lane, "x")
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "x")
 
     await drop(log, 5)
 
@@ -79,11 +79,11 @@ async def test_other_queues_keep_theirs(log):
 
 
 async def test_messages_deleted_before_are_forgotten_with_their_segment(log):
-    [lane] = await log.provision("hive", "a")
-    await push_each(log, lane, "x", "y")
+    [partition] = await log.provision("hive", "a")
+    await push_each(log, partition, "x", "y")
     await log.execute(
         "insert into skep.deleted_message (partition_id, message_offset) values ($1, 1), ($1, 2)",
-        lane,
+        partition,
     )
 
     await drop(log, 1)
@@ -92,7 +92,7 @@ async def test_messages_deleted_before_are_forgotten_with_their_segment(log):
 
 
 async def test_a_consumer_may_still_acknowledge_what_was_dropped_under_its_lease(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await push_each(log, partition, "x", "y")
     await log.pop(group, Poll(batch=1, lease_id=LEASE))
 
@@ -103,9 +103,9 @@ async def test_a_consumer_may_still_acknowledge_what_was_dropped_under_its_lease
 
 
 async def test_two_sessions_do_not_drop_the_same_twice_or_wait_in_a_circle(log, open_log):
-    lanes = await log.provision("hive", *"abcd")
+    partitions = await log.provision("hive", *"abcd")
     for number in range(20):
-        await log.push_lots({lane: [f"n{number}"] for lane in lanes})
+        await log.push_lots({partition: [f"n{number}"] for partition in partitions})
     rival = await open_log()
 
     results = await asyncio.gather(drop(log, 20), drop(rival, 20))
@@ -117,12 +117,12 @@ async def test_two_sessions_do_not_drop_the_same_twice_or_wait_in_a_circle(log, 
 
 @pytest.mark.parametrize("is_kept", [True, False])
 async def test_a_push_under_way_is_waited_for_and_never_lost(log, open_log, is_kept):
-    [lane] = await log.provision("hive", "a")
-    await log.push(lane, "x")
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "x")
     pusher = await open_log()
     transaction = pusher.connection.transaction()
     await transaction.start()
-    await pusher.push(lane, "y")
+    await pusher.push(partition, "y")
 
     dropping = asyncio.create_task(drop(log, 1))
     await until_blocked_by(pusher.connection)
@@ -133,10 +133,10 @@ async def test_a_push_under_way_is_waited_for_and_never_lost(log, open_log, is_k
 
 
 async def test_what_a_reader_outside_still_needs_is_kept(log):
-    [lane] = await log.provision("hive", "a")
-    await push_each(log, lane, "seen")
+    [partition] = await log.provision("hive", "a")
+    await push_each(log, partition, "seen")
     await log.row("select * from skep.place_hold('hive', 'spark', null, 60)")
-    await push_each(log, lane, "unseen", "newest")
+    await push_each(log, partition, "unseen", "newest")
 
     assert await drop(log, 2) == (1, 1)
     assert await stored(log) == ["unseen", "newest"]
@@ -146,7 +146,7 @@ async def test_what_a_reader_outside_still_needs_is_kept(log):
     assert await drop(log, 1) == (1, 1)
 
 
-async def test_what_follows_a_held_segment_in_its_lane_is_kept_as_well(log, open_log):
+async def test_what_follows_a_held_segment_in_its_partition_is_kept_as_well(log, open_log):
     a, b = await log.provision("hive", "a", "b")
     early = await open_log()
     async with early.connection.transaction():

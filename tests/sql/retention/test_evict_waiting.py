@@ -13,15 +13,15 @@ def keeper(arun, log):
     return arun(Keeper.appoint(log))
 
 
-async def impatient_lane(log, seconds=60, partition="a"):
-    """Return a lane of a queue that lets messages wait for so long, and its group."""
-    lane = await log.lane("hive", partition)
+async def impatient_partition(log, seconds=60, partition="a"):
+    """Return a partition of a queue that lets messages wait for so long, and its group."""
+    partition = await log.partition("hive", partition)
     await log.configure("hive", max_wait_time_s=seconds)
-    return lane
+    return partition
 
 
 async def test_what_waited_too_long_is_buried_and_the_rest_delivered(log, keeper):
-    partition, group = await impatient_lane(log)
+    partition, group = await impatient_partition(log)
     await log.push(partition, "a", "b")
     await log.advance(50)
     await log.push(partition, "c")
@@ -39,7 +39,7 @@ async def test_what_waited_too_long_is_buried_and_the_rest_delivered(log, keeper
 
 
 async def test_defect_43_a_group_that_lags_costs_the_others_nothing(log, keeper):
-    partition, slow = await impatient_lane(log)
+    partition, slow = await impatient_partition(log)
     fast = await log.subscribe("hive", "fast")
     late = await log.subscribe("hive", "late")
     await log.push(partition, "a")
@@ -56,7 +56,7 @@ async def test_defect_43_a_group_that_lags_costs_the_others_nothing(log, keeper)
     assert (await log.cursor(partition, late))["acked"] == 0
 
 
-async def test_defect_43_a_lane_that_nobody_subscribed_to_is_left_alone(log, keeper):
+async def test_defect_43_a_partition_that_nobody_subscribed_to_is_left_alone(log, keeper):
     [partition] = await log.provision("hive", "a")
     await log.configure("hive", max_wait_time_s=60)
     await log.push(partition, "a")
@@ -68,7 +68,7 @@ async def test_defect_43_a_lane_that_nobody_subscribed_to_is_left_alone(log, kee
 
 
 async def test_a_message_waits_for_a_group_from_its_first_poll_on(log, keeper):
-    partition, _ = await impatient_lane(log)
+    partition, _ = await impatient_partition(log)
     await log.push(partition, "old")
     await log.advance(1000)
     newcomer = await log.subscribe("hive", "newcomer")
@@ -82,7 +82,7 @@ async def test_a_message_waits_for_a_group_from_its_first_poll_on(log, keeper):
 
 
 async def test_a_lease_that_expired_leaves_its_messages_waiting(log, keeper):
-    partition, group = await impatient_lane(log)
+    partition, group = await impatient_partition(log)
     await log.push(partition, "a")
     await log.pop(group, Poll(lease_s=100))
     await log.advance(99)
@@ -93,7 +93,7 @@ async def test_a_lease_that_expired_leaves_its_messages_waiting(log, keeper):
 
 async def test_steps_bury_no_more_than_their_limit_and_end_with_everything_done(log, keeper):
     partitions = await log.provision("hive", *"abc")
-    _, group = await impatient_lane(log)
+    _, group = await impatient_partition(log)
     for partition in partitions:
         await log.push(partition, *(f"{number}" for number in range(7)))
     await log.advance(61)
@@ -105,11 +105,11 @@ async def test_steps_bury_no_more_than_their_limit_and_end_with_everything_done(
 
     assert max(sizes) == 5
     assert sum(sizes) == len(await log.dead_letters()) == 21
-    assert await log.pop(group, Poll(lanes=3)) == []
+    assert await log.pop(group, Poll(partitions=3)) == []
 
 
 async def test_a_paused_queue_or_group_is_not_robbed_while_it_cannot_read(log, keeper):
-    partition, group = await impatient_lane(log)
+    partition, group = await impatient_partition(log)
     await log.push(partition, "a")
     await log.advance(61)
 
@@ -119,8 +119,8 @@ async def test_a_paused_queue_or_group_is_not_robbed_while_it_cannot_read(log, k
     assert await keeper.evict_all() == 1
 
 
-async def test_a_lane_that_a_pop_holds_is_passed_over(log, open_log, keeper):
-    partition, group = await impatient_lane(log)
+async def test_a_partition_that_a_pop_holds_is_passed_over(log, open_log, keeper):
+    partition, group = await impatient_partition(log)
     await log.push(partition, "a")
     await log.advance(61)
     other = await open_log()
@@ -133,7 +133,7 @@ async def test_a_lane_that_a_pop_holds_is_passed_over(log, open_log, keeper):
 
 
 async def test_evictions_are_in_the_history(log, keeper):
-    partition, _ = await impatient_lane(log)
+    partition, _ = await impatient_partition(log)
     await log.push(partition, "a", "b")
     await log.advance(61)
 
@@ -144,7 +144,7 @@ async def test_evictions_are_in_the_history(log, keeper):
 
 
 async def test_a_queue_that_is_gone_or_paused_needs_no_step(log, keeper):
-    await impatient_lane(log)
+    await impatient_partition(log)
     await log.execute("update skep.queue set is_paused = true")
     query = "select * from skep.evict_waiting($1, $2, $3, $4, 0, 'epoch', 0, $5, 10)"
 
@@ -154,7 +154,7 @@ async def test_a_queue_that_is_gone_or_paused_needs_no_step(log, keeper):
 
 
 async def test_whoever_does_not_lead_evicts_nothing(log, keeper):
-    partition, _ = await impatient_lane(log)
+    partition, _ = await impatient_partition(log)
     await log.push(partition, "a")
     await log.advance(61)
 
@@ -166,7 +166,7 @@ async def test_whoever_does_not_lead_evicts_nothing(log, keeper):
 
 @pytest.mark.parametrize("option", ["delayed_processing_s", "window_buffer_s"])
 async def test_a_message_that_is_held_back_waits_from_when_it_may_be_delivered(log, keeper, option):
-    partition, group = await impatient_lane(log)
+    partition, group = await impatient_partition(log)
     await log.configure("hive", **{option: 600})
     await log.push(partition, "a")
     await log.advance(650)
@@ -178,7 +178,7 @@ async def test_a_message_that_is_held_back_waits_from_when_it_may_be_delivered(l
 
 
 async def test_what_a_subscription_that_started_later_never_wanted_is_not_buried(log, keeper):
-    partition, _ = await impatient_lane(log)
+    partition, _ = await impatient_partition(log)
     group = await log.subscribe("hive", "bees", "timestamp", NOON + timedelta(seconds=10))
     await log.push(partition, "before")
     await log.advance(10)
@@ -194,7 +194,7 @@ async def test_what_a_subscription_that_started_later_never_wanted_is_not_buried
 
 
 async def test_a_group_that_gets_only_the_newest_buries_nothing(log, keeper):
-    partition, group = await impatient_lane(log)
+    partition, group = await impatient_partition(log)
     await log.execute("update skep.consumer_group set conflation = true where id = $1", group)
     await log.push(partition, "a")
     await log.push(partition, "b")

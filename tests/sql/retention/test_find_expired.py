@@ -19,7 +19,7 @@ async def find(log, keeper, *, after=0, held_from=END_OF_TIME, limit=1000, age_s
     return await log.row(FIND, await keeper.queue_id(), cutoff, after, held_from, limit)
 
 
-async def test_lanes_with_old_segments_are_named_once_with_the_newest_old_one(log, keeper):
+async def test_partitions_with_old_segments_are_named_once_with_the_newest_old_one(log, keeper):
     a, b, young = await log.provision("hive", "a", "b", "young")
     for lots in ({b: ["1"]}, {a: ["2"], b: ["3"]}):
         await log.push_lots(lots)
@@ -34,7 +34,7 @@ async def test_lanes_with_old_segments_are_named_once_with_the_newest_old_one(lo
 
 
 async def test_an_empty_queue_names_nothing(log, keeper):
-    await log.lane()
+    await log.partition()
 
     found = await find(log, keeper, after=17)
 
@@ -59,7 +59,7 @@ async def test_some_young_segments_do_not_hide_the_old_ones_behind_them(log, kee
     await log.advance(10)
     for number in range(99):
         await log.push(early, f"{number}")
-    # Stamped before and written after, as by a push that waited for its lanes.
+    # Stamped before and written after, as by a push that waited for its partitions.
     await log.set_clock(log.now.replace(second=0))
     await log.push(late, "old")
     await log.advance(10)
@@ -68,7 +68,7 @@ async def test_some_young_segments_do_not_hide_the_old_ones_behind_them(log, kee
 
 
 async def test_the_walk_ends_among_the_young_instead_of_reading_them_all(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     for number in range(150):
         await log.push(partition, f"{number}")
 
@@ -80,7 +80,7 @@ async def test_the_walk_ends_among_the_young_instead_of_reading_them_all(log, ke
 
 
 async def test_what_is_held_is_not_walked(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "a")
     await log.push(partition, "b")
     await log.advance(10)

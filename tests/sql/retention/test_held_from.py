@@ -17,13 +17,13 @@ async def place(log, name, position, keep_s=60, queue="hive"):
 
 
 async def test_without_a_hold_nothing_is_held(log, keeper):
-    await log.lane()
+    await log.partition()
 
     assert await log.value(HELD_FROM, await keeper.queue_id()) == NOTHING
 
 
 async def test_the_hindmost_reader_decides(log, keeper):
-    await log.lane()
+    await log.partition()
     await place(log, "fast", "1000:1000:")
     await place(log, "slow", "999:1200:999")
 
@@ -31,15 +31,15 @@ async def test_the_hindmost_reader_decides(log, keeper):
 
 
 async def test_a_hold_on_another_queue_does_not_count(log, keeper):
-    await log.lane()
-    await log.lane("comb")
+    await log.partition()
+    await log.partition("comb")
     await place(log, "spark", "10:10:", queue="comb")
 
     assert await log.value(HELD_FROM, await keeper.queue_id()) == NOTHING
 
 
 async def test_a_hold_counts_for_as_long_as_its_reader_said(log, keeper):
-    await log.lane()
+    await log.partition()
     await place(log, "spark", "10:10:", keep_s=60)
     queue = await keeper.queue_id()
 
@@ -50,7 +50,7 @@ async def test_a_hold_counts_for_as_long_as_its_reader_said(log, keeper):
 
 
 async def test_retention_deletes_up_to_the_hold_and_the_rest_when_it_is_released(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", retention_enabled=True, retention_s=1)
     await log.push(partition, "seen")
     await keeper.hold()
@@ -64,7 +64,7 @@ async def test_retention_deletes_up_to_the_hold_and_the_rest_when_it_is_released
 
 
 async def test_a_hold_protects_completed_messages_as_well(log, keeper):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.configure("hive", retention_enabled=True, completed_retention_s=1)
     await keeper.hold()
     await log.push(partition, "unseen")
@@ -75,8 +75,8 @@ async def test_a_hold_protects_completed_messages_as_well(log, keeper):
 
 
 async def test_a_queue_that_wants_its_archive_first_holds_what_is_not_there_yet(log, keeper):
-    lane, _ = await log.lane()
-    await log.push(lane, "a")
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
     queue = await keeper.queue_id()
     await log.set_options("hive", archive_before_delete=True)
     assert await log.value(HELD_FROM, queue) == NOTHING
@@ -92,17 +92,17 @@ async def test_a_queue_that_wants_its_archive_first_holds_what_is_not_there_yet(
 
 
 async def test_retention_deletes_only_what_is_archived_when_the_queue_asks_for_it(log, keeper):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure(
         "hive", retention_enabled=True, retention_s=60, archive_after_s=60,
         archive_before_delete=True,
     )  # fmt: skip
-    await log.push(lane, "a")
-    await log.push(lane, "b")
+    await log.push(partition, "a")
+    await log.push(partition, "b")
     await log.advance(61)
     assert (await keeper.retain()).messages == 0
 
     await Archivist(log).archive(segments=1)
 
     assert (await keeper.retain()).messages == 1
-    assert await keeper.kept(lane) == (2, 2)
+    assert await keeper.kept(partition) == (2, 2)

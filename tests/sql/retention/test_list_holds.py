@@ -9,8 +9,8 @@ def keeper(arun, log):
 
 
 async def test_holds_are_paged_by_queue_and_name_with_their_total(log, keeper):
-    await log.lane("hive")
-    await log.lane("comb")
+    await log.partition("hive")
+    await log.partition("comb")
     for queue, name in [("hive", "b"), ("hive", "a"), ("comb", "z")]:
         await keeper.hold(name, queue=queue)
 
@@ -20,7 +20,7 @@ async def test_holds_are_paged_by_queue_and_name_with_their_total(log, keeper):
 
 
 async def test_a_hold_whose_reader_stayed_away_is_shown_as_inactive(log, keeper):
-    await log.lane("hive")
+    await log.partition("hive")
     await keeper.hold("dead", keep_s=10)
     await keeper.hold("alive", keep_s=100)
     await log.advance(10)

@@ -14,8 +14,8 @@ def history(arun, log):
 
     async def record():
         keeper = await Keeper.appoint(log)
-        await log.lane("hive")
-        await log.lane("comb")
+        await log.partition("hive")
+        await log.partition("comb")
         ids = {"hive": await keeper.queue_id("hive"), "comb": await keeper.queue_id("comb")}
         for number, (queue, kind) in enumerate(
             [

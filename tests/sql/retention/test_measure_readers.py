@@ -16,10 +16,10 @@ def publish(log):
 
 
 async def test_a_reader_is_behind_by_what_its_position_does_not_see(log, publish):
-    lane, _ = await log.lane()
-    await log.push(lane, "a", "b")
+    partition, _ = await log.partition()
+    await log.push(partition, "a", "b")
     await publish("spark", await SpanReader(log).present())
-    await log.push(lane, "c", "d", "e")
+    await log.push(partition, "c", "d", "e")
     await log.advance(5)
 
     (row,) = await log.rows(MEASURE, None, 10)
@@ -29,8 +29,8 @@ async def test_a_reader_is_behind_by_what_its_position_does_not_see(log, publish
 
 
 async def test_one_that_has_seen_all_is_not_behind(log, publish):
-    lane, _ = await log.lane()
-    await log.push(lane, "a")
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
     await publish("spark", await SpanReader(log).present())
     await log.advance(61)
 
@@ -40,7 +40,7 @@ async def test_one_that_has_seen_all_is_not_behind(log, publish):
 
 
 async def test_readers_are_found_by_name_and_other_holds_are_none(log, publish):
-    await log.lane()
+    await log.partition()
     await publish("one", "1:1:")
     await publish("two", "1:1:")
     await log.rows("select skep.place_hold('hive', 'archive', '1:1:', 60)")

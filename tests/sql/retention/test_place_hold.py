@@ -12,7 +12,7 @@ def keeper(arun, log):
 
 
 async def test_a_hold_stands_where_it_was_placed(log, keeper):
-    await log.lane()
+    await log.partition()
     query = "select * from skep.place_hold('hive', 'spark', '100:100:', 60)"
 
     placed = await log.row(query)
@@ -23,7 +23,7 @@ async def test_a_hold_stands_where_it_was_placed(log, keeper):
 
 
 async def test_placing_it_again_moves_it_and_renews_it(log, keeper):
-    await log.lane()
+    await log.partition()
     await log.row("select * from skep.place_hold('hive', 'spark', '100:100:', 60)")
     await log.advance(30)
     await log.row("select * from skep.place_hold('hive', 'spark', '200:210:205', 90)")
@@ -34,7 +34,7 @@ async def test_placing_it_again_moves_it_and_renews_it(log, keeper):
 
 
 async def test_without_a_position_it_stands_at_the_present(log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.push(partition, "before")
     await keeper.hold()
     await log.push(partition, "after")
@@ -52,7 +52,7 @@ async def test_a_queue_that_does_not_exist_is_not_held(log, keeper):
 
 
 async def test_it_waits_for_a_step_of_retention_that_did_not_see_it(log, open_log, keeper):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.configure("hive", retention_enabled=True, retention_s=1)
     await log.push(partition, "old")
     await log.advance(10)

@@ -29,7 +29,7 @@ async def test_named_groups_stand_in_for_an_unused_queue_mode(log):
 
 
 async def test_queue_mode_counts_once_somebody_has_polled_in_it(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "x")
     await log.subscribe("hive", "bees")
     await log.pop(group, Poll(auto_ack=True))
@@ -37,12 +37,12 @@ async def test_queue_mode_counts_once_somebody_has_polled_in_it(log):
     assert await reading(log) == [QUEUE_MODE, "bees"]
 
 
-async def test_it_does_not_matter_in_which_of_many_lanes_queue_mode_was_used(log):
-    lanes = await log.provision("hive", *(f"{number:03}" for number in range(102)))
+async def test_it_does_not_matter_in_which_of_many_partitions_queue_mode_was_used(log):
+    partitions = await log.provision("hive", *(f"{number:03}" for number in range(102)))
     await log.subscribe("hive", "bees")
     group = await log.subscribe("hive")
-    await log.push(lanes[-1], "x")
-    await log.pop_partitions(group, Poll(partition_id=lanes[-1], auto_ack=True))
+    await log.push(partitions[-1], "x")
+    await log.pop_partitions(group, Poll(partition_id=partitions[-1], auto_ack=True))
 
     assert await reading(log) == [QUEUE_MODE, "bees"]
 

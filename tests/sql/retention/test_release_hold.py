@@ -11,8 +11,8 @@ def keeper(arun, log):
 
 
 async def test_a_hold_that_is_released_is_gone_and_the_others_are_not(log, keeper):
-    await log.lane("hive")
-    await log.lane("comb")
+    await log.partition("hive")
+    await log.partition("comb")
     for queue, name in [("hive", "spark"), ("hive", "archive"), ("comb", "spark")]:
         await keeper.hold(name, queue=queue)
 
@@ -23,7 +23,7 @@ async def test_a_hold_that_is_released_is_gone_and_the_others_are_not(log, keepe
 
 
 async def test_a_hold_that_does_not_exist_cannot_be_released(log, keeper):
-    await log.lane("hive")
+    await log.partition("hive")
 
     assert not await log.value(RELEASE, "hive", "spark")
     assert not await log.value(RELEASE, "nowhere", "spark")

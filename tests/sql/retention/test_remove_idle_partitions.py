@@ -30,9 +30,9 @@ async def remove(log, keeper, *, after=0, look=1000, idle_s=30 * DAY_S):
     return row["partitions"]
 
 
-async def emptied_lane(log, keeper, name="a"):
-    """Return a lane that held a message until retention deleted it, and its group."""
-    partition, group = await log.lane("hive", name)
+async def emptied_partition(log, keeper, name="a"):
+    """Return a partition that held a message until retention deleted it, and its group."""
+    partition, group = await log.partition("hive", name)
     await log.execute("update skep.partition set created_at = $1", log.now)
     await log.configure("hive", ttl_s=1)
     await log.push(partition, "gone")
@@ -46,8 +46,8 @@ async def exists(log, partition):
     return await log.value("select exists (select from skep.partition where id = $1)", partition)
 
 
-async def test_a_lane_without_messages_and_pushes_goes_with_its_cursors(log, keeper):
-    partition, group = await emptied_lane(log, keeper)
+async def test_a_partition_without_messages_and_pushes_goes_with_its_cursors(log, keeper):
+    partition, group = await emptied_partition(log, keeper)
     await log.advance(31 * DAY_S)
 
     assert await remove(log, keeper) == 1
@@ -55,24 +55,24 @@ async def test_a_lane_without_messages_and_pushes_goes_with_its_cursors(log, kee
     assert await log.cursor(partition, group) is None
 
 
-async def test_a_lane_that_was_pushed_to_lately_stays(log, keeper):
-    partition, _ = await emptied_lane(log, keeper)
+async def test_a_partition_that_was_pushed_to_lately_stays(log, keeper):
+    partition, _ = await emptied_partition(log, keeper)
     await log.advance(29 * DAY_S)
 
     assert await remove(log, keeper) == 0
     assert await exists(log, partition)
 
 
-async def test_a_lane_that_holds_messages_stays_however_old(log, keeper):
-    partition, _ = await log.lane()
+async def test_a_partition_that_holds_messages_stays_however_old(log, keeper):
+    partition, _ = await log.partition()
     await log.push(partition, "kept")
     await log.advance(400 * DAY_S)
 
     assert await remove(log, keeper) == 0
 
 
-async def test_a_lane_that_was_never_used_counts_from_its_creation(log, keeper):
-    partition, _ = await log.lane()
+async def test_a_partition_that_was_never_used_counts_from_its_creation(log, keeper):
+    partition, _ = await log.partition()
     await log.execute("update skep.partition set created_at = $1", log.now)
     await log.advance(29 * DAY_S)
     assert await remove(log, keeper) == 0
@@ -81,8 +81,8 @@ async def test_a_lane_that_was_never_used_counts_from_its_creation(log, keeper):
     assert not await exists(log, partition)
 
 
-async def test_a_lane_whose_dead_letters_name_it_stays(log, keeper):
-    partition, group = await log.lane()
+async def test_a_partition_whose_dead_letters_name_it_stays(log, keeper):
+    partition, group = await log.partition()
     await log.configure("hive", ttl_s=5)
     await log.push(partition, "dead")
     poll = Poll()
@@ -94,15 +94,15 @@ async def test_a_lane_whose_dead_letters_name_it_stays(log, keeper):
     assert await remove(log, keeper) == 0
 
 
-async def test_the_lane_that_a_queue_is_born_with_stays(log, keeper):
-    await emptied_lane(log, keeper, "Default")
+async def test_the_partition_that_a_queue_is_born_with_stays(log, keeper):
+    await emptied_partition(log, keeper, "Default")
     await log.advance(31 * DAY_S)
 
     assert await remove(log, keeper) == 0
 
 
-async def test_the_walk_looks_at_so_many_lanes_and_goes_on_from_there(log, keeper):
-    lanes = await log.provision("hive", *"abcde")
+async def test_the_walk_looks_at_so_many_partitions_and_goes_on_from_there(log, keeper):
+    partitions = await log.provision("hive", *"abcde")
     await log.execute("update skep.partition set created_at = $1", log.now)
     await log.advance(31 * DAY_S)
     removed, reached, is_done = [], 0, False
@@ -113,13 +113,13 @@ async def test_the_walk_looks_at_so_many_lanes_and_goes_on_from_there(log, keepe
         reached, is_done = row["reached"], row["is_done"]
 
     assert removed == [2, 2, 1]
-    assert reached == lanes[-1]
+    assert reached == partitions[-1]
     [row] = await keeper.history()
     assert (row["kind"], row["partitions"]) == ("partition", 5)
 
 
-async def test_defect_44_a_push_under_way_keeps_its_lane(log, other, keeper):
-    partition, group = await emptied_lane(log, keeper)
+async def test_defect_44_a_push_under_way_keeps_its_partition(log, other, keeper):
+    partition, group = await emptied_partition(log, keeper)
     await log.advance(31 * DAY_S)
     await other.set_clock(log.now)
 
@@ -131,10 +131,10 @@ async def test_defect_44_a_push_under_way_keeps_its_lane(log, other, keeper):
     assert (await log.pop(group)).offsets == [2]
 
 
-async def test_defect_44_a_push_that_comes_too_late_finds_the_lane_gone_and_loses_nothing(
+async def test_defect_44_a_push_that_comes_too_late_finds_the_partition_gone_and_loses_nothing(
     log, other, observer, keeper
 ):
-    partition, group = await emptied_lane(log, keeper)
+    partition, group = await emptied_partition(log, keeper)
     await log.advance(31 * DAY_S)
 
     async with log.connection.transaction():
@@ -144,16 +144,16 @@ async def test_defect_44_a_push_that_comes_too_late_finds_the_lane_gone_and_lose
         task = await pushing.__aenter__()
     await pushing.__aexit__(None, None, None)
 
-    assert await task == [], "the broker is told that the lane is gone, and makes a new one"
+    assert await task == [], "the broker is told that the partition is gone, and makes a new one"
     [reborn] = await log.provision("hive", "a")
     await log.push(reborn, "new")
     assert [(m.partition_id, m.offset) for m in (await log.pop(group)).messages] == [(reborn, 1)]
 
 
-async def test_defect_44_groups_get_everything_of_a_lane_that_comes_back_and_nothing_twice(
+async def test_defect_44_groups_get_everything_of_a_partition_that_comes_back_and_nothing_twice(
     log, keeper
 ):
-    _, group = await emptied_lane(log, keeper)
+    _, group = await emptied_partition(log, keeper)
     await log.subscribe("hive", "newest", mode="new")
     newest = await log.subscribe("hive", "newest")
     await log.advance(31 * DAY_S)
@@ -170,7 +170,7 @@ async def test_defect_44_groups_get_everything_of_a_lane_that_comes_back_and_not
 async def test_a_group_that_subscribes_meanwhile_leaves_no_cursor_behind(
     log, other, observer, keeper
 ):
-    partition, _ = await emptied_lane(log, keeper)
+    partition, _ = await emptied_partition(log, keeper)
     await log.advance(31 * DAY_S)
 
     async with log.connection.transaction():

@@ -7,7 +7,7 @@ import pytest
 
 from tests.sql.support.housekeeping import DAY_S, SERVICE, Keeper
 
-LANES = 500
+PARTITIONS = 500
 READ = """
   select coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint
   from pg_stat_xact_user_tables where schemaname = 'skep' and relname = any($1)
@@ -26,10 +26,10 @@ def keeper(arun, log):
 
 @pytest.fixture
 def wide_queue(arun, log, keeper):
-    """A queue of many lanes, each with many segments that are young."""
+    """A queue of many partitions, each with many segments that are young."""
 
     async def fill():
-        await log.provision("hive", *(f"{number}" for number in range(LANES)))
+        await log.provision("hive", *(f"{number}" for number in range(PARTITIONS)))
         await log.subscribe("hive")
         await log.execute(MANY_SEGMENTS, await keeper.queue_id(), log.now + timedelta(hours=1))
         await log.execute("update skep.partition set head = 20")
@@ -59,10 +59,10 @@ async def test_defect_46_a_step_with_nothing_to_delete_reads_hardly_anything(
 
 async def test_defect_46_a_step_reads_in_proportion_to_what_it_deletes(log, keeper, wide_queue):
     await log.configure("hive", retention_enabled=True, retention_s=60)
-    lanes = "select array_agg(id) from (select id from skep.partition order by id limit 10) p"
+    partitions = "select array_agg(id) from (select id from skep.partition order by id limit 10) p"
     await log.execute(
         "update skep.segment set created_at = $1, xid = (10 + first)::text::xid8 "
-        f"where partition_id = any(({lanes})::bigint[])",
+        f"where partition_id = any(({partitions})::bigint[])",
         log.now - timedelta(hours=1),
     )
 
@@ -72,7 +72,7 @@ async def test_defect_46_a_step_reads_in_proportion_to_what_it_deletes(log, keep
     assert await rows_read(log, ["segment", "partition", "cursor"], delete) <= 1000
 
 
-async def test_defect_46_lanes_that_were_read_to_their_end_cost_eviction_nothing(
+async def test_defect_46_partitions_that_were_read_to_their_end_cost_eviction_nothing(
     log, keeper, wide_queue
 ):
     await log.configure("hive", max_wait_time_s=60)
@@ -82,7 +82,9 @@ async def test_defect_46_lanes_that_were_read_to_their_end_cost_eviction_nothing
     assert await rows_read(log, ["segment", "partition", "cursor"], keeper.evict_all) <= 10
 
 
-async def test_the_search_for_idle_lanes_looks_at_some_of_them_each_time(log, keeper, wide_queue):
+async def test_the_search_for_idle_partitions_looks_at_some_of_them_each_time(
+    log, keeper, wide_queue
+):
     async def look():
         await log.row(
             "select * from skep.remove_idle_partitions($1, $2, $3, 0, 50, $4)",

@@ -12,13 +12,13 @@ from tests.sql.support.log import ALWAYS, Poll, Vouch
 
 KEEP_S = 90
 KEEP_COMPLETED_S = 30
-LANES = "abc"
+PARTITIONS = "abc"
 VOUCHED = Vouch(1 << 60, ALWAYS)
 """The word of a broker that knows every key; the keys of these tests are all different."""
 
 pushes = st.tuples(
     st.just("push"),
-    st.dictionaries(st.sampled_from(LANES), st.integers(1, 4), min_size=1),
+    st.dictionaries(st.sampled_from(PARTITIONS), st.integers(1, 4), min_size=1),
 )
 reads = st.tuples(st.just("read"), st.tuples(st.sampled_from("xy"), st.integers(1, 6)))
 waits = st.tuples(st.just("wait"), st.sampled_from([5, 40, 100]))
@@ -29,7 +29,7 @@ runs = st.tuples(st.just("run"), st.tuples(st.booleans(), st.integers(1, 5)))
 
 @dataclass
 class Segment:
-    """What one push left in one lane."""
+    """What one push left in one partition."""
 
     count: int
     created_at: int
@@ -44,20 +44,28 @@ class Model:
     now: int = 0
     pushed: int = 0
     held_from: int | None = None
-    segments: dict[str, list[Segment]] = field(default_factory=lambda: {lane: [] for lane in LANES})
-    tail: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LANES, 1))
+    segments: dict[str, list[Segment]] = field(
+        default_factory=lambda: {partition: [] for partition in PARTITIONS}
+    )
+    tail: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 1))
     acked: dict[tuple[str, str], int] = field(
-        default_factory=lambda: {(lane, group): 0 for lane in LANES for group in "xy"}
+        default_factory=lambda: {
+            (partition, group): 0 for partition in PARTITIONS for group in "xy"
+        }
     )
 
     def run(self, *, is_completed):
         """Delete as the rules say, segment by segment from the old end."""
-        for lane, kept in self.segments.items():
-            done = min(self.acked[lane, group] for group in "xy")
-            while kept and self._may_go(kept[0], self.tail[lane], done if is_completed else None):
-                self.tail[lane] += kept.pop(0).count
+        for partition, kept in self.segments.items():
+            done = min(self.acked[partition, group] for group in "xy")
+            while kept and self._may_go(
+                kept[0], self.tail[partition], done if is_completed else None
+            ):
+                self.tail[partition] += kept.pop(0).count
             for group in "xy":
-                self.acked[lane, group] = max(self.acked[lane, group], self.tail[lane] - 1)
+                self.acked[partition, group] = max(
+                    self.acked[partition, group], self.tail[partition] - 1
+                )
 
     def _may_go(self, segment, first, done):
         return (
@@ -81,7 +89,7 @@ class Play:
     async def begin(self):
         await self.log.clear()
         await self.log.execute("delete from skep.hold")
-        self.ids = dict(zip(LANES, await self.log.provision("hive", *LANES), strict=True))
+        self.ids = dict(zip(PARTITIONS, await self.log.provision("hive", *PARTITIONS), strict=True))
         self.groups = {name: await self.log.subscribe("hive", name) for name in "xy"}
         await self.log.configure(
             "hive",
@@ -95,22 +103,22 @@ class Play:
         number = self.model.pushed
         await self.log.push_lots(
             {
-                self.ids[lane]: [f"{number}.{item}" for item in range(count)]
-                for lane, count in counts.items()
+                self.ids[partition]: [f"{number}.{item}" for item in range(count)]
+                for partition, count in counts.items()
             }
         )
-        for lane, count in counts.items():
-            self.model.segments[lane].append(Segment(count, self.model.now, number))
+        for partition, count in counts.items():
+            self.model.segments[partition].append(Segment(count, self.model.now, number))
 
     async def read(self, wish):
         group, batch = wish
         await self.wait(1)
         poll = Poll(batch=batch, auto_ack=True)
         for message in (await self.log.pop(self.groups[group], poll)).messages:
-            lane = next(name for name, id_ in self.ids.items() if id_ == message.partition_id)
-            expected = self.model.acked[lane, group] + 1
+            partition = next(name for name, id_ in self.ids.items() if id_ == message.partition_id)
+            expected = self.model.acked[partition, group] + 1
             assert message.offset == expected, "a message was skipped or came twice"
-            self.model.acked[lane, group] = message.offset
+            self.model.acked[partition, group] = message.offset
 
     async def wait(self, seconds):
         self.model.now += seconds
@@ -133,10 +141,10 @@ class Play:
         self.model.run(is_completed=is_completed)
 
     async def compare(self):
-        for lane, id_ in self.ids.items():
+        for partition, id_ in self.ids.items():
             tail, head = await self.keeper.kept(id_)
-            assert tail == self.model.tail[lane]
-            assert head - tail + 1 == sum(each.count for each in self.model.segments[lane])
+            assert tail == self.model.tail[partition]
+            assert head - tail + 1 == sum(each.count for each in self.model.segments[partition])
 
 
 @settings(
@@ -164,7 +172,7 @@ def test_the_log_keeps_what_the_rules_keep(log, keeper, arun, script):
 async def test_nothing_unread_goes_and_nobody_deadlocks_while_all_are_at_work(
     log, open_log, keeper
 ):
-    ids = await log.provision("hive", *LANES)
+    ids = await log.provision("hive", *PARTITIONS)
     groups = [await log.subscribe("hive", name) for name in "xy"]
     await log.configure("hive", retention_enabled=True, completed_retention_s=1)
     await log.advance(3600)  # for this session everything is old as soon as it is there
@@ -203,8 +211,8 @@ async def test_nothing_unread_goes_and_nobody_deadlocks_while_all_are_at_work(
         )
     finished.set()
 
-    for by_lane in seen:
-        assert by_lane == {id_: list(range(1, pushed[id_] + 1)) for id_ in ids}
+    for by_partition in seen:
+        assert by_partition == {id_: list(range(1, pushed[id_] + 1)) for id_ in ids}
     assert await deleting > 0
     for id_ in ids:
         await keeper.kept(id_)

@@ -19,7 +19,7 @@ async def test_the_first_due_are_claimed_up_to_the_bounds(log):
     assert await log.value(CLAIM, 10, 1) == ids[:1]
 
 
-async def test_lanes_that_do_not_exist_are_created_and_nothing_is_taken_away(log):
+async def test_partitions_that_do_not_exist_are_created_and_nothing_is_taken_away(log):
     await schedule(log, "x", delay_s=0)
 
     await log.value(CLAIM, 10, 1000)

@@ -44,12 +44,16 @@ async def test_names_count_per_partition_and_queue(log):
 
 
 async def test_a_stored_message_makes_a_scheduled_one_of_its_name_a_duplicate(log):
-    [lane] = await log.provision("hive", "a")
-    await log.push(lane, "w", "x")
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "w", "x")
 
     [answer] = await schedule(log, "x")
 
-    assert (answer.outcome, answer.partition_id, answer.message_offset) == ("duplicate", lane, 2)
+    assert (answer.outcome, answer.partition_id, answer.message_offset) == (
+        "duplicate",
+        partition,
+        2,
+    )
     assert await waiting(log) == []
 
 
@@ -66,8 +70,8 @@ async def test_each_of_many_items_is_told_which_stored_message_it_repeats(log):
 
 async def test_outside_the_window_a_stored_message_does_not_count(log):
     await log.configure("hive", dedup_window_s=60)
-    [lane] = await log.provision("hive", "a")
-    await log.push(lane, "x")
+    [partition] = await log.provision("hive", "a")
+    await log.push(partition, "x")
     await log.advance(61)
 
     [answer] = await schedule(log, "x")

@@ -19,7 +19,7 @@ async def test_what_is_not_due_waits_and_the_time_until_then_is_told(log):
     assert await waiting(log) == ["x"]
 
 
-async def test_due_messages_join_their_lanes_in_the_order_of_their_times(log):
+async def test_due_messages_join_their_partitions_in_the_order_of_their_times(log):
     await schedule(log, "late", delay_s=30)
     await schedule(log, "early", delay_s=10)
     await schedule(log, "other", delay_s=20, partition="b")
@@ -49,8 +49,8 @@ async def test_a_message_scheduled_for_the_past_is_due(log):
     assert (await sequence(log)).moved == 1
 
 
-async def test_a_lane_that_waits_for_messages_is_woken(log):
-    partition, group = await log.lane()
+async def test_a_partition_that_waits_for_messages_is_woken(log):
+    partition, group = await log.partition()
     await log.pop(group)
     assert (await log.cursor(partition, group))["available_at"] is None
     await schedule(log, "x", delay_s=0)
@@ -62,9 +62,9 @@ async def test_a_lane_that_waits_for_messages_is_woken(log):
 
 
 async def test_a_message_pushed_meanwhile_is_not_stored_twice(log):
-    [lane] = await log.provision("hive", "a")
+    [partition] = await log.provision("hive", "a")
     await schedule(log, "x", "y", delay_s=10)
-    await log.push(lane, "x")
+    await log.push(partition, "x")
     await log.advance(10)
 
     answer = await sequence(log)
@@ -75,9 +75,9 @@ async def test_a_message_pushed_meanwhile_is_not_stored_twice(log):
 
 
 async def test_when_all_were_pushed_meanwhile_nobody_is_woken(log):
-    [lane] = await log.provision("hive", "a")
+    [partition] = await log.provision("hive", "a")
     await schedule(log, "x", delay_s=10)
-    await log.push(lane, "x")
+    await log.push(partition, "x")
     await log.advance(10)
 
     assert await sequence(log) == (None, None, 1, False, None)
@@ -101,7 +101,7 @@ async def test_bytes_bound_a_call_but_one_message_always_goes(log):
     assert await stored(log) == ["x"]
 
 
-async def test_a_lane_cleaned_up_meanwhile_is_created_again(log):
+async def test_a_partition_cleaned_up_meanwhile_is_created_again(log):
     await log.provision("hive", "a")
     await schedule(log, "x", delay_s=0)
     await log.execute("delete from skep.cursor; delete from skep.partition")
@@ -166,7 +166,7 @@ async def test_a_call_that_fails_leaves_everything_waiting(log):
 
 
 async def test_pushes_and_sequencing_at_once_lose_and_double_nothing(log, open_log):
-    lanes = await log.provision("hive", "a", "b")
+    partitions = await log.provision("hive", "a", "b")
     names = [f"n{number}" for number in range(40)]
     await schedule(log, *names, delay_s=0)
     await schedule(log, *names, delay_s=0, partition="b")
@@ -174,7 +174,7 @@ async def test_pushes_and_sequencing_at_once_lose_and_double_nothing(log, open_l
 
     async def push(rival):
         for name in names[::2]:
-            await rival.push_lots({lane: [name] for lane in lanes})
+            await rival.push_lots({partition: [name] for partition in partitions})
 
     async def move(rival):
         while await waiting(rival):
@@ -209,7 +209,7 @@ def test_every_message_arrives_once_and_in_the_order_of_its_time(log, arun, plan
 
     expected = {
         partition: [
-            name for lane, _, name in sorted(plans, key=lambda plan: plan[1]) if lane == partition
+            name for where, _, name in sorted(plans, key=lambda plan: plan[1]) if where == partition
         ]
         for partition in "abc"
     }

@@ -8,13 +8,13 @@ APPEND = "select skep.append_staged($1, 0, $2, $3, skep.now())"
 
 async def append(staging, *attempts):
     names = list(attempts or (1,))
-    ids, *_ = await staging.lanes(*names)
+    ids, *_ = await staging.partitions(*names)
     return await staging.log.value(APPEND, staging.write_id, names, ids)
 
 
 async def test_segments_follow_each_other_by_task_and_number_behind_what_is_there(log, staging):
-    lane, _ = await log.lane()
-    await log.push(lane, "old")
+    partition, _ = await log.partition()
+    await log.push(partition, "old")
     await staging.segment("c", "d", task=1)
     await staging.segment("a", task=0)
     await staging.segment("b", task=0)
@@ -24,14 +24,19 @@ async def test_segments_follow_each_other_by_task_and_number_behind_what_is_ther
 
     assert await names_in(log) == ["old", "a", "b", "c", "d"]
     query = "select first, last from skep.segment where partition_id = $1 order by first"
-    assert [tuple(row) for row in await log.rows(query, lane)] == [(1, 1), (2, 2), (3, 3), (4, 5)]
-    row = await log.row("select head, pushed_at from skep.partition where id = $1", lane)
+    assert [tuple(row) for row in await log.rows(query, partition)] == [
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (4, 5),
+    ]
+    row = await log.row("select head, pushed_at from skep.partition where id = $1", partition)
     assert tuple(row) == (5, log.now)
 
 
-async def test_time_never_goes_back_along_a_lane(log, staging):
-    lane, _ = await log.lane()
-    await log.push(lane, "old")
+async def test_time_never_goes_back_along_a_partition(log, staging):
+    partition, _ = await log.partition()
+    await log.push(partition, "old")
     before = log.now
     await log.set_clock(before - timedelta(hours=1))
     await staging.segment("new")
@@ -39,12 +44,12 @@ async def test_time_never_goes_back_along_a_lane(log, staging):
     await append(staging)
 
     query = "select created_at from skep.segment where partition_id = $1"
-    assert {row["created_at"] for row in await log.rows(query, lane)} == {before}
+    assert {row["created_at"] for row in await log.rows(query, partition)} == {before}
 
 
 async def test_idle_consumers_find_what_was_written(log, staging):
-    lane, group = await log.lane()
-    await log.push(lane, "old")
+    partition, group = await log.partition()
+    await log.push(partition, "old")
     first = await log.pop(group, Poll(auto_ack=True))
     assert first.offsets == [1]
     assert (await log.pop(group, Poll())).messages == []

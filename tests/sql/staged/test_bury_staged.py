@@ -8,7 +8,7 @@ LIST = "select * from skep.list_dead_letters($1, $2, $3, $4, $5, $6, $7, 10, 0)"
 
 
 async def bury(staging):
-    ids, queues, partitions, _ = await staging.lanes()
+    ids, queues, partitions, _ = await staging.partitions()
     return await staging.log.value(BURY, staging.write_id, ids, queues, partitions)
 
 
@@ -37,12 +37,12 @@ async def test_its_offset_is_one_that_no_message_has(log, staging):
 
 
 async def test_it_can_be_redriven_like_any_other(log, staging):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     await staging.reject("x")
     await bury(staging)
     letter = await log.value("select id from skep.dead_letter")
 
-    moved = await redrive(log, {letter: lane})
+    moved = await redrive(log, {letter: partition})
 
     assert moved[letter].result == "moved"
     assert await names_in(log) == [f"dlq:{letter}"]

@@ -23,13 +23,13 @@ def check(log, staging):
 async def test_a_queue_without_rules_takes_anything(log, staging, check):
     await staging.segment("x")
     assert await check() is None
-    await log.lane()
+    await log.partition()
     assert await check() is None
 
 
 @pytest.mark.parametrize("kind", ["segment", "message", "reject"])
 async def test_what_is_in_clear_is_refused_where_encryption_is_demanded(log, staging, check, kind):
-    await log.lane()
+    await log.partition()
     await log.set_options("hive", encryption_enabled=True)
     arguments = (log.now,) if kind == "message" else ()
     stage = getattr(staging, kind)
@@ -45,7 +45,7 @@ async def test_what_is_in_clear_is_refused_where_encryption_is_demanded(log, sta
 
 
 async def test_what_was_checked_by_another_schema_is_refused(log, staging, check):
-    await log.lane()
+    await log.partition()
     await log.execute("update skep.queue set json_schema = $1::text::json", SCHEMA)
     await staging.reject("never checked")
     await staging.segment("x", schema_digest=DIGEST)
@@ -58,7 +58,7 @@ async def test_what_was_checked_by_another_schema_is_refused(log, staging, check
 
 
 async def test_a_schema_that_was_dropped_meanwhile_does_no_harm(log, staging, check):
-    await log.lane()
+    await log.partition()
     await staging.segment("x", schema_digest=DIGEST, is_sealed=True)
 
     assert await check() is None
@@ -77,10 +77,10 @@ async def test_a_schema_that_was_dropped_meanwhile_does_no_harm(log, staging, ch
 async def test_a_queue_takes_no_more_than_its_maximum_unless_it_is_empty(
     log, staging, check, waiting, staged, overflow, is_refused
 ):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.set_options("hive", max_size=3, overflow=overflow)
     if waiting:
-        await log.push(lane, *(f"old-{number}" for number in range(waiting)))
+        await log.push(partition, *(f"old-{number}" for number in range(waiting)))
     for number in range(staged):
         await staging.segment(f"new-{number}")
 

@@ -9,8 +9,8 @@ DROP = "select skep.drop_staged_duplicates($1, 0, $2, $3, $4, $5, $6, skep.now()
 
 
 async def drop(staging, *attempts):
-    lanes = await staging.lanes(*attempts)
-    return await staging.log.value(DROP, staging.write_id, list(attempts or (1,)), *lanes)
+    partitions = await staging.partitions(*attempts)
+    return await staging.log.value(DROP, staging.write_id, list(attempts or (1,)), *partitions)
 
 
 async def staged(log):
@@ -26,9 +26,9 @@ async def staged(log):
     return [row["names"] for row in rows]
 
 
-async def test_what_the_lane_holds_is_taken_out_and_the_rest_stays_in_order(log, staging):
-    lane, _ = await log.lane()
-    await log.push(lane, "b", "d")
+async def test_what_the_partition_holds_is_taken_out_and_the_rest_stays_in_order(log, staging):
+    partition, _ = await log.partition()
+    await log.push(partition, "b", "d")
     await staging.segment("a", "b", "c", "d", "e")
     await staging.segment("b", "d")
 
@@ -47,28 +47,28 @@ async def test_of_the_same_id_twice_the_first_stays(log, staging):
     assert await staged(log) == [["b", "c"], ["a"]]
 
 
-async def test_the_same_id_in_another_lane_is_no_duplicate(log, staging):
-    lane, _ = await log.lane(partition="b")
-    await log.push(lane, "x")
+async def test_the_same_id_in_another_partition_is_no_duplicate(log, staging):
+    partition, _ = await log.partition(partition="b")
+    await log.push(partition, "x")
     await staging.segment("x", partition="a")
 
     assert await drop(staging) == 0
 
 
 async def test_ids_that_were_made_up_are_not_looked_at(log, staging):
-    lane, _ = await log.lane()
-    await log.push(lane, "x")
+    partition, _ = await log.partition()
+    await log.push(partition, "x")
     await staging.segment("x", is_unique=True)
 
     assert await drop(staging) == 0
 
 
 async def test_outside_the_window_there_are_no_duplicates(log, staging):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.set_options("hive", dedup_window_s=60)
-    await log.push(lane, "old")
+    await log.push(partition, "old")
     await log.advance(60)
-    await log.push(lane, "young")
+    await log.push(partition, "young")
     await staging.segment("old", "young")
 
     assert await drop(staging) == 1
@@ -76,9 +76,9 @@ async def test_outside_the_window_there_are_no_duplicates(log, staging):
 
 
 async def test_a_queue_without_a_window_keeps_everything(log, staging):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.set_options("hive", dedup_window_s=0)
-    await log.push(lane, "x")
+    await log.push(partition, "x")
     await staging.segment("x", "x")
 
     assert await drop(staging) == 0
@@ -93,8 +93,8 @@ async def test_staging_of_other_attempts_neither_counts_nor_changes(log, staging
 
 
 async def test_payloads_stay_byte_for_byte_when_neighbours_are_dropped(log, staging):
-    lane, _ = await log.lane()
-    await log.push(lane, "x")
+    partition, _ = await log.partition()
+    await log.push(partition, "x")
     data = '{"nul": "\\u0000",  "n": 1.0e2}'
     other = f'{{"transactionId":"y","traceId":null,"producerSub":null,"data":{data}}}'
     first = '{"transactionId":"x","traceId":null,"producerSub":null,"data":1}'
@@ -111,44 +111,46 @@ async def test_payloads_stay_byte_for_byte_when_neighbours_are_dropped(log, stag
 FIND = DROP.replace("skep.now())", "skep.now(), $7)")
 
 
-async def drop_found(staging, lanes, duplicates):
-    """Drop by what a driver says of lanes and duplicates."""
-    said = {"lanes": lanes, "duplicates": duplicates}
-    named = await staging.lanes()
+async def drop_found(staging, partitions, duplicates):
+    """Drop by what a driver says of partitions and duplicates."""
+    said = {"partitions": partitions, "duplicates": duplicates}
+    named = await staging.partitions()
     return await staging.log.value(FIND, staging.write_id, [1], *named, json.dumps(said))
 
 
-def checked(lane, head, **columns):
-    return {"queue": "hive", "partition": "a", "id": lane, "head": head, **columns}
+def checked(partition, head, **columns):
+    return {"queue": "hive", "partition": "a", "id": partition, "head": head, **columns}
 
 
 async def test_what_a_driver_found_is_dropped_without_looking_again(log, staging):
-    lane, _ = await log.lane()
-    await log.push(lane, "x")
+    partition, _ = await log.partition()
+    await log.push(partition, "x")
     await staging.segment("x", "y", "z")
 
     # That it is wrong about y shows that nobody looks.
     found = [{"attempt": 1, "number": 1, "indexes": [1]}]
-    said = checked(lane, 1, since="-infinity")
+    said = checked(partition, 1, since="-infinity")
     assert await drop_found(staging, [said], found) == 1
 
     assert await staged(log) == [["x", "z"]]
 
 
 async def test_what_was_pushed_after_a_driver_looked_is_found_in_addition(log, staging):
-    lane, _ = await log.lane()
-    await log.push(lane, "seen")
-    await log.push(lane, "pushed since")
+    partition, _ = await log.partition()
+    await log.push(partition, "seen")
+    await log.push(partition, "pushed since")
     await staging.segment("new", "pushed since", "seen", "pushed since", "last")
 
     found = [{"attempt": 1, "number": 1, "indexes": [2, 3]}]
-    said = checked(lane, 1, since="-infinity", oldest=1)
+    said = checked(partition, 1, since="-infinity", oldest=1)
     assert await drop_found(staging, [said], found) == 3
 
     assert await staged(log) == [["new", "last"]]
 
 
-async def test_of_a_lane_that_it_does_not_know_what_a_driver_found_counts_for_nothing(log, staging):
+async def test_of_a_partition_that_it_does_not_know_what_a_driver_found_counts_for_nothing(
+    log, staging
+):
     await staging.segment("x", "y", "x")
 
     found = [{"attempt": 1, "number": 1, "indexes": [1]}]
@@ -169,9 +171,9 @@ def test_after_a_commit_each_id_is_there_once_in_the_order_of_its_first_row(arun
         await log.clear()
         staging = Staging(log)
         await staging.clear()
-        lane, _ = await log.lane()
+        partition, _ = await log.partition()
         if old:
-            await log.push(lane, *old)
+            await log.push(partition, *old)
         for names in new:
             await staging.segment(*names)
         committed = await staging.commit()

@@ -4,7 +4,7 @@ SCHEDULE = "select * from skep.schedule_staged($1, 0, '{1}', skep.now())"
 
 
 async def test_messages_wait_in_the_order_of_their_rows(log, staging):
-    await log.lane()
+    await log.partition()
     due = log.now + timedelta(hours=1)
     await staging.message("b", due, task=1)
     await staging.message("a", due, task=0)
@@ -18,7 +18,7 @@ async def test_messages_wait_in_the_order_of_their_rows(log, staging):
 
 
 async def test_what_waits_already_and_what_comes_twice_counts_as_duplicate(log, staging):
-    await log.lane()
+    await log.partition()
     await staging.message("x", log.now)
     await log.row(SCHEDULE, staging.write_id)
     await staging.message("y", log.now + timedelta(hours=1), task=2)

@@ -5,18 +5,18 @@ from tests.sql.support.enqueued import sequence, stage, staged, staged_ids, stor
 from tests.sql.support.log import Poll
 
 
-async def test_messages_leave_the_staged_ones_and_arrive_in_their_lanes(log):
+async def test_messages_leave_the_staged_ones_and_arrive_in_their_partitions(log):
     a, b = await log.provision("hive", "a", "b")
     await stage(log, "x", "y", "z")
 
     rows = await sequence(log, await staged_ids(log), {a: ["x", "y"], b: ["z"]})
 
-    assert [(row.lane, row.partition_id, row.first) for row in rows] == [(1, a, 1), (2, b, 1)]
+    assert [(row.partition, row.partition_id, row.first) for row in rows] == [(1, a, 1), (2, b, 1)]
     assert await stored(log) == [("a", 1, "x"), ("a", 2, "y"), ("b", 1, "z")]
     assert await staged(log) == []
 
 
-async def test_a_lane_with_a_duplicate_gets_nothing_and_its_messages_stay_staged(log):
+async def test_a_partition_with_a_duplicate_gets_nothing_and_its_messages_stay_staged(log):
     a, b = await log.provision("hive", "a", "b")
     await log.push(a, "x")
     await stage(log, "x", "y", "z")
@@ -85,7 +85,7 @@ async def test_rules_that_were_changed_meanwhile_stop_it(log):
     assert (await staged(log), await stored(log)) == (["x"], [])
 
 
-async def test_a_lane_that_is_gone_stops_it_and_nothing_is_lost(log):
+async def test_a_partition_that_is_gone_stops_it_and_nothing_is_lost(log):
     [a] = await log.provision("hive", "a")
     await stage(log, "x", "y")
 
@@ -97,10 +97,10 @@ async def test_a_lane_that_is_gone_stops_it_and_nothing_is_lost(log):
 
 
 async def test_a_group_that_had_read_all_is_woken(log):
-    lane, group = await log.lane()
+    partition, group = await log.partition()
     await log.pop(group)
     await stage(log, "x")
 
-    await sequence(log, await staged_ids(log), {lane: ["x"]})
+    await sequence(log, await staged_ids(log), {partition: ["x"]})
 
     assert [each.transaction_id for each in (await log.pop(group, Poll())).messages] == ["x"]

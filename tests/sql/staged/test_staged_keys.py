@@ -9,7 +9,9 @@ async def staged_keys(log, *attempts, behind=("", ""), limit=100):
     return [(row["partition"], row["attempt"], row["keys"]) for row in rows]
 
 
-async def test_segments_come_by_lane_and_inside_of_a_lane_in_the_order_of_their_rows(log, staging):
+async def test_segments_come_by_partition_and_inside_of_a_partition_in_the_order_of_their_rows(
+    log, staging
+):
     await staging.segment("c", task=1, attempt=2)
     await staging.segment("d", task=1, attempt=2)
     await staging.segment("z", partition="b")
@@ -23,8 +25,8 @@ async def test_segments_come_by_lane_and_inside_of_a_lane_in_the_order_of_their_
     ]
 
 
-async def test_a_lane_that_does_not_exist_yet_has_no_id(log, staging):
-    lane, _ = await log.lane()
+async def test_a_partition_that_does_not_exist_yet_has_no_id(log, staging):
+    partition, _ = await log.partition()
     await staging.segment("x")
     await staging.segment("x", partition="b")
     await staging.segment("x", queue="new")
@@ -32,12 +34,12 @@ async def test_a_lane_that_does_not_exist_yet_has_no_id(log, staging):
     rows = await log.rows(KEYS, WRITE, [1], "", "", 100)
 
     assert [tuple(row)[:3] for row in rows] == [
-        ("hive", "a", lane), ("hive", "b", None), ("new", "a", None)
+        ("hive", "a", partition), ("hive", "b", None), ("new", "a", None)
     ]  # fmt: skip
 
 
 async def test_what_needs_no_comparison_is_left_out(log, staging):
-    await log.lane()
+    await log.partition()
     await log.set_options("hive", dedup_window_s=0)
     await staging.segment("no window")
     await staging.segment("made up", queue="other", is_unique=True)
@@ -47,13 +49,13 @@ async def test_what_needs_no_comparison_is_left_out(log, staging):
     assert await staged_keys(log) == []
 
 
-async def test_lanes_come_whole_and_up_to_the_limit(log, staging):
+async def test_partitions_come_whole_and_up_to_the_limit(log, staging):
     for partition, names in (("a", "12"), ("b", "3"), ("c", "4567"), ("d", "89")):
         for name in names:
             await staging.segment(name, partition=partition)
 
     found = await staged_keys(log, limit=3)
-    assert [lane for lane, _, _ in found] == ["a", "a", "b"]
+    assert [partition for partition, _, _ in found] == ["a", "a", "b"]
     found = await staged_keys(log, limit=3, behind=("hive", "b"))
-    assert [lane for lane, _, _ in found] == ["d", "d"]  # c will never fit
+    assert [partition for partition, _, _ in found] == ["d", "d"]  # c will never fit
     assert await staged_keys(log, limit=3, behind=("hive", "d")) == []

@@ -5,7 +5,7 @@ CHART = "select * from skep.chart_groups($1, $2, 300, $3, $4, $5)"
 
 async def sampled(log):
     for queue, group in (("hive", "bees"), ("hive", "wasps"), ("nest", "bees")):
-        await log.lane(queue)
+        await log.partition(queue)
         group_id = await log.subscribe(queue, group)
         for minutes, backlog in ((0, 5), (1, 9), (5, 2)):
             await log.execute(

@@ -5,7 +5,7 @@ CHART = "select * from skep.chart_parked($1, $2, 300, $3, $4)"
 
 async def test_the_most_of_each_bucket_is_shown_by_worker(rollups, log):
     for queue in ("hive", "nest"):
-        await log.lane(queue)
+        await log.partition(queue)
     first, second = await rollups.worker("x", 0), await rollups.worker("x", 1)
     for minutes, parked in ((0, 3), (1, 8), (5, 2)):
         at = log.now + minutes * MINUTE

@@ -5,7 +5,7 @@ CHART = "select * from skep.chart_queues($1, $2, false, 300, $3, $4, true)"
 
 async def reported(rollups, log):
     for queue in ("a", "b"):
-        await log.lane(queue)
+        await log.partition(queue)
     worker = await rollups.worker()
     for minutes in (0, 4, 5):
         await rollups.report(
@@ -50,7 +50,7 @@ async def test_other_queues_do_not_count(rollups, log):
 
 
 async def test_defect_39_a_bucket_of_six_hours_is_one_point(rollups, log):
-    await log.lane("a")
+    await log.partition("a")
     worker, noon = await rollups.worker(), log.now
     for hours in (0, 1, 5, 6):
         at = noon + hours * 60 * MINUTE

@@ -13,7 +13,7 @@ def reported(arun, log, rollups):
     """Three minutes of reports, the last of them now."""
 
     async def report():
-        await log.lane("hive")
+        await log.partition("hive")
         worker = await rollups.worker()
         for _ in range(3):
             await log.advance(60)

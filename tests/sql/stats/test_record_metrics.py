@@ -5,7 +5,7 @@ from tests.sql.support.rollups import Rollups, used
 
 
 async def test_what_workers_report_of_a_minute_adds_up(rollups, log):
-    await log.lane("hive")
+    await log.partition("hive")
     first, second = await rollups.worker(), await rollups.worker(number=1)
 
     await rollups.report(first, used("hive", {0: 2}, 7, push_messages=3, lag_ms_sum=9))
@@ -18,7 +18,7 @@ async def test_what_workers_report_of_a_minute_adds_up(rollups, log):
 
 
 async def test_another_minute_is_another_row(rollups, log):
-    await log.lane("hive")
+    await log.partition("hive")
     worker = await rollups.worker()
 
     await rollups.report(worker, used("hive", push_messages=1))
@@ -31,7 +31,7 @@ async def test_another_minute_is_another_row(rollups, log):
 
 async def test_only_queues_that_were_used_get_a_row(rollups, log):
     for queue in ("hive", "nest"):
-        await log.lane(queue)
+        await log.partition(queue)
 
     await rollups.report(await rollups.worker(), used("nest", pop_messages=1))
 
@@ -47,7 +47,7 @@ async def test_a_queue_that_is_gone_is_left_out(rollups):
 
 async def test_totals_grow_for_ever(rollups, log):
     for queue in ("hive", "nest"):
-        await log.lane(queue)
+        await log.partition(queue)
     worker = await rollups.worker()
 
     for _ in range(2):
@@ -70,7 +70,7 @@ async def test_a_sample_stands_for_its_whole_minute(rollups, log):
 
 
 async def test_the_most_that_waited_is_kept_by_worker(rollups, log):
-    await log.lane("hive")
+    await log.partition("hive")
     worker = await rollups.worker()
 
     for parked in (4, 9, 2):
@@ -89,7 +89,7 @@ async def test_a_worker_that_was_purged_is_told_so(rollups):
 async def test_workers_that_report_the_same_queues_at_once_do_not_deadlock(rollups, log, open_log):
     queues = [f"queue-{number}" for number in range(20)]
     for queue in queues:
-        await log.lane(queue)
+        await log.partition(queue)
     sessions = [await open_log() for _ in range(3)]
     workers = [await rollups.worker(number=number) for number in range(3)]
 

@@ -51,7 +51,7 @@ def meters():
 @pytest.fixture
 def reporter(arun, rollups, log, caller, meters):
     async def make():
-        await log.lane("hive")
+        await log.partition("hive")
         return Reporter(
             caller,
             meters,

@@ -8,7 +8,7 @@ from tests.sql.support.rollups import HOUR, MINUTE, used
 
 @pytest.fixture
 def worker(arun, log, rollups):
-    arun(log.lane("hive"))
+    arun(log.partition("hive"))
     return arun(rollups.worker())
 
 

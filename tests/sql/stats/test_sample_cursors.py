@@ -1,16 +1,16 @@
-from tests.sql.support.lanes import many_lanes
 from tests.sql.support.log import QUEUE_MODE
+from tests.sql.support.partitions import many_partitions
 
 SAMPLE = "select * from skep.sample_cursors($1, $2)"
 
 
-async def test_a_small_table_is_read_whole_and_every_lane_stands_for_itself(log):
-    lanes = await log.provision("hive", "a", "b", "c")
+async def test_a_small_table_is_read_whole_and_every_partition_stands_for_itself(log):
+    partitions = await log.provision("hive", "a", "b", "c")
     group = await log.subscribe("hive", "bees")
 
     rows = await log.rows(SAMPLE, [group], 1000)
 
-    assert sorted(row["partition_id"] for row in rows) == lanes
+    assert sorted(row["partition_id"] for row in rows) == partitions
     assert {row["weight"] for row in rows} == {1}
 
 
@@ -24,8 +24,8 @@ async def test_other_groups_are_left_out(log):
     assert {row["group_id"] for row in rows} == {bees, ants}
 
 
-async def test_the_weight_makes_a_few_blocks_stand_for_all_lanes(log):
-    group = await many_lanes(log, 3000)
+async def test_the_weight_makes_a_few_blocks_stand_for_all_partitions(log):
+    group = await many_partitions(log, 3000)
 
     rows = await log.rows(SAMPLE, [group], 10)
 

@@ -18,7 +18,7 @@ async def test_an_installation_that_did_nothing_has_nothing_to_show(rollups, log
 
 async def test_the_last_minute_that_is_over_is_shown_the_busiest_queue_first(rollups, log):
     for queue in ("hive", "nest"):
-        await log.lane(queue)
+        await log.partition(queue)
     worker = await rollups.worker()
     await rollups.report(
         worker,

@@ -20,8 +20,8 @@ from tests.sql.support.streaming import (
 def shard(arun, log):
     async def make():
         await clear_streams(log)
-        lane, _ = await log.lane()
-        return (await register(log))["query_id"], lane
+        partition, _ = await log.partition()
+        return (await register(log))["query_id"], partition
 
     return arun(make())
 
@@ -59,13 +59,13 @@ async def test_a_flush_must_find_the_rows_it_deletes(log, shard, key):
 
 @pytest.mark.parametrize(("key", "refusal"), [("k", None), (WINDOW_KEY, ("state_gone", 1))])
 async def test_with_an_ack_only_windows_must_be_there(log, shard, key, refusal):
-    _, lane = shard
+    _, partition = shard
     group = await log.subscribe()
-    await log.push(lane, "x")
+    await log.push(partition, "x")
     poll = Poll()
     await log.pop(group, poll)
 
-    settled = await cycle(log, *shard, StateOp(key), acks=[Ack(lane, 1, poll.lease_id)])
+    settled = await cycle(log, *shard, StateOp(key), acks=[Ack(partition, 1, poll.lease_id)])
 
     assert settled.refusal == refusal
 
@@ -94,7 +94,7 @@ async def test_a_row_made_again_never_has_an_old_version(log, shard):
 
 
 async def leased(log, shard):
-    """Push a message into the shard's lane and lease it; return its ack."""
+    """Push a message into the shard's partition and lease it; return its ack."""
     group = await log.subscribe()
     pushed = await log.push(shard[1], f"{await log.value('select gen_random_uuid()')}")
     poll = Poll()
@@ -156,8 +156,8 @@ def test_state_is_what_a_dictionary_would_be_and_its_size_is_known(arun, log, cy
     async def check():
         await clear_streams(log)
         await log.clear()
-        lane, _ = await log.lane()
-        shard = (await register(log))["query_id"], lane
+        partition, _ = await log.partition()
+        shard = (await register(log))["query_id"], partition
         rows = {}
         await cycle(log, *shard)
         for ops in cycles:

@@ -13,7 +13,7 @@ from tests.sql.support.streaming import WINDOW_KEY, StateOp, clear_streams, cycl
 
 
 class Stream:
-    """A query with one source lane of three messages under lease, and a sink."""
+    """A query with one source partition of three messages under lease, and a sink."""
 
     def __init__(self, log, query_id, source, group, sink, lease):
         self.log = log
@@ -36,7 +36,7 @@ class Stream:
 def stream(arun, log):
     async def make():
         await clear_streams(log)
-        source, group = await log.lane()
+        source, group = await log.partition()
         await log.push(source, "x", "y", "z")
         poll = Poll()
         await log.pop(group, poll)
@@ -169,7 +169,7 @@ async def test_the_state_of_a_partition_that_is_gone_goes_too(log, stream):
 async def test_a_sink_that_is_gone_is_told(stream):
     settled = await stream.cycle(StateOp("k", "1"), pushes={1 << 50: "a"})
 
-    assert settled.refusal == ("lane_gone", 1)
+    assert settled.refusal == ("partition_gone", 1)
 
 
 # Two sessions
@@ -193,7 +193,7 @@ async def test_of_two_flushes_of_a_window_one_emits(log, stream, open_log):
 async def test_cycles_of_other_shards_do_not_wait(log, stream, open_log):
     other = await open_log()
     query_id, _ = stream.shard
-    free, _ = await log.lane("hive", "b")
+    free, _ = await log.partition("hive", "b")
 
     async with log.connection.transaction():
         await stream.cycle(StateOp("k", "1"))

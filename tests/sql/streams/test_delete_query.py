@@ -8,9 +8,9 @@ DELETE = "select skep.delete_query($1)"
 
 async def test_a_query_goes_with_its_state(log):
     await clear_streams(log)
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     query_id = (await register(log))["query_id"]
-    await cycle(log, query_id, lane, StateOp("k", "1"))
+    await cycle(log, query_id, partition, StateOp("k", "1"))
 
     assert await log.value(DELETE, "query") is True
     assert await log.value(DELETE, "query") is False
@@ -21,11 +21,11 @@ async def test_a_query_goes_with_its_state(log):
 async def test_a_deletion_waits_for_the_cycle_under_way(log, open_log):
     await clear_streams(log)
     other, observer = await open_log(), await open_log()
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     query_id = (await register(log))["query_id"]
     transaction = log.connection.transaction()
     await transaction.start()
-    await cycle(log, query_id, lane, StateOp("k", "1"))
+    await cycle(log, query_id, partition, StateOp("k", "1"))
 
     async with waiting(observer, other, other.value(DELETE, "query")) as deleted:
         await transaction.commit()

@@ -8,8 +8,8 @@ async def test_only_the_state_of_these_partitions_goes(log):
     a, b = await log.provision("hive", "a", "b")
     queries = [(await register(log, name))["query_id"] for name in ("one", "two")]
     for query_id in queries:
-        for lane in (a, b):
-            await cycle(log, query_id, lane, StateOp("k", "1"))
+        for partition in (a, b):
+            await cycle(log, query_id, partition, StateOp("k", "1"))
 
     assert await log.value("select skep.drop_stream_state($1)", [a, 1 << 50]) == 2
 

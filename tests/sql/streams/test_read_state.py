@@ -12,8 +12,8 @@ texts = st.text(st.sampled_from("ab_%\\\x1fé\U0010ffff"), max_size=4)
 async def filled(log, *ops):
     await clear_streams(log)
     await log.clear()
-    lane, _ = await log.lane()
-    shard = (await register(log))["query_id"], lane
+    partition, _ = await log.partition()
+    shard = (await register(log))["query_id"], partition
     await cycle(log, *shard, *ops)
     return shard
 

@@ -23,7 +23,7 @@ class Read(NamedTuple):
 
 
 class Sequenced(NamedTuple):
-    lane: int
+    partition: int
     partition_id: int
     first: int | None
     created_at: object
@@ -81,15 +81,15 @@ def names(rows):
 
 
 async def sequence(log, ids, lots, *, dropped=(), versions=None, vouch=NOTHING):
-    """Move staged messages into lanes: `lots` are the names of each lane's messages by its id.
+    """Move staged messages into partitions: `lots` are the names of messages by partition id.
 
-    The ids are those of the messages, lane by lane, and then of those to drop. Returns what became
-    of the lanes, or None when the messages were somebody else's.
+    The ids are those of the messages, partition by partition, and then of those to drop. Returns
+    what became of the partitions, or None when the messages were somebody else's.
     """
-    lanes = sorted(lots)
+    partitions = sorted(lots)
     if versions is None:
-        versions = await log.versions(lanes)
-    numbers = [number for number, lane in enumerate(lanes, 1) for _ in lots[lane]]
+        versions = await log.versions(partitions)
+    numbers = [number for number, partition in enumerate(partitions, 1) for _ in lots[partition]]
     pairs = sorted(zip([*ids, *dropped], [*numbers, *[None] * len(dropped)], strict=True))
     rows = await log.rows(
         "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
@@ -97,17 +97,17 @@ async def sequence(log, ids, lots, *, dropped=(), versions=None, vouch=NOTHING):
         [number for _, number in pairs],
         list(versions),
         list(versions.values()),
-        lanes,
-        [len(lots[lane]) for lane in lanes],
-        [vouch.to] * len(lanes),
-        [vouch.since] * len(lanes),
-        [keys_of(lots[lane]) for lane in lanes],
-        [body_of(map(envelope, lots[lane])) for lane in lanes],
+        partitions,
+        [len(lots[partition]) for partition in partitions],
+        [vouch.to] * len(partitions),
+        [vouch.since] * len(partitions),
+        [keys_of(lots[partition]) for partition in partitions],
+        [body_of(map(envelope, lots[partition])) for partition in partitions],
     )
     if not rows:
         return None
-    assert rows[0]["lane"] == 0
-    return sorted((Sequenced(*row) for row in rows[1:]), key=lambda row: row.lane)
+    assert rows[0]["partition"] == 0
+    return sorted((Sequenced(*row) for row in rows[1:]), key=lambda row: row.partition)
 
 
 async def push(log, *items):

@@ -108,7 +108,7 @@ class Keeper:
         return list(await self.log.rows(query))
 
     async def kept(self, partition_id: int) -> tuple[int, int]:
-        """Return tail and head of a lane, and check that its segments fill exactly that."""
+        """Return tail and head of a partition, and check that its segments fill exactly that."""
         tail, head = await self.log.row(
             "select tail, head from skep.partition where id = $1", partition_id
         )

@@ -92,7 +92,7 @@ class Poll:
     """One consumer's request for messages."""
 
     batch: int = 100
-    lanes: int = 1
+    partitions: int = 1
     auto_ack: bool = False
     lease_s: int = 0
     partition_id: int = 0
@@ -143,7 +143,7 @@ class Taken(list[TakenSegment]):
         return [message.offset for message in self.messages]
 
     @property
-    def lanes(self) -> list[int]:
+    def partitions(self) -> list[int]:
         """The partitions, in the order in which they were served."""
         return list(dict.fromkeys(row.partition_id for row in self))
 
@@ -236,7 +236,7 @@ class Log:
         id_by_name = dict(map(tuple, found))
         return [id_by_name[name] for name in partitions]
 
-    async def lane(self, queue: str = "hive", partition: str = "a") -> tuple[int, int]:
+    async def partition(self, queue: str = "hive", partition: str = "a") -> tuple[int, int]:
         """Return the ids of a new partition and of its queue's own group."""
         [partition_id] = await self.provision(queue, partition)
         return partition_id, await self.subscribe(queue)
@@ -395,23 +395,23 @@ class Log:
         return dict(map(tuple, found))
 
     async def pop(self, group_id: int, *polls: Poll) -> Taken:
-        """Serve polls from whatever lanes are ready."""
-        leases, batches, lanes, auto_acks, lease_s = _columns(
-            (p.lease_id, p.batch, p.lanes, p.auto_ack, p.lease_s) for p in polls or (Poll(),)
+        """Serve polls from whatever partitions are ready."""
+        leases, batches, partitions, auto_acks, lease_s = _columns(
+            (p.lease_id, p.batch, p.partitions, p.auto_ack, p.lease_s) for p in polls or (Poll(),)
         )
         found = await self.rows(
             "select * from skep.pop_messages($1, $2, $3, $4, $5, $6)",
             group_id,
             leases,
             batches,
-            lanes,
+            partitions,
             auto_acks,
             lease_s,
         )
         return Taken.of(found)
 
     async def pop_partitions(self, group_id: int, *polls: Poll) -> Taken:
-        """Serve polls each of which names its lane."""
+        """Serve polls each of which names its partition."""
         leases, partitions, batches, auto_acks, lease_s = _columns(
             (p.lease_id, p.partition_id, p.batch, p.auto_ack, p.lease_s) for p in polls
         )
@@ -453,7 +453,7 @@ class Log:
         return Lease(*row) if row else None
 
     async def release(self, partition_id: int, group_id: int, lease_id: UUID) -> int:
-        """Give back a claim on one lane; return the number of lanes released."""
+        """Give back a claim on one partition; return the number of partitions released."""
         query = "select skep.release_claims($1, $2, $3)"
         return await self.value(query, [partition_id], [group_id], [lease_id])
 

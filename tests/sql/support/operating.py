@@ -1,7 +1,7 @@
 """Operations as a test sees them: the SQL functions with Python arguments.
 
-An operation is a push of messages named by their transaction ids, or some acks of a lane. `settled`
-checks what must always hold between the tables.
+An operation is a push of messages named by their transaction ids, or some acks of a partition.
+`settled` checks what must always hold between the tables.
 """
 
 import json
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 async def defer_all(
-    log, *asked, depth=ANY_NUMBER, per_lane=ANY_NUMBER, size=1 << 40, rules=()
+    log, *asked, depth=ANY_NUMBER, per_partition=ANY_NUMBER, size=1 << 40, rules=()
 ) -> list[Deferred]:
     """Defer operations in one call; each is a request of its own unless it says."""
     found = await log.rows(
@@ -65,7 +65,7 @@ async def defer_all(
         [queue_id for queue_id, _ in rules],
         [version for _, version in rules],
         depth,
-        per_lane,
+        per_partition,
         size,
     )
     return [Deferred(*row) for row in found]
@@ -80,7 +80,7 @@ async def defer(log, partition_id, *names, type_=PUSH, **bounds) -> UUID:
 
 
 async def claim(
-    log, lanes=100, per_lane=100, size=1 << 30, timeout_s=TIMEOUT_S, claim_id=None
+    log, partitions=100, per_partition=100, size=1 << 30, timeout_s=TIMEOUT_S, claim_id=None
 ) -> tuple[UUID, list[Claimed]]:
     """Claim operations; return the claim's name and what it got."""
     claim_id = claim_id or uuid4()
@@ -88,8 +88,8 @@ async def claim(
         "select * from skep.claim_operations($1, $2, $3, $4, $5, $6)",
         claim_id,
         sorted(PRIORITY.values()),
-        lanes,
-        per_lane,
+        partitions,
+        per_partition,
         size,
         timeout_s,
     )
@@ -100,19 +100,19 @@ def ids(claimed):
     return [each.id for each in claimed]
 
 
-async def process_pushes(log, claim_id, *operations, lane_id=None) -> Any:
+async def process_pushes(log, claim_id, *operations, partition_id=None) -> Any:
     """Carry out pushes as a broker does; `operations` are of one claim."""
-    lanes = sorted({lane_id or each.partition_id for each in operations})
+    partitions = sorted({partition_id or each.partition_id for each in operations})
     names = [
-        (number, lanes.index(lane_id or each.partition_id) + 1, name)
+        (number, partitions.index(partition_id or each.partition_id) + 1, name)
         for number, each in enumerate(operations, start=1)
         for name in each.payload.decode().split(",")
     ]
     sent, places = [], []
-    for _, lane, name in names:
-        if (lane, name) not in sent:
-            sent.append((lane, name))
-        places.append(sent.index((lane, name)))
+    for _, partition, name in names:
+        if (partition, name) not in sent:
+            sent.append((partition, name))
+        places.append(sent.index((partition, name)))
     return await log.row(
         "select * from skep.process_pushes("
         "$1, $2, $3, $4, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', $5, $6, $7, $8, $9, $10)",
@@ -120,10 +120,10 @@ async def process_pushes(log, claim_id, *operations, lane_id=None) -> Any:
         claim_id,
         [number for number, _, _ in names],
         places,
-        lanes,
-        [0] * len(lanes),
-        [await log.value("select 'infinity'::timestamptz")] * len(lanes),
-        [lane for lane, _ in sent],
+        partitions,
+        [0] * len(partitions),
+        [await log.value("select 'infinity'::timestamptz")] * len(partitions),
+        [partition for partition, _ in sent],
         [key_of(name) for _, name in sent],
         [envelope(name).encode() for _, name in sent],
     )
@@ -148,7 +148,7 @@ async def statuses(log, *ids) -> list[str]:
 
 
 async def stored(log, partition_id) -> list[str]:
-    """Return the names of the messages of a lane, in order."""
+    """Return the names of the messages of a partition, in order."""
     rows = await log.rows(
         'select transaction_id from skep.message where partition_id = $1 order by "offset"',
         partition_id,
@@ -158,7 +158,7 @@ async def stored(log, partition_id) -> list[str]:
 
 async def check_books(log) -> None:
     """Compare counters, totals and turns with the operations there are."""
-    wrong_lanes = await log.rows(
+    wrong_partitions = await log.rows(
         """
         select p.id, p.deferred_pushes, p.deferred_acks, w.*
         from skep.partition p
@@ -171,7 +171,7 @@ async def check_books(log) -> None:
         where (p.deferred_pushes, p.deferred_acks) <> (w.pushes, w.acks)
         """
     )
-    assert wrong_lanes == []
+    assert wrong_partitions == []
     wrong_turns = await log.rows(
         """
         select o.id, o.is_next, o.status from skep.operation o

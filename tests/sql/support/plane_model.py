@@ -1,9 +1,9 @@
 """What the message plane promises, as a model that keeps every message in a dictionary.
 
-It knows nothing of ranges, marks or indexes: a group has a set of finished offsets in a lane, and
-gets what is not in it. Where a promise leaves the database a choice (which of two lanes that wait
-a poll gets, when a message that is too old is passed over) the model says what is allowed, and
-follows what happened.
+It knows nothing of ranges, marks or indexes: a group has a set of finished offsets in a partition,
+and gets what is not in it. Where a promise leaves the database a choice (which of two partitions
+that wait a poll gets, when a message that is too old is passed over) the model says what is
+allowed, and follows what happened.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ class Segment(NamedTuple):
 
 
 @dataclass
-class Lane:
+class Partition:
     """A partition and what it keeps."""
 
     id: int
@@ -112,7 +112,7 @@ class Lane:
 
 @dataclass
 class Offer:
-    """What a poll finds in a lane."""
+    """What a poll finds in a partition."""
 
     passed: list[int]
     """Messages that it may pass over because they are too old for the group."""
@@ -124,13 +124,13 @@ class Offer:
 
 @dataclass
 class Reader:
-    """A group in a lane."""
+    """A group in a partition."""
 
-    lane: Lane
+    partition: Partition
     finished: set[int]
     """Offsets that need no delivery: done, dead, deleted, passed over, or never wanted."""
     free_at: datetime
-    """From then on at the latest the lane can be served; under lease the lease ends then."""
+    """From then on at the latest the partition can be served; under lease the lease ends then."""
     lease_id: UUID | None = None
     leased: int | None = None
     claimed_from: int | None = None
@@ -156,25 +156,25 @@ class Reader:
 
     @property
     def unread(self) -> list[int]:
-        return [at for at in self.lane.messages if at not in self.finished]
+        return [at for at in self.partition.messages if at not in self.finished]
 
     def is_held(self, now: datetime) -> bool:
         return self.leased is not None and self.free_at > now
 
     def is_resting(self, now: datetime) -> bool:
-        """Tell whether a message that failed keeps the lane waiting."""
+        """Tell whether a message that failed keeps the partition waiting."""
         return any(self.rests_until.get(at, now) > now for at in self.unread)
 
     def offer(self, options: Options, since: datetime | None, now: datetime) -> Offer:
-        """Return what a poll would find, if the lane were visited now."""
-        created = {at: self.lane.messages[at].created_at for at in self.unread}
+        """Return what a poll would find, if the partition were visited now."""
+        created = {at: self.partition.messages[at].created_at for at in self.unread}
         passed = [at for at, moment in created.items() if since and moment < since]
         left = [at for at in created if at not in passed]
         worn_out = None
         if left and not passed and 0 < options.max_deliveries <= self.unanswered:
             worn_out = left.pop(0)
-        if options.window_buffer_s and self.lane.segments:
-            opens_at = self.lane.segments[-1].created_at + _seconds(options.window_buffer_s)
+        if options.window_buffer_s and self.partition.segments:
+            opens_at = self.partition.segments[-1].created_at + _seconds(options.window_buffer_s)
             left = left if opens_at <= now else []
         ripe = now - _seconds(options.delayed_processing_s)
         return Offer(passed, worn_out, [at for at in left if created[at] <= ripe])
@@ -210,9 +210,11 @@ class Reader:
     def find(self, name: str) -> int | None:
         """Return the offset that an ack means which only names its message."""
         position, reach = self.position, self.leased or self.position + 10_000
-        places = [at for at, kept in self.lane.messages.items() if kept.name == name]
+        places = [at for at, kept in self.partition.messages.items() if kept.name == name]
         ahead = [
-            at for at in places if at > position and self.lane.segment_of(at).offsets[0] <= reach
+            at
+            for at in places
+            if at > position and self.partition.segment_of(at).offsets[0] <= reach
         ]
         return min(ahead) if ahead else max((at for at in places if at <= position), default=None)
 
@@ -279,7 +281,7 @@ class Reader:
             return False
         if self.leased is None and self.claimed_from is not None:
             again = range(self.claimed_from + 1, self.position + 1)
-            self.finished.difference_update(set(again) - self.lane.deleted)
+            self.finished.difference_update(set(again) - self.partition.deleted)
         self.leased, self.lease_id, self.free_at = None, None, max(now, self.retry_at or now)
         self.nacked, self.retry_at = set(), None
         self.deliveries, self.unanswered = max(self.deliveries - 1, 0), max(self.unanswered - 1, 0)
@@ -287,9 +289,9 @@ class Reader:
 
     def go_to(self, target: int, now: datetime, starts_at: datetime | None = None) -> None:
         """Start afresh behind an offset."""
-        target = max(self.lane.tail - 1, min(self.lane.head, target))
-        finished = {*range(1, target + 1), *self.lane.deleted}
-        fresh = Reader(self.lane, finished, now, starts_at=starts_at)
+        target = max(self.partition.tail - 1, min(self.partition.head, target))
+        finished = {*range(1, target + 1), *self.partition.deleted}
+        fresh = Reader(self.partition, finished, now, starts_at=starts_at)
         vars(self).update(vars(fresh))
 
     def _tidy(self) -> None:
@@ -394,18 +396,18 @@ class Group:
     is_paused: bool = False
 
     def change_start(self, moment: datetime) -> None:
-        """Start at another time, when it starts again or in lanes to come."""
+        """Start at another time, when it starts again or in partitions to come."""
         self.mode, self.start = "timestamp", moment
 
     def start_ahead(self, now: datetime) -> datetime | None:
         """Return when it starts, if that lies ahead."""
         return self.start if self.start and self.start > now else None
 
-    def first_target(self, lane: Lane) -> int:
-        """Return the last offset it does not want, when it starts in this lane."""
+    def first_target(self, partition: Partition) -> int:
+        """Return the last offset it does not want, when it starts in this partition."""
         if self.mode == "all":
-            return lane.tail - 1
-        return lane.last_before(self.start or self.created_at)
+            return partition.tail - 1
+        return partition.last_before(self.start or self.created_at)
 
 
 class Waiting(NamedTuple):
@@ -423,7 +425,7 @@ class Plane:
 
     options: Options = field(default_factory=Options)
     is_paused: bool = False
-    lanes: dict[str, Lane] = field(default_factory=dict[str, Lane])
+    partitions: dict[str, Partition] = field(default_factory=dict[str, Partition])
     groups: dict[str, Group] = field(default_factory=dict[str, Group])
     readers: dict[tuple[str, str], Reader] = field(default_factory=dict[tuple[str, str], Reader])
     letters: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
@@ -431,36 +433,38 @@ class Plane:
     waiting: list[Waiting] = field(default_factory=list[Waiting])
 
     def of_group(self, group: str) -> dict[str, Reader]:
-        return {lane: reader for (lane, name), reader in self.readers.items() if name == group}
-
-    def of_lane(self, partition: str) -> dict[str, Reader]:
         return {
-            group: reader for (lane, group), reader in self.readers.items() if lane == partition
+            partition: reader for (partition, name), reader in self.readers.items() if name == group
         }
 
-    def add_lane(self, partition: str, id_: int, now: datetime) -> None:
-        self.lanes[partition] = lane = Lane(id_)
+    def of_partition(self, partition: str) -> dict[str, Reader]:
+        return {
+            group: reader for (name, group), reader in self.readers.items() if name == partition
+        }
+
+    def add_partition(self, partition: str, id_: int, now: datetime) -> None:
+        self.partitions[partition] = state = Partition(id_)
         for name, group in self.groups.items():
             starts_at = group.start_ahead(now)
-            self.readers[partition, name] = Reader(lane, set(), now, starts_at=starts_at)
+            self.readers[partition, name] = Reader(state, set(), now, starts_at=starts_at)
 
     def subscribe(self, group: Group, now: datetime) -> None:
-        """Give a new group its place in every lane."""
+        """Give a new group its place in every state."""
         self.groups[group.name] = group
-        for partition, lane in self.lanes.items():
-            target = lane.head if group.mode == "new" else group.first_target(lane)
-            finished = {*range(1, target + 1), *lane.deleted}
-            reader = Reader(lane, finished, now, starts_at=group.start_ahead(now))
+        for partition, state in self.partitions.items():
+            target = state.head if group.mode == "new" else group.first_target(state)
+            finished = {*range(1, target + 1), *state.deleted}
+            reader = Reader(state, finished, now, starts_at=group.start_ahead(now))
             self.readers[partition, group.name] = reader
 
     def forget_group(self, group: str) -> None:
         del self.groups[group]
-        for partition in self.lanes:
+        for partition in self.partitions:
             del self.readers[partition, group]
         self.letters = {letter for letter in self.letters if letter[0] != group}
 
     def oldest_wanted(self, partition: str, group: str, now: datetime) -> datetime | None:
-        """Return the moment before which messages of a lane are too old for the group."""
+        """Return the moment before which messages of a partition are too old for the group."""
         known, moments = self.groups[group], list[datetime]()
         if self.options.ttl_s:
             moments.append(now - _seconds(self.options.ttl_s))
@@ -470,12 +474,12 @@ class Plane:
         return max(moments, default=None)
 
     def offer(self, partition: str, group: str, now: datetime) -> Offer:
-        """Return what a poll of the group finds in a lane that is free."""
+        """Return what a poll of the group finds in a partition that is free."""
         since = self.oldest_wanted(partition, group, now)
         return self.readers[partition, group].offer(self.options, since, now)
 
     def can_be_served(self, partition: str, group: str, now: datetime) -> bool:
-        """Tell whether a poll may look into the lane at all."""
+        """Tell whether a poll may look into the partition at all."""
         reader = self.readers[partition, group]
         is_paused = self.is_paused or self.groups[group].is_paused
         return not (is_paused or reader.is_held(now) or reader.is_resting(now))
@@ -483,32 +487,32 @@ class Plane:
     def duplicates(self, partition: str, names: Sequence[str], now: datetime) -> dict[int, int]:
         """Return which of the names are stored already, by index, and where."""
         window = self.options.dedup_window_s
-        if not window or partition not in self.lanes:
+        if not window or partition not in self.partitions:
             return {}
         since = now - _seconds(window)
-        found = {i: self.lanes[partition].like(name, since) for i, name in enumerate(names)}
+        found = {i: self.partitions[partition].like(name, since) for i, name in enumerate(names)}
         return {index: at for index, at in found.items() if at is not None}
 
     def push(self, partition: str, names: Sequence[str], now: datetime) -> None:
         """Store messages; groups that had read all are ready again."""
-        lane = self.lanes[partition]
-        for reader in self.of_lane(partition).values():
+        state = self.partitions[partition]
+        for reader in self.of_partition(partition).values():
             if not reader.unread and reader.leased is None:
                 reader.free_at = now
-        lane.append(names, now)
+        state.append(names, now)
 
     def bury(self, group: str, partition: str, offsets: Iterable[int]) -> None:
         self.letters.update((group, partition, at) for at in offsets)
 
     def delete_message(self, partition: str, at: int, now: datetime) -> str:
-        lane = self.lanes[partition]
-        if at in lane.deleted:
+        state = self.partitions[partition]
+        if at in state.deleted:
             return "already"
         had_letters = self._forget_letters(partition, at)
-        if at not in lane.messages:
+        if at not in state.messages:
             return "deleted" if had_letters else "unknown"
-        lane.deleted.add(at)
-        for reader in self.of_lane(partition).values():
+        state.deleted.add(at)
+        for reader in self.of_partition(partition).values():
             if at not in reader.finished:
                 reader.lose([at], now)
         return "deleted"
@@ -519,47 +523,47 @@ class Plane:
         return bool(gone)
 
     def retain(self, kind: str, now: datetime) -> None:
-        """Let every lane lose its old segments, each as a whole."""
+        """Let every state lose its old segments, each as a whole."""
         too_old = self.options.too_old_from(kind, now)
         if too_old is None:
             return
-        for partition, lane in self.lanes.items():
-            done = self._completed_to(partition) if kind == "completed" else lane.head
+        for partition, state in self.partitions.items():
+            done = self._completed_to(partition) if kind == "completed" else state.head
             going = 0
-            for segment in lane.segments:
+            for segment in state.segments:
                 if segment.created_at >= too_old or segment.offsets[-1] > done:
                     break
                 going += 1
             if going:
-                self._drop(partition, lane.drop(going), now)
+                self._drop(partition, state.drop(going), now)
 
     def _drop(self, partition: str, last: int, now: datetime) -> None:
-        for reader in self.of_lane(partition).values():
+        for reader in self.of_partition(partition).values():
             if reader.position < last:
                 reader.lose(range(1, last + 1), now)
 
     def _completed_to(self, partition: str) -> int:
         places = [
             reader.position
-            for group, reader in self.of_lane(partition).items()
+            for group, reader in self.of_partition(partition).items()
             if self.groups[group].first_polled_at is not None
         ]
         return min(places, default=0)
 
     def clear(self, partition: str, now: datetime) -> int:
-        """Drop all of a lane; return how many messages that were."""
-        lane = self.lanes[partition]
-        kept = len(lane.messages) - len(lane.deleted)
-        if lane.segments:
-            lane.drop(len(lane.segments))
-        for reader in self.of_lane(partition).values():
+        """Drop all of a state; return how many messages that were."""
+        state = self.partitions[partition]
+        kept = len(state.messages) - len(state.deleted)
+        if state.segments:
+            state.drop(len(state.segments))
+        for reader in self.of_partition(partition).values():
             claim = reader.lease_id
-            reader.go_to(lane.head, now)
+            reader.go_to(state.head, now)
             reader.lease_id = claim
         return kept
 
     def waits_too_long(self, group: str, partition: str, now: datetime) -> list[int]:
-        """Return what eviction may take from a group in a lane that is ready."""
+        """Return what eviction may take from a group in a partition that is ready."""
         limit, polled_at = self.options.max_wait_time_s, self.groups[group].first_polled_at
         if not limit or self.is_paused or self.groups[group].is_paused or polled_at is None:
             return []
@@ -568,7 +572,7 @@ class Plane:
         since, reader = now - _seconds(limit + held_back_s), self.readers[partition, group]
         if polled_at >= since or reader.is_held(now) or reader.is_resting(now):
             return []
-        created = {at: reader.lane.messages[at].created_at for at in reader.unread}
+        created = {at: reader.partition.messages[at].created_at for at in reader.unread}
         start = reader.starts_at
         return [
             at
@@ -577,7 +581,7 @@ class Plane:
         ]
 
     def ack(self, group: str, partition: str, acks: Sequence[Ack], now: datetime) -> list[str]:
-        """Apply acks of one lane; return their outcomes."""
+        """Apply acks of one partition; return their outcomes."""
         outcomes, dead = self.readers[partition, group].ack(acks, self.options, now)
         self.bury(group, partition, dead)
         return outcomes

@@ -19,7 +19,7 @@ class Scheduled(NamedTuple):
 
 class Sequenced(NamedTuple):
     queue_id: list[int] | None
-    lanes: list[int] | None
+    partitions: list[int] | None
     moved: int
     is_busy: bool
     next_s: float | None
@@ -60,7 +60,7 @@ async def waiting(log):
 
 
 async def stored(log, partition="a"):
-    """Return the names of the messages in a lane, in order."""
+    """Return the names of the messages in a partition, in order."""
     rows = await log.rows(
         'select transaction_id from skep.message where partition = $1 order by "offset"', partition
     )

@@ -43,9 +43,11 @@ def arguments(
 ) -> list[Any]:
     """Spell the arguments that settle_operations, transact and commit_cycle share."""
     lots = pushes or {}
-    lanes = sorted(lots)
-    vouched = [(vouches or {}).get(lane, NOTHING) for lane in lanes]
-    sent = [(number, name) for number, lane in enumerate(lanes, 1) for name in lots[lane]]
+    partitions = sorted(lots)
+    vouched = [(vouches or {}).get(partition, NOTHING) for partition in partitions]
+    sent = [
+        (number, name) for number, partition in enumerate(partitions, 1) for name in lots[partition]
+    ]
     return [
         list(leases),
         [ack.partition_id for ack in acks],
@@ -55,7 +57,7 @@ def arguments(
         [key_of(ack.transaction_id) for ack in acks],
         [ack.status for ack in acks],
         [ack.error for ack in acks],
-        lanes,
+        partitions,
         [vouch.to for vouch in vouched],
         [vouch.since for vouch in vouched],
         [number for number, _ in sent],
@@ -82,7 +84,7 @@ async def transact(
 
 
 async def names(log: Log, partition_id: int) -> list[str]:
-    """Return the transaction ids stored in a lane, in order."""
+    """Return the transaction ids stored in a partition, in order."""
     query = """
         select transaction_id from skep.message where partition_id = $1 order by "offset" """
     return [row[0] for row in await log.rows(query, partition_id)]

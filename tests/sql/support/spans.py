@@ -22,7 +22,7 @@ class SpanReader:
         """Call one of the functions that take a span."""
         ids = await self.queue_ids()
         names = ("partition_id", "after", "through", "since", "until")
-        lanes, after, through, since, until = (bounds.get(name) for name in names)
+        partitions, after, through, since, until = (bounds.get(name) for name in names)
         query = (
             f"select * from skep.{function}($1, $2, $3::text::pg_snapshot, $4::text::pg_snapshot,"
             f" $5, $6, $7, $8{''.join(f', ${9 + n}' for n in range(len(limits)))})"
@@ -30,7 +30,7 @@ class SpanReader:
         return await self.log.rows(
             query,
             ids[0] if function == "segments_in_span" else ids,
-            lanes,
+            partitions,
             seen,
             upto or await self.present(),
             after,

@@ -17,13 +17,17 @@ class File:
 
     async def drain(self, start, end, lots, *, later=(), vouches=None, resolve=False, version=None):
         """Drain a part: names by partition id, and (queue id, name, time) of those for later."""
-        lanes = sorted(lots)
-        vouched = [(vouches or {}).get(lane, NOTHING) for lane in lanes]
-        sent = [(number, name) for number, lane in enumerate(lanes, 1) for name in lots[lane]]
+        partitions = sorted(lots)
+        vouched = [(vouches or {}).get(partition, NOTHING) for partition in partitions]
+        sent = [
+            (number, name)
+            for number, partition in enumerate(partitions, 1)
+            for name in lots[partition]
+        ]
         queues = await self.log.rows(
             "select distinct q.id, q.version from skep.queue q"
             " join skep.partition p on p.queue_id = q.id where p.id = any($1)",
-            lanes,
+            partitions,
         )
         rows = await self.log.rows(
             DRAIN,
@@ -31,7 +35,7 @@ class File:
             start,
             end,
             resolve,
-            lanes,
+            partitions,
             [vouch.to for vouch in vouched],
             [vouch.since for vouch in vouched],
             [number for number, _ in sent],

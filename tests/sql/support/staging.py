@@ -128,11 +128,11 @@ class Staging:
         )
         return self._numbers
 
-    async def lanes(self, *attempts: int, epoch: int = 0) -> list[Any]:
-        """Return the lanes of what is staged, in the order of the functions' parameters."""
+    async def partitions(self, *attempts: int, epoch: int = 0) -> list[Any]:
+        """Return the partitions of what is staged, in the order of the functions' parameters."""
         rows = await self.log.rows(
             "select partition_id, queue, partition, window_s"
-            " from skep.staged_lanes($1, $2, $3) order by partition_id",
+            " from skep.staged_partitions($1, $2, $3) order by partition_id",
             self.write_id,
             epoch,
             list(attempts or (1,)),
@@ -157,7 +157,7 @@ class Staging:
         return Committed(*row)
 
     async def segments(self) -> int:
-        """Return how many segments wait in lanes that do not exist, whoever staged them."""
+        """Return how many segments wait in partitions that do not exist, whoever staged them."""
         return await self.log.value("select count(*) from skep.segment where partition_id < 0")
 
     async def count(self, *attempts: int, epoch: int | None = None) -> int:
@@ -176,7 +176,7 @@ class Staging:
 
 
 async def names_in(log: Log, queue: str = "hive", partition: str = "a") -> list[str]:
-    """Return the transaction ids of a lane, in order."""
+    """Return the transaction ids of a partition, in order."""
     rows = await log.rows(
         """
         select m.envelope ->> 'transactionId' as name

@@ -13,7 +13,7 @@ def delete(log, *ids):
 @pytest.fixture
 def partition(arun, log):
     async def fill():
-        partition, _ = await log.lane()
+        partition, _ = await log.partition()
         await log.push(partition, *"abcdef")
         return partition
 

@@ -21,7 +21,7 @@ async def test_a_message_nobody_has_read_is_found(log):
 
 
 async def test_of_a_repeated_transaction_id_the_one_under_lease_is_meant(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "x")
     await log.advance(2 * 3600)
     await log.push(partition, "x")
@@ -40,7 +40,7 @@ async def test_of_a_repeated_transaction_id_nobody_holds_the_newest_is_meant(log
 
 
 async def test_a_message_just_acknowledged_is_found_far_from_the_newest_ones(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "done")
     await push_later(log, partition, 1_001)
     [taken] = await log.pop(group, Poll(batch=1, lease_s=60))
@@ -52,7 +52,7 @@ async def test_a_message_just_acknowledged_is_found_far_from_the_newest_ones(log
 
 
 async def test_the_search_is_bounded(log):
-    partition, group = await log.lane()
+    partition, group = await log.partition()
     await log.push(partition, "too old")
     await push_later(log, partition, 1_000)
     await log.pop(group, Poll(batch=2_000, auto_ack=True))
@@ -62,7 +62,7 @@ async def test_the_search_is_bounded(log):
 
 
 async def test_what_is_not_there_is_not_found(log):
-    partition, _ = await log.lane()
+    partition, _ = await log.partition()
     [other] = await log.provision("hive", "other")
     await log.push(partition, "a", "b")
     crossing = keys_of("ab")[8:24]

@@ -1,14 +1,14 @@
 from tests.sql.support.trace_log import Trace
 
 
-async def lane_of(log, *names):
+async def partition_of(log, *names):
     [partition] = await log.provision("hive", "a")
     await log.push(partition, *names)
     return partition
 
 
 async def test_the_traces_of_a_message_come_oldest_first_in_pages(log, traces):
-    partition = await lane_of(log, "a", "b")
+    partition = await partition_of(log, "a", "b")
     recorded = [await traces.record(partition, "a") for _ in range(5)]
     await traces.record(partition, "b")
 
@@ -22,7 +22,7 @@ async def test_the_traces_of_a_message_come_oldest_first_in_pages(log, traces):
 
 
 async def test_an_offset_means_that_message_alone(log, traces):
-    partition = await lane_of(log, "x")
+    partition = await partition_of(log, "x")
     await log.advance(2 * 3600)
     await log.push(partition, "x")
     first = await traces.record(partition, "", offset=1)
@@ -34,7 +34,7 @@ async def test_an_offset_means_that_message_alone(log, traces):
 
 
 async def test_traces_are_shown_when_the_log_has_forgotten_the_message(log, traces):
-    partition = await lane_of(log, "a")
+    partition = await partition_of(log, "a")
     recorded = await traces.record(partition, "a")
     await log.execute("delete from skep.segment")
 
@@ -42,7 +42,7 @@ async def test_traces_are_shown_when_the_log_has_forgotten_the_message(log, trac
 
 
 async def test_other_partitions_are_left_out(log, traces):
-    partition = await lane_of(log, "a")
+    partition = await partition_of(log, "a")
     await traces.record(partition, "a")
     [other] = await log.provision("hive", "other")
 

@@ -14,7 +14,7 @@ def purge(log, before, limit=100):
 @pytest.fixture
 def partition(arun, log):
     async def fill():
-        partition, _ = await log.lane()
+        partition, _ = await log.partition()
         await log.push(partition, "a")
         return partition
 

@@ -10,7 +10,7 @@ NUL = r'{"a":"\u0000","a":1}'
 @pytest.fixture
 def partition(arun, log):
     async def fill():
-        partition, _ = await log.lane()
+        partition, _ = await log.partition()
         await log.push(partition, *"abc")
         return partition
 

@@ -5,10 +5,10 @@ from tests.sql.support.settling import transact
 
 async def test_only_old_records_are_forgotten(log):
     await log.execute("delete from skep.settled_transaction")
-    [lane] = await log.provision("hive", "a")
-    await transact(log, (), {lane: "x"})
+    [partition] = await log.provision("hive", "a")
+    await transact(log, (), {partition: "x"})
     await log.advance(100)
-    await transact(log, (), {lane: "y"})
+    await transact(log, (), {partition: "y"})
 
     assert await log.value("select skep.forget_transactions(60)") == 1
 

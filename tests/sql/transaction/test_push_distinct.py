@@ -13,13 +13,15 @@ KNOWS_NOTHING_YET = Vouch(0, ALWAYS)
 
 
 async def push(log, lots, vouch=KNOWS_NOTHING_YET):
-    lanes = sorted(lots)
-    sent = [(number, name) for number, lane in enumerate(lanes, 1) for name in lots[lane]]
+    partitions = sorted(lots)
+    sent = [
+        (number, name) for number, partition in enumerate(partitions, 1) for name in lots[partition]
+    ]
     return await log.rows(
         QUERY,
-        lanes,
-        [vouch.to] * len(lanes),
-        [vouch.since] * len(lanes),
+        partitions,
+        [vouch.to] * len(partitions),
+        [vouch.since] * len(partitions),
         [number for number, _ in sent],
         [key_of(name) for _, name in sent],
         [envelope(name).encode() for _, name in sent],
@@ -31,8 +33,8 @@ async def test_messages_are_stored_in_order(log):
 
     first, second = await push(log, {a: "xyz", b: "q"})
 
-    assert [first["lane"], first["stored_item"], first["first"]] == [1, [1, 2, 3], 1]
-    assert [second["lane"], second["stored_item"], second["first"]] == [2, [4], 1]
+    assert [first["partition"], first["stored_item"], first["first"]] == [1, [1, 2, 3], 1]
+    assert [second["partition"], second["stored_item"], second["first"]] == [2, [4], 1]
     assert [await names(log, a), await names(log, b)] == [["x", "y", "z"], ["q"]]
 
 

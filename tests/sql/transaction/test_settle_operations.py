@@ -24,18 +24,18 @@ def observer(arun, open_log):
     return arun(open_log())
 
 
-async def leased_lane(log, partition="a", messages="xyz"):
+async def leased_partition(log, partition="a", messages="xyz"):
     """Push messages and lease them; return the partition, the group and the lease."""
-    lane, group = await log.lane("hive", partition)
-    await log.push(lane, *messages)
+    partition, group = await log.partition("hive", partition)
+    await log.push(partition, *messages)
     poll = Poll()
     await log.pop(group, poll)
-    return lane, group, poll.lease_id
+    return partition, group, poll.lease_id
 
 
 async def test_a_refusal_is_raised_with_its_place(log):
-    lane, _, lease = await leased_lane(log)
-    acks = [Ack(lane, 1, lease), Ack(lane, None, lease, transaction_id="unknown")]
+    partition, _, lease = await leased_partition(log)
+    acks = [Ack(partition, 1, lease), Ack(partition, None, lease, transaction_id="unknown")]
 
     with pytest.raises(PostgresError) as raised:
         await log.row(SETTLE, *arguments(acks))
@@ -48,13 +48,13 @@ async def test_a_refusal_is_raised_with_its_place(log):
 
 
 async def test_acks_and_pushes_are_done(log):
-    lane, group, lease = await leased_lane(log)
+    partition, group, lease = await leased_partition(log)
     [sink] = await log.provision("sink", "s")
 
-    settled = await transact(log, [Ack(lane, 2, lease)], {sink: "ab"}, leases=[lease])
+    settled = await transact(log, [Ack(partition, 2, lease)], {sink: "ab"}, leases=[lease])
 
     assert [settled.refusal, settled.outcomes, settled.offsets] == [None, ["acked"], [1, 2]]
-    assert (await log.cursor(lane, group))["acked"] == 2
+    assert (await log.cursor(partition, group))["acked"] == 2
     assert await names(log, sink) == ["a", "b"]
 
 
@@ -69,42 +69,42 @@ async def test_acks_and_pushes_are_done(log):
     ],
 )
 async def test_a_bad_ack_undoes_everything(log, outcome, ack):
-    lane, group, _ = await leased_lane(log)
+    partition, group, _ = await leased_partition(log)
     [sink] = await log.provision("sink", "s")
-    before = await log.cursor(lane, group)
-    bad = Ack(**{"partition_id": lane, **ack})
+    before = await log.cursor(partition, group)
+    bad = Ack(**{"partition_id": partition, **ack})
 
-    settled = await transact(log, [Ack(lane, 1), bad], {sink: "a"})
+    settled = await transact(log, [Ack(partition, 1), bad], {sink: "a"})
 
     assert settled.refusal == (outcome, 2)
-    assert await log.cursor(lane, group) == before
+    assert await log.cursor(partition, group) == before
     assert await names(log, sink) == []
 
 
 async def test_an_ack_of_a_message_beyond_the_lease_undoes_everything(log):
-    lane, group, lease = await leased_lane(log, messages="xy")
-    await log.push(lane, "z")
+    partition, group, lease = await leased_partition(log, messages="xy")
+    await log.push(partition, "z")
     [sink] = await log.provision("sink", "s")
-    before = await log.cursor(lane, group)
+    before = await log.cursor(partition, group)
 
-    settled = await transact(log, [Ack(lane, 1, lease), Ack(lane, 3, lease)], {sink: "a"})
+    settled = await transact(log, [Ack(partition, 1, lease), Ack(partition, 3, lease)], {sink: "a"})
 
     assert settled.refusal == ("beyond_lease", 2)
-    assert await log.cursor(lane, group) == before
+    assert await log.cursor(partition, group) == before
     assert await names(log, sink) == []
 
 
 async def test_a_nack_of_what_is_done_is_refused(log):
-    lane, _, lease = await leased_lane(log)
-    await log.ack(Ack(lane, 1, lease))
+    partition, _, lease = await leased_partition(log)
+    await log.ack(Ack(partition, 1, lease))
 
-    settled = await transact(log, [Ack(lane, 1, lease, "failed")])
+    settled = await transact(log, [Ack(partition, 1, lease, "failed")])
 
     assert settled.refusal == ("already_done", 1)
 
 
 async def test_a_required_lease_must_be_held_somewhere(log):
-    _, _, lease = await leased_lane(log)
+    _, _, lease = await leased_partition(log)
     [sink] = await log.provision("sink", "s")
 
     held = await transact(log, (), {sink: "a"}, leases=[lease])
@@ -119,40 +119,40 @@ async def test_a_required_lease_must_be_held_somewhere(log):
 
 
 async def test_an_ack_without_a_lease_is_fenced_by_the_required_ones(log):
-    lane, group, lease = await leased_lane(log)
-    _, _, own = await leased_lane(log, "b")
+    partition, group, lease = await leased_partition(log)
+    _, _, own = await leased_partition(log, "b")
 
-    refused = await transact(log, [Ack(lane, 1)], leases=[own])
-    done = await transact(log, [Ack(lane, 1)], leases=[own, lease])
+    refused = await transact(log, [Ack(partition, 1)], leases=[own])
+    done = await transact(log, [Ack(partition, 1)], leases=[own, lease])
 
     assert refused.refusal == ("lease_lost", 1)
     assert done.outcomes == ["acked"]
-    assert (await log.cursor(lane, group))["acked"] == 1
+    assert (await log.cursor(partition, group))["acked"] == 1
 
 
 async def test_without_any_lease_an_ack_is_not_fenced_as_the_wire_allows(log):
-    lane, _, _ = await leased_lane(log)
+    partition, _, _ = await leased_partition(log)
 
-    assert (await transact(log, [Ack(lane, 1)])).outcomes == ["acked"]
+    assert (await transact(log, [Ack(partition, 1)])).outcomes == ["acked"]
 
 
 async def test_completing_what_is_done_is_fine_while_the_lease_is_held(log):
-    lane, _, lease = await leased_lane(log)
+    partition, _, lease = await leased_partition(log)
     [sink] = await log.provision("sink", "s")
-    await log.ack(Ack(lane, 2, lease))
+    await log.ack(Ack(partition, 2, lease))
 
-    settled = await transact(log, [Ack(lane, 1)], {sink: "a"}, leases=[lease])
+    settled = await transact(log, [Ack(partition, 1)], {sink: "a"}, leases=[lease])
 
     assert [settled.refusal, settled.outcomes] == [None, ["noop"]]
 
 
 @pytest.mark.parametrize("is_leased", [True, False])
 async def test_completing_what_somebody_else_completed_is_refused(log, is_leased):
-    lane, _, lease = await leased_lane(log, messages="x")
+    partition, _, lease = await leased_partition(log, messages="x")
     [sink] = await log.provision("sink", "s")
-    await log.ack(Ack(lane, 1, lease))
+    await log.ack(Ack(partition, 1, lease))
 
-    settled = await transact(log, [Ack(lane, 1, lease if is_leased else None)], {sink: "a"})
+    settled = await transact(log, [Ack(partition, 1, lease if is_leased else None)], {sink: "a"})
 
     assert settled.refusal == ("already_done", 1)
     assert await names(log, sink) == []
@@ -160,41 +160,41 @@ async def test_completing_what_somebody_else_completed_is_refused(log, is_leased
 
 @pytest.mark.parametrize("pushed", ["a", "ab"])
 async def test_only_a_transaction_that_adds_nothing_may_come_again(log, pushed):
-    lane, _, lease = await leased_lane(log, messages="x")
+    partition, _, lease = await leased_partition(log, messages="x")
     [sink] = await log.provision("sink", "s")
-    await transact(log, [Ack(lane, 1)], {sink: "a"}, leases=[lease])
+    await transact(log, [Ack(partition, 1)], {sink: "a"}, leases=[lease])
 
-    again = await transact(log, [Ack(lane, 1)], {sink: pushed}, leases=[lease])
+    again = await transact(log, [Ack(partition, 1)], {sink: pushed}, leases=[lease])
 
     assert (again.refusal is None) == (pushed == "a")
     assert await names(log, sink) == ["a"]
 
 
 async def test_a_push_into_a_partition_that_is_gone_is_refused(log):
-    lane, group, lease = await leased_lane(log)
+    partition, group, lease = await leased_partition(log)
 
-    settled = await transact(log, [Ack(lane, 1, lease)], {lane: "n", 1 << 50: "a"})
+    settled = await transact(log, [Ack(partition, 1, lease)], {partition: "n", 1 << 50: "a"})
 
-    assert settled.refusal == ("lane_gone", 2)
-    assert (await log.cursor(lane, group))["acked"] == 0
+    assert settled.refusal == ("partition_gone", 2)
+    assert (await log.cursor(partition, group))["acked"] == 0
 
 
-async def test_a_lane_acknowledged_and_pushed_to_stays_ready(log):
-    lane, group, lease = await leased_lane(log, messages="x")
+async def test_a_partition_acknowledged_and_pushed_to_stays_ready(log):
+    partition, group, lease = await leased_partition(log, messages="x")
 
-    await transact(log, [Ack(lane, 1, lease)], {lane: "y"})
+    await transact(log, [Ack(partition, 1, lease)], {partition: "y"})
 
     await log.advance()
     assert (await log.pop(group)).offsets == [2]
 
 
-async def test_a_lane_acknowledged_to_its_end_rests_and_wakes(log):
-    lane, group, lease = await leased_lane(log, messages="x")
+async def test_a_partition_acknowledged_to_its_end_rests_and_wakes(log):
+    partition, group, lease = await leased_partition(log, messages="x")
 
-    await transact(log, [Ack(lane, 1, lease)])
+    await transact(log, [Ack(partition, 1, lease)])
 
     assert await log.next_available(group) is None
-    await transact(log, (), {lane: "y"})
+    await transact(log, (), {partition: "y"})
     assert (await log.pop(group)).offsets == [2]
 
 
@@ -213,12 +213,12 @@ async def test_the_brokers_word_saves_the_probe_and_the_gap_comes_back(log):
 
 
 async def test_offsets_follow_the_order_of_commits(log, other, observer):
-    lane, group = await log.lane()
+    partition, group = await log.partition()
     transaction = log.connection.transaction()
     await transaction.start()
-    await transact(log, (), {lane: "a"})
+    await transact(log, (), {partition: "a"})
 
-    async with waiting(observer, other, transact(other, (), {lane: "b"})) as second:
+    async with waiting(observer, other, transact(other, (), {partition: "b"})) as second:
         assert (await observer.pop(group)).offsets == []
         await transaction.commit()
 
@@ -238,13 +238,13 @@ async def test_of_two_transactions_that_push_the_same_message_one_stores_it(log,
 
 
 async def test_of_two_transactions_that_complete_a_message_one_is_refused(log, other, observer):
-    lane, _, lease = await leased_lane(log, messages="x")
+    partition, _, lease = await leased_partition(log, messages="x")
     [one, two] = await log.provision("sink", "1", "2")
     transaction = log.connection.transaction()
     await transaction.start()
-    await transact(log, [Ack(lane, 1)], {one: "a"}, leases=[lease])
+    await transact(log, [Ack(partition, 1)], {one: "a"}, leases=[lease])
 
-    second = transact(other, [Ack(lane, 1)], {two: "b"}, leases=[lease])
+    second = transact(other, [Ack(partition, 1)], {two: "b"}, leases=[lease])
     async with waiting(observer, other, second) as second:
         await transaction.commit()
 
@@ -253,12 +253,12 @@ async def test_of_two_transactions_that_complete_a_message_one_is_refused(log, o
 
 
 async def test_an_ack_waits_for_a_transaction_and_not_the_other_way_round(log, other, observer):
-    lane, group, lease = await leased_lane(log, messages="xy")
+    partition, group, lease = await leased_partition(log, messages="xy")
     transaction = log.connection.transaction()
     await transaction.start()
-    await transact(log, [Ack(lane, 1, lease)], {lane: "n"})
+    await transact(log, [Ack(partition, 1, lease)], {partition: "n"})
 
-    async with waiting(observer, other, other.ack(Ack(lane, 2, lease))) as acked:
+    async with waiting(observer, other, other.ack(Ack(partition, 2, lease))) as acked:
         await transaction.commit()
 
     assert [answer.outcome for answer in acked.result()] == ["acked"]
@@ -266,13 +266,13 @@ async def test_an_ack_waits_for_a_transaction_and_not_the_other_way_round(log, o
 
 
 async def test_a_poll_passes_by_what_a_transaction_holds(log, other):
-    lane, group, lease = await leased_lane(log, messages="x")
-    free, _ = await log.lane("hive", "b")
+    partition, group, lease = await leased_partition(log, messages="x")
+    free, _ = await log.partition("hive", "b")
     await log.push(free, "f")
 
     async with log.connection.transaction():
-        await transact(log, [Ack(lane, 1, lease)], {lane: "y"})
-        assert (await other.pop(group, Poll(lanes=5))).lanes == [free]
+        await transact(log, [Ack(partition, 1, lease)], {partition: "y"})
+        assert (await other.pop(group, Poll(partitions=5))).partitions == [free]
 
 
 # No circle of waiting: partitions before cursors, and all cursors in one order
@@ -289,21 +289,21 @@ async def is_locked(log, table, **address):
 
 
 @asynccontextmanager
-async def held_cursor(holder, lane, group):
+async def held_cursor(holder, partition, group):
     """Hold a cursor as an ack or a poll does."""
     async with holder.connection.transaction():
         await holder.execute(
-            f"select 1 from skep.cursor where partition_id = {lane} and group_id = {group} "
+            f"select 1 from skep.cursor where partition_id = {partition} and group_id = {group} "
             "for update"
         )
         yield
 
 
-async def test_cursors_of_acks_and_of_pushed_lanes_are_locked_in_one_order(
+async def test_cursors_of_acks_and_of_pushed_partitions_are_locked_in_one_order(
     log, other, observer, open_log
 ):
-    low, group = await log.lane("hive", "low")
-    high, _, lease = await leased_lane(log, "high")
+    low, group = await log.partition("hive", "low")
+    high, _, lease = await leased_partition(log, "high")
     asker = await open_log()
 
     async with asyncio.timeout(60):
@@ -316,8 +316,8 @@ async def test_cursors_of_acks_and_of_pushed_lanes_are_locked_in_one_order(
 
 
 async def test_partitions_are_locked_before_any_cursor(log, other, observer, open_log):
-    low, group, lease = await leased_lane(log, "low")
-    high, _ = await log.lane("hive", "high")
+    low, group, lease = await leased_partition(log, "low")
+    high, _ = await log.partition("hive", "high")
     asker = await open_log()
 
     async with asyncio.timeout(60):

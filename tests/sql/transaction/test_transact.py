@@ -10,11 +10,11 @@ from tests.sql.support.settling import names, transact
 
 
 @pytest.fixture
-def lanes(arun, log):
-    """A lane with two messages under lease, a sink, and the lease."""
+def partitions(arun, log):
+    """A partition with two messages under lease, a sink, and the lease."""
 
     async def make():
-        source, group = await log.lane()
+        source, group = await log.partition()
         await log.push(source, "x", "y")
         poll = Poll()
         await log.pop(group, poll)
@@ -24,8 +24,8 @@ def lanes(arun, log):
     return arun(make())
 
 
-async def test_a_call_that_comes_again_is_answered_from_the_record(log, lanes):
-    source, sink, lease = lanes
+async def test_a_call_that_comes_again_is_answered_from_the_record(log, partitions):
+    source, sink, lease = partitions
     id_, acks, pushes = uuid4(), [Ack(source, 2, lease)], {sink: "ab"}
     first = await transact(log, acks, pushes, id_=id_, leases=[lease])
 
@@ -34,20 +34,20 @@ async def test_a_call_that_comes_again_is_answered_from_the_record(log, lanes):
     assert again.refusal is None
     assert [again.outcomes, again.offsets] == [first.outcomes, first.offsets] == [["acked"], [1, 2]]
     assert again.duplicates == [False, False]
-    assert again.row["lane_first"] is None
+    assert again.row["partition_first"] is None
     assert await names(log, sink) == ["a", "b"]
 
 
-async def test_a_call_that_was_never_executed_is_executed(log, lanes):
-    source, sink, lease = lanes
+async def test_a_call_that_was_never_executed_is_executed(log, partitions):
+    source, sink, lease = partitions
 
     settled = await transact(log, [Ack(source, 2, lease)], {sink: "a"}, is_repeated=True)
 
     assert [settled.outcomes, settled.offsets] == [["acked"], [1]]
 
 
-async def test_a_transaction_of_pushes_alone_or_acks_alone_is_on_record_too(log, lanes):
-    source, sink, lease = lanes
+async def test_a_transaction_of_pushes_alone_or_acks_alone_is_on_record_too(log, partitions):
+    source, sink, lease = partitions
     pushed, acked = uuid4(), uuid4()
     await transact(log, (), {sink: "a"}, id_=pushed)
     await transact(log, [Ack(source, 1, lease, "failed")], id_=acked)
@@ -61,8 +61,8 @@ async def test_a_transaction_of_pushes_alone_or_acks_alone_is_on_record_too(log,
     assert acked_again.outcomes == ["retried"]
 
 
-async def test_what_was_refused_is_not_on_record(log, lanes):
-    source, sink, _ = lanes
+async def test_what_was_refused_is_not_on_record(log, partitions):
+    source, sink, _ = partitions
     id_ = uuid4()
 
     refused = await transact(log, [Ack(source, 1, uuid4())], {sink: "a"}, id_=id_)
@@ -72,8 +72,8 @@ async def test_what_was_refused_is_not_on_record(log, lanes):
     assert await log.value(query, id_) is None
 
 
-async def test_the_record_goes_with_its_effects(log, lanes):
-    _, sink, _ = lanes
+async def test_the_record_goes_with_its_effects(log, partitions):
+    _, sink, _ = partitions
     id_ = uuid4()
     transaction = log.connection.transaction()
     await transaction.start()
@@ -84,4 +84,4 @@ async def test_the_record_goes_with_its_effects(log, lanes):
     settled = await transact(log, (), {sink: "a"}, id_=id_, is_repeated=True)
 
     assert json.loads(answer)["push_offset"] == [1]
-    assert [settled.duplicates, settled.row["lane_first"]] == [[False], [1]]
+    assert [settled.duplicates, settled.row["partition_first"]] == [[False], [1]]

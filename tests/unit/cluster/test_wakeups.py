@@ -25,8 +25,8 @@ class Polls:
         self.woken = []
         self._news = asyncio.Event()
 
-    def wake(self, queue_id, lane_count):
-        self.woken.append((queue_id, lane_count))
+    def wake(self, queue_id, partition_count):
+        self.woken.append((queue_id, partition_count))
         self._news.set()
 
     async def until(self, count):

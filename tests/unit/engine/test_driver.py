@@ -163,16 +163,16 @@ async def test_nothing_leaves_before_the_turn_ends():
     assert executor.names == [["a"]]
 
 
-async def test_what_arrives_for_a_lane_in_flight_leaves_together_when_the_lane_is_free():
+async def test_what_arrives_for_a_partition_in_flight_leaves_together_when_the_partition_is_free():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait() if number == 0 else None)
     engine = start(executor)
-    engine.submit("push", "lane", 1, Parcel("a"))
+    engine.submit("push", "partition", 1, Parcel("a"))
     await asyncio.sleep(0)
 
-    engine.submit("push", "lane", 1, Parcel("b"))
+    engine.submit("push", "partition", 1, Parcel("b"))
     await asyncio.sleep(0)
-    engine.submit("push", "lane", 1, Parcel("c"))
+    engine.submit("push", "partition", 1, Parcel("c"))
     await asyncio.sleep(POLICY.hold_s_max * 2)
     flown_meanwhile = executor.names
     gate.set()
@@ -205,8 +205,8 @@ async def test_drain_waits_for_what_flies_and_for_what_waits_behind_it():
     executor = Executor(lambda names, number: gate.wait() if number == 0 else None)
     engine = start(executor)
     first, second = parcels("ab")
-    engine.submit("push", "lane", 1, first)
-    engine.submit("push", "lane", POLICY.weight_max, second)
+    engine.submit("push", "partition", 1, first)
+    engine.submit("push", "partition", POLICY.weight_max, second)
     draining = asyncio.ensure_future(engine.drain())
 
     await asyncio.sleep(60)
@@ -229,7 +229,7 @@ async def test_a_lot_that_waits_can_be_enlarged_and_one_that_left_cannot():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait())
     engine = start(executor)
-    lot = engine.submit("push", "lane", 1, Parcel("a"))
+    lot = engine.submit("push", "partition", 1, Parcel("a"))
 
     is_enlarged_while_waiting = engine.enlarge(lot, 5)
     await asyncio.sleep(0.1)
@@ -244,7 +244,7 @@ async def test_a_lot_that_waits_can_be_enlarged_and_one_that_left_cannot():
 
 async def test_a_lot_is_not_enlarged_beyond_what_a_call_carries():
     engine = start(Executor())
-    lot = engine.submit("push", "lane", 1, Parcel("a"))
+    lot = engine.submit("push", "partition", 1, Parcel("a"))
 
     assert not engine.enlarge(lot, POLICY.weight_max)
     await engine.drain()
@@ -254,9 +254,9 @@ async def test_a_lot_withdrawn_in_time_never_runs():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait())
     engine = start(executor)
-    flying = engine.submit("push", "lane", 1, Parcel("a"))
+    flying = engine.submit("push", "partition", 1, Parcel("a"))
     await asyncio.sleep(0)
-    waiting = engine.submit("push", "lane", 1, Parcel("b"))
+    waiting = engine.submit("push", "partition", 1, Parcel("b"))
 
     outcomes = [engine.withdraw(waiting), engine.withdraw(flying)]
     gate.set()
@@ -270,27 +270,27 @@ async def test_at_capacity_nothing_more_is_accepted_until_a_call_comes_back():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait())
     engine = start(executor, weight_capacity=10)
-    lot = engine.submit("push", "lane", 8, Parcel("a"))
+    lot = engine.submit("push", "partition", 8, Parcel("a"))
 
     with pytest.raises(Overloaded):
-        engine.submit("push", "lane", 3, Parcel("b"))
+        engine.submit("push", "partition", 3, Parcel("b"))
     with pytest.raises(Overloaded):
         engine.enlarge(lot, 3)
     gate.set()
     await engine.drain()
-    engine.submit("push", "lane", 3, Parcel("c"))
+    engine.submit("push", "partition", 3, Parcel("c"))
     await engine.drain()
 
     assert executor.names == [["a"], ["c"]]
 
 
-async def test_a_call_that_failed_frees_its_slot_its_lane_and_its_weight():
+async def test_a_call_that_failed_frees_its_slot_its_partition_and_its_weight():
     executor = Executor(raise_in_turn(RejectedData()))
     engine = start(executor, slots=1, weight_capacity=10)
-    engine.submit("push", "lane", 10, Parcel("a"))
+    engine.submit("push", "partition", 10, Parcel("a"))
     await engine.drain()
 
-    engine.submit("push", "lane", 10, Parcel("b"))
+    engine.submit("push", "partition", 10, Parcel("b"))
     await engine.drain()
 
     assert executor.names == [["a"], ["b"]]
@@ -524,12 +524,12 @@ async def test_a_call_of_which_nothing_can_be_found_out_is_given_up_at_once():
     assert asyncio.get_running_loop().time() == 0.0
 
 
-async def test_a_lane_whose_call_is_repeated_keeps_its_order():
+async def test_a_partition_whose_call_is_repeated_keeps_its_order():
     executor = Executor(raise_in_turn(NotExecuted()))
     engine = start(executor)
-    engine.submit("push", "lane", 1, Parcel("a"))
+    engine.submit("push", "partition", 1, Parcel("a"))
     await asyncio.sleep(RETRY_PAUSE_S / 2)
-    engine.submit("push", "lane", 1, Parcel("b"))
+    engine.submit("push", "partition", 1, Parcel("b"))
 
     await engine.drain()
 

@@ -25,13 +25,13 @@ def core_of(*, slots=8, weight_capacity=1_000, **policies):
     return FusionCore(operations, slots=slots, weight_capacity=weight_capacity)
 
 
-def offer_all(core, lanes, *, operation="push", weight=1, now=0.0):
-    """Offer one lot for each lane named; the cargo is lane and running number, like `a1`."""
+def offer_all(core, partitions, *, operation="push", weight=1, now=0.0):
+    """Offer one lot for each partition; the cargo is partition and running number, like `a1`."""
     seen = Counter()
     lots = []
-    for lane in lanes:
-        seen[lane] += 1
-        lots.append(core.offer(operation, lane, weight, f"{lane}{seen[lane]}", now))
+    for partition in partitions:
+        seen[partition] += 1
+        lots.append(core.offer(operation, partition, weight, f"{partition}{seen[partition]}", now))
     return lots
 
 
@@ -40,9 +40,9 @@ def take_one(core, now=0.0):
     return call
 
 
-def occupy(core, lane="busy", *, operation="push", weight=1):
+def occupy(core, partition="busy", *, operation="push", weight=1):
     """Have a call in flight, so that the operation is not idle."""
-    core.offer(operation, lane, weight, None, 0.0)
+    core.offer(operation, partition, weight, None, 0.0)
     return take_one(core)
 
 
@@ -70,7 +70,7 @@ def test_a_call_tells_what_it_carries():
     call = take_one(core, 2.0)
 
     assert (call.operation, call.weight, call.started_at) == ("push", 7, 2.0)
-    assert [(lot.lane, lot.weight, lot.cargo, lot.arrived_at) for lot in call.lots] == [
+    assert [(lot.partition, lot.weight, lot.cargo, lot.arrived_at) for lot in call.lots] == [
         ("a", 3, "eggs", 1.0),
         ("b", 4, "milk", 1.5),
     ]
@@ -99,7 +99,7 @@ def test_another_call_leaves_when_the_oldest_lot_was_held_long_enough():
     assert cargos(core.take_ready(1.5)) == ["a1 b1"]
 
 
-def test_weight_in_a_busy_lane_does_not_call_for_another_call():
+def test_weight_in_a_busy_partition_does_not_call_for_another_call():
     core = core_of(push=policy_with(preferred_weight=3))
     occupy(core, "a")
 
@@ -109,7 +109,7 @@ def test_weight_in_a_busy_lane_does_not_call_for_another_call():
     assert core.next_due(9.0) is None
 
 
-def test_the_hold_of_a_released_lane_counts_from_its_arrival():
+def test_the_hold_of_a_released_partition_counts_from_its_arrival():
     core = core_of(push=policy_with(hold_s_max=0.5))
     holding_a = occupy(core, "a")
     occupy(core, "other", weight=10)
@@ -188,10 +188,10 @@ def test_the_limiter_learns_how_a_call_went():
     assert limiter.seen == (0.25, 2, 0.25, False, 12)
 
 
-# Lanes
+# Partitions
 
 
-def test_a_lane_in_flight_gathers_and_leaves_in_order_when_released():
+def test_a_partition_in_flight_gathers_and_leaves_in_order_when_released():
     core = core_of(push=policy_with())
     call = occupy(core, "a")
     offer_all(core, "aaa")
@@ -202,8 +202,8 @@ def test_a_lane_in_flight_gathers_and_leaves_in_order_when_released():
     assert cargos(core.take_ready(9.0)) == ["a1 a2 a3"]
 
 
-def test_as_many_calls_carry_a_lane_as_the_policy_allows():
-    policy = policy_with(preferred_weight=1, weight_max=1, calls_per_lane=2)
+def test_as_many_calls_carry_a_partition_as_the_policy_allows():
+    policy = policy_with(preferred_weight=1, weight_max=1, calls_per_partition=2)
     core = core_of(push=policy)
     offer_all(core, "aaa")
 
@@ -215,15 +215,15 @@ def test_as_many_calls_carry_a_lane_as_the_policy_allows():
     assert cargos(core.take_ready(0.0)) == ["a3"]
 
 
-def test_lots_without_a_lane_leave_in_order_and_exclude_nobody():
+def test_lots_without_a_partition_leave_in_order_and_exclude_nobody():
     core = core_of(ack=policy_with(preferred_weight=1, weight_max=2))
     offer_all(core, [None] * 5, operation="ack")
 
     assert cargos(core.take_ready(0.0)) == ["None1 None2", "None3 None4", "None5"]
 
 
-def test_a_call_carries_no_more_lanes_than_allowed():
-    core = core_of(pop=policy_with(preferred_weight=1, lanes_per_call=1))
+def test_a_call_carries_no_more_partitions_than_allowed():
+    core = core_of(pop=policy_with(preferred_weight=1, partitions_per_call=1))
     offer_all(core, "abab", operation="pop")
 
     assert cargos(core.take_ready(0.0)) == ["a1 a2", "b1 b2"]
@@ -267,7 +267,7 @@ def test_a_lot_that_does_not_fit_is_first_in_the_next_call():
     assert cargos([call, *core.take_ready(0.0)]) == ["a1", "b1 c1"]
 
 
-def test_a_lane_too_long_for_one_call_goes_behind_the_others():
+def test_a_partition_too_long_for_one_call_goes_behind_the_others():
     core = core_of(push=policy_with(weight_max=2, preferred_weight=99))
     offer_all(core, "aaaabc")
 
@@ -350,7 +350,7 @@ def test_a_withdrawn_lot_is_gone_wherever_it_stood(withdrawn):
     assert take_one(core).lots == [lot for lot in lots if lot is not lots[withdrawn]]
 
 
-def test_the_last_lot_withdrawn_frees_lane_and_weight():
+def test_the_last_lot_withdrawn_frees_partition_and_weight():
     core = core_of(push=policy_with())
     (lot,) = offer_all(core, "a")
 
@@ -370,7 +370,7 @@ def test_a_lot_in_flight_cannot_be_withdrawn():
     assert core.weight == 1
 
 
-def test_a_call_that_failed_frees_its_lanes_too():
+def test_a_call_that_failed_frees_its_partitions_too():
     core = core_of(push=policy_with())
     call = occupy(core, "a")
     offer_all(core, "a")
@@ -420,9 +420,9 @@ def test_lots_that_left_together_do_not_keep_each_other_alive():
 
 
 def memory_of(core):
-    """Count everything a core without work still remembers about lanes and lots."""
+    """Count everything a core without work still remembers about partitions and lots."""
     return sum(
-        len(backlog._lanes)
+        len(backlog._partitions)
         + len(backlog._ready)
         + len(backlog._arrivals._noted)
         + len(backlog._arrivals._sorted)
@@ -430,10 +430,10 @@ def memory_of(core):
     )
 
 
-def test_lanes_that_are_done_are_forgotten():
+def test_partitions_that_are_done_are_forgotten():
     core = core_of(push=policy_with())
-    for lane in range(1_000):
-        core.offer("push", lane, 1, None, 0.0)
+    for partition in range(1_000):
+        core.offer("push", partition, 1, None, 0.0)
         core.settle(take_one(core), 0.0, succeeded=True)
 
     assert memory_of(core) == 0
@@ -443,18 +443,18 @@ def test_clients_that_come_and_go_while_nothing_can_leave_leave_nothing_behind()
     core = core_of(push=policy_with(concurrency_max=1))
     occupy(core)
     core.offer("push", "steady", 1, None, 0.0)
-    for lane in range(1_000):
-        core.withdraw(core.offer("push", lane, 1, None, 0.0))
+    for partition in range(1_000):
+        core.withdraw(core.offer("push", partition, 1, None, 0.0))
         core.withdraw(core.offer("push", "steady", 1, None, 0.0))
 
     assert memory_of(core) < 100
 
 
-def test_lanes_that_keep_changing_under_a_standing_backlog_leave_nothing_behind():
+def test_partitions_that_keep_changing_under_a_standing_backlog_leave_nothing_behind():
     core = core_of(push=policy_with(preferred_weight=1, weight_max=1, concurrency_max=1))
     core.offer("push", -1, 1, None, 0.0)
-    for lane in range(1_000):
-        core.offer("push", lane, 1, None, 0.0)
+    for partition in range(1_000):
+        core.offer("push", partition, 1, None, 0.0)
         core.settle(take_one(core), 0.0, succeeded=True)
 
     assert memory_of(core) < 100
@@ -568,11 +568,13 @@ class Model:
     gathering: tuple = (0.0, 0.0)
 
     def eligible(self):
-        flying = Counter(lane for call in self.calls for lane in {lot.lane for lot in call.lots})
+        flying = Counter(
+            partition for call in self.calls for partition in {lot.partition for lot in call.lots}
+        )
         return [
             lot
             for lot in self.waiting
-            if lot.lane is None or flying[lot.lane] < self.policy.calls_per_lane
+            if lot.partition is None or flying[lot.partition] < self.policy.calls_per_partition
         ]
 
     def due_at(self, now):
@@ -594,14 +596,16 @@ class Model:
         """Check that the call was allowed to leave with what it carries, and let it."""
         assert self.due_at(now) == now
         policy, eligible, lots = self.policy, self.eligible(), call.lots
-        lanes = {lot.lane for lot in lots}
+        partitions = {lot.partition for lot in lots}
         assert call.weight == sum(lot.weight for lot in lots)
         assert len(lots) == 1 or call.weight <= policy.weight_max
         assert 1 <= len(lots) <= policy.lots_max
-        assert policy.lanes_per_call is None or len(lanes) <= policy.lanes_per_call
-        for lane in lanes:
-            carried = [lot for lot in lots if lot.lane == lane]
-            assert carried == [lot for lot in eligible if lot.lane == lane][: len(carried)]
+        assert policy.partitions_per_call is None or len(partitions) <= policy.partitions_per_call
+        for partition in partitions:
+            carried = [lot for lot in lots if lot.partition == partition]
+            assert (
+                carried == [lot for lot in eligible if lot.partition == partition][: len(carried)]
+            )
         self.waiting = [lot for lot in self.waiting if lot not in lots]
         self.calls.append(call)
         self.gathering = (0.0, 0.0)
@@ -633,8 +637,8 @@ POLICIES = st.builds(
     hold_s_max=st.sampled_from([0.0, 0.25, 1.0]),
     weight_max=st.integers(1, 8),
     concurrency_max=SMALL,
-    calls_per_lane=st.integers(1, 2),
-    lanes_per_call=st.none() | SMALL,
+    calls_per_partition=st.integers(1, 2),
+    partitions_per_call=st.none() | SMALL,
     lots_max=st.integers(1, 5),
     gather_share=st.sampled_from([0.0, 0.25, 1.0]),
 )
@@ -660,13 +664,13 @@ class FusionMachine(RuleBasedStateMachine):
 
     @rule(
         operation=st.sampled_from(OPERATIONS),
-        lane=st.sampled_from([None, "a", "b", "c", "d"]),
+        partition=st.sampled_from([None, "a", "b", "c", "d"]),
         weight=st.integers(1, 5),
     )
-    def offer(self, operation, lane, weight):
+    def offer(self, operation, partition, weight):
         held = self.held_weight()
         try:
-            lot = self.core.offer(operation, lane, weight, object(), self.now)
+            lot = self.core.offer(operation, partition, weight, object(), self.now)
         except Overloaded:
             assert held > 0
             assert held + weight > self.capacity

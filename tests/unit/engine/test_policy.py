@@ -10,9 +10,9 @@ POLICY = BatchPolicy(preferred_weight=1, hold_s_max=0.0, weight_max=1, concurren
 
 
 def test_the_smallest_bounds_are_allowed():
-    policy = replace(POLICY, calls_per_lane=1, lanes_per_call=1, lots_max=1)
+    policy = replace(POLICY, calls_per_partition=1, partitions_per_call=1, lots_max=1)
 
-    assert policy.lanes_per_call == 1
+    assert policy.partitions_per_call == 1
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ def test_the_smallest_bounds_are_allowed():
         "preferred_weight",
         "weight_max",
         "concurrency_max",
-        "calls_per_lane",
-        "lanes_per_call",
+        "calls_per_partition",
+        "partitions_per_call",
         "lots_max",
     ],
 )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec import Raw
 
-from skep.broker.directory import Directory, Lane
+from skep.broker.directory import Directory, Partition
 from skep.broker.failover.diversion import HELD_ITEMS_MAX, Diversion
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
@@ -101,10 +101,10 @@ async def test_everything_is_diverted_while_the_database_cannot_or_should_not_be
     assert plain.diversion.is_needed
     assert positions == []
     assert [each["status"] for each in await results(answered)] == ["buffered"] * 2
-    assert [record.lane for record in plain.records()] == [("q", "a"), ("q", "b")]
+    assert [record.address for record in plain.records()] == [("q", "a"), ("q", "b")]
 
 
-async def test_only_lanes_that_wait_are_diverted_when_the_database_is_back(plain):
+async def test_only_partitions_that_wait_are_diverted_when_the_database_is_back(plain):
     plain.outage.begin()
     _, answered = plain.take(item("x"))
     await answered
@@ -125,7 +125,7 @@ async def backlog_nearly_drained(setting):
     setting.spill.board.is_closing = True
 
 
-async def test_a_push_is_held_while_the_last_of_its_lane_is_drained_and_then_goes_on(plain):
+async def test_a_push_is_held_while_the_last_of_its_partition_is_drained_and_then_goes_on(plain):
     await backlog_nearly_drained(plain)
     came_back = asyncio.Event()
 
@@ -138,7 +138,7 @@ async def test_a_push_is_held_while_the_last_of_its_lane_is_drained_and_then_goe
     assert [positions, behind, other] == [[], [], [0]]
     async with asyncio.timeout(30):
         await came_back.wait()
-    assert [record.lane for record in plain.records()] == [("q", "a")]
+    assert [record.address for record in plain.records()] == [("q", "a")]
 
 
 async def test_those_held_come_back_in_their_order(plain):
@@ -189,14 +189,14 @@ async def test_everything_on_disk_is_sealed_where_there_is_a_key(setting):
 async def test_a_queue_known_to_be_encrypted_is_refused_without_a_key(plain):
     rules = QueueRules(1)
     rules.is_encrypted = True
-    plain.directory.learn_lane(Lane("q", "a", 1, 1, rules))
+    plain.directory.learn_partition(Partition("q", "a", 1, 1, rules))
     plain.outage.begin()
 
     _, answered = plain.take(item("x"), item("y", "b"))
 
     refused, kept = await results(answered)
     assert (refused["status"], kept["status"]) == ("failed", "buffered")
-    assert [record.lane for record in plain.records()] == [("q", "b")]
+    assert [record.address for record in plain.records()] == [("q", "b")]
 
 
 async def test_a_transaction_id_is_fixed_when_the_item_is_kept(plain):
@@ -241,7 +241,7 @@ async def test_a_disk_that_refuses_is_an_error_and_never_buffered(setting):
     assert tiny.diversion.stats().refused_total == 1
 
 
-async def test_who_cannot_be_diverted_is_refused_while_its_lane_waits(plain):
+async def test_who_cannot_be_diverted_is_refused_while_its_partition_waits(plain):
     plain.diversion.refuse_if_waiting(("q", "a"))
     await backlog_nearly_drained(plain)
 

@@ -90,7 +90,7 @@ def test_two_processes_make_one_log(open_log):
     assert one.board.pending == other.board.pending == 3
 
 
-def test_a_lane_waits_from_the_append_until_it_is_drained_in_every_process(open_log):
+def test_a_partition_waits_from_the_append_until_it_is_drained_in_every_process(open_log):
     one, other = open_log(), open_log()
     append(one, "a", partition="busy")
     end = other.board.end

@@ -6,18 +6,25 @@ import pytest
 
 from skep.broker.overload.fallback import Relief, is_passing, kind_of, renumber
 from skep.broker.overload.intake import Intake
-from skep.broker.overload.waiting_line import DEFERRAL, LaneKey, LaneWatch, Line, OutOfTurn, Turn
+from skep.broker.overload.waiting_line import (
+    DEFERRAL,
+    Line,
+    OutOfTurn,
+    PartitionKey,
+    PartitionWatch,
+    Turn,
+)
 from skep.model.errors import (
     BadRequest,
     Congested,
-    LaneDeferred,
     Overloaded,
+    PartitionDeferred,
     QueueFull,
     Unavailable,
 )
 from skep.model.priorities import Priority
 
-LANE = LaneKey("push", 7)
+PARTITION = PartitionKey("push", 7)
 
 
 class FakeEngine:
@@ -32,10 +39,10 @@ class FakeEngine:
     def when_relieved(self, callback):
         self.relieve = callback
 
-    def submit(self, operation, lane, weight, cargo):
+    def submit(self, operation, partition, weight, cargo):
         if self.is_full:
             raise Overloaded
-        self.submitted.append((operation, lane, weight, cargo))
+        self.submitted.append((operation, partition, weight, cargo))
 
 
 class Requests:
@@ -98,7 +105,9 @@ async def test_the_more_important_are_served_first(engine, requests):
     assert requests.served == ["ack", "push", "pop"]
 
 
-async def test_who_is_not_first_in_its_own_lane_does_not_keep_others_from_trying(engine, requests):
+async def test_who_is_not_first_in_its_own_partition_does_not_keep_others_from_trying(
+    engine, requests
+):
     line = await line_of(engine)
 
     def attempt():
@@ -116,7 +125,7 @@ async def test_who_is_not_first_in_its_own_lane_does_not_keep_others_from_trying
 
 async def test_who_waits_to_be_deferred_is_tried_like_those_who_wait_for_room(engine, requests):
     line = await line_of(engine)
-    stand(line, requests, "x", LaneKey(DEFERRAL, 7))
+    stand(line, requests, "x", PartitionKey(DEFERRAL, 7))
     requests.has_room = True
 
     engine.relieve()
@@ -124,14 +133,14 @@ async def test_who_waits_to_be_deferred_is_tried_like_those_who_wait_for_room(en
     assert requests.served == ["x"]
 
 
-async def test_a_lane_is_tried_when_it_is_free_and_not_before(engine, requests):
+async def test_a_partition_is_tried_when_it_is_free_and_not_before(engine, requests):
     line = await line_of(engine)
-    stand(line, requests, "x", LANE)
+    stand(line, requests, "x", PARTITION)
     requests.has_room = True
 
     engine.relieve()
     assert requests.served == []
-    line.free(LANE)
+    line.free(PARTITION)
 
     assert requests.served == ["x"]
 
@@ -197,7 +206,7 @@ async def test_an_attempt_that_fails_for_another_reason_is_refused_with_it(engin
 
 async def test_everybody_is_refused_at_the_end(engine, requests):
     line = await line_of(engine)
-    for name, kind in (("a", Priority.PUSH), ("b", LANE)):
+    for name, kind in (("a", Priority.PUSH), ("b", PARTITION)):
         stand(line, requests, name, kind)
 
     line.stop()
@@ -206,8 +215,8 @@ async def test_everybody_is_refused_at_the_end(engine, requests):
     assert len(line) == 0
 
 
-class Lanes:
-    """A database that knows in which lanes operations wait."""
+class Partitions:
+    """A database that knows in which partitions operations wait."""
 
     def __init__(self, *waiting):
         self.waiting = set(waiting)
@@ -222,25 +231,29 @@ class Lanes:
         return [(each,) for each in partition_ids if (type_, each) in self.waiting]
 
 
-async def test_lanes_are_watched_until_they_are_free():
-    lanes = Lanes(("push", 1), ("ack_batch", 2))
-    lanes.error = Unavailable()
+async def test_partitions_are_watched_until_they_are_free():
+    partitions = Partitions(("push", 1), ("ack_batch", 2))
+    partitions.error = Unavailable()
     freed = []
-    watch = LaneWatch(lanes, freed.append)
-    for lane in (LaneKey("push", 1), LaneKey("ack_batch", 2), LaneKey("push", 3)):
-        watch.note(lane)
-    assert watch.is_deferred(LaneKey("push", 3))
+    watch = PartitionWatch(partitions, freed.append)
+    for partition in (
+        PartitionKey("push", 1),
+        PartitionKey("ack_batch", 2),
+        PartitionKey("push", 3),
+    ):
+        watch.note(partition)
+    assert watch.is_deferred(PartitionKey("push", 3))
 
     async with asyncio.timeout(30):
-        while LaneKey("push", 3) not in freed:
+        while PartitionKey("push", 3) not in freed:
             await asyncio.sleep(0)
-        assert watch.is_deferred(LaneKey("push", 1))
-        lanes.waiting.clear()
+        assert watch.is_deferred(PartitionKey("push", 1))
+        partitions.waiting.clear()
         while watch:
             await asyncio.sleep(0)
 
     assert sorted(freed) == sorted(
-        [LaneKey("push", 3), LaneKey("push", 1), LaneKey("ack_batch", 2)]
+        [PartitionKey("push", 3), PartitionKey("push", 1), PartitionKey("ack_batch", 2)]
     )
     await watch.stop()
 
@@ -265,7 +278,7 @@ class FullPop:
 
 
 def intake_of(engine, line):
-    relief = Relief(engine, line, LaneWatch(Lanes(), lambda _: None), deferral="asked")
+    relief = Relief(engine, line, PartitionWatch(Partitions(), lambda _: None), deferral="asked")
     part = type("Part", (), {"push": None, "ack": None})()
     return Intake(relief, push=part, ack=part, pop=FullPop(), transaction=None)
 
@@ -310,7 +323,7 @@ async def test_a_poll_whose_client_is_gone_is_forgotten(engine):
     ("error", "passes"),
     [
         (Overloaded(), True),
-        (LaneDeferred(partition_id=1), True),
+        (PartitionDeferred(partition_id=1), True),
         (QueueFull(), False),
         (Unavailable(), False),
         (None, False),
@@ -321,7 +334,7 @@ def test_only_a_lack_of_room_in_the_broker_passes(error, passes):
 
 
 def test_what_to_wait_for_follows_from_the_error():
-    assert kind_of(LaneDeferred(partition_id=7), Priority.PUSH, "push") == LANE
+    assert kind_of(PartitionDeferred(partition_id=7), Priority.PUSH, "push") == PARTITION
     assert kind_of(Overloaded(), Priority.PUSH, "push") is Priority.PUSH
 
 
@@ -351,6 +364,6 @@ async def test_server_queue_and_client_decide_who_is_deferred(
     engine, server, wishes, asks, is_deferred
 ):
     line = await line_of(engine)
-    relief = Relief(engine, line, LaneWatch(Lanes(), lambda _: None), deferral=server)
+    relief = Relief(engine, line, PartitionWatch(Partitions(), lambda _: None), deferral=server)
 
     assert relief.may_defer(FakeClient(prefers_async=asks), wishes) is is_deferred

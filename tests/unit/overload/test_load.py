@@ -11,7 +11,7 @@ from skep.app.parts.batching import policies
 from skep.broker.overload.shares import (
     CEILINGS,
     RETRY_AFTER_S_MAX,
-    LaneOrder,
+    PartitionOrder,
     WaitingLine,
     engine_shares,
     estimated_wait_s,
@@ -176,34 +176,34 @@ class LineMachine(RuleBasedStateMachine):
 TestLine = LineMachine.TestCase
 
 
-class LaneOrderMachine(RuleBasedStateMachine):
-    """Requests on their way into lanes of operations; each lane must get them as they came."""
+class PartitionOrderMachine(RuleBasedStateMachine):
+    """Requests on their way to partitions of operations; each must get them as they came."""
 
-    LANES = ("x", "y", "z")
+    PARTITIONS = ("x", "y", "z")
 
     def __init__(self):
         super().__init__()
-        self.order = LaneOrder()
+        self.order = PartitionOrder()
         self.names = count()
-        self.lanes = {}
+        self.partitions = {}
         self.arrived = []
         self.queued = []
         self.sent = []
         self.unanswered = []
         self.under_way = set()
 
-    @rule(lanes=st.lists(st.sampled_from(LANES), min_size=1, unique=True))
-    def arrive(self, lanes):
+    @rule(partitions=st.lists(st.sampled_from(PARTITIONS), min_size=1, unique=True))
+    def arrive(self, partitions):
         request = f"request {next(self.names)}"
-        self.lanes[request] = lanes
+        self.partitions[request] = partitions
         self.arrived.append(request)
         if not self.try_to_send(request):
-            self.order.queue(request, lanes)
+            self.order.queue(request, partitions)
             self.queued.append(request)
 
-    @rule(lane=st.sampled_from(LANES))
-    def push_begins_or_ends(self, lane):
-        self.under_way ^= {lane}
+    @rule(partition=st.sampled_from(PARTITIONS))
+    def push_begins_or_ends(self, partition):
+        self.under_way ^= {partition}
 
     @precondition(lambda self: self.queued)
     @rule(data=st.data())
@@ -213,12 +213,12 @@ class LaneOrderMachine(RuleBasedStateMachine):
             self.queued.remove(request)
 
     def try_to_send(self, request):
-        lanes = self.lanes[request]
-        if self.under_way & set(lanes) or not self.order.is_first(request, lanes):
+        partitions = self.partitions[request]
+        if self.under_way & set(partitions) or not self.order.is_first(request, partitions):
             return False
         if request in self.queued:
-            self.order.leave(request, lanes)
-        self.order.send(lanes)
+            self.order.leave(request, partitions)
+        self.order.send(partitions)
         self.sent.append(request)
         self.unanswered.append(request)
         return True
@@ -227,7 +227,7 @@ class LaneOrderMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def give_up(self, data):
         request = data.draw(st.sampled_from(self.queued))
-        self.order.leave(request, self.lanes[request])
+        self.order.leave(request, self.partitions[request])
         self.queued.remove(request)
         self.arrived.remove(request)
 
@@ -236,24 +236,26 @@ class LaneOrderMachine(RuleBasedStateMachine):
     def answer(self, data):
         request = data.draw(st.sampled_from(self.unanswered))
         self.unanswered.remove(request)
-        self.order.answered(self.lanes[request])
+        self.order.answered(self.partitions[request])
 
     @invariant()
-    def lanes_get_requests_in_the_order_they_came(self):
-        for lane in self.LANES:
-            came = [each for each in self.arrived if lane in self.lanes[each]]
-            sent = [each for each in self.sent if lane in self.lanes[each]]
+    def partitions_get_requests_in_the_order_they_came(self):
+        for partition in self.PARTITIONS:
+            came = [each for each in self.arrived if partition in self.partitions[each]]
+            sent = [each for each in self.sent if partition in self.partitions[each]]
             assert sent == came[: len(sent)]
 
     @invariant()
-    def lanes_are_held_while_somebody_is_on_the_way_into_them(self):
+    def partitions_are_held_while_somebody_is_on_the_way_into_them(self):
         pending = self.queued + self.unanswered
-        for lane in self.LANES:
-            assert self.order.holds([lane]) == any(lane in self.lanes[each] for each in pending)
+        for partition in self.PARTITIONS:
+            assert self.order.holds([partition]) == any(
+                partition in self.partitions[each] for each in pending
+            )
         assert bool(self.order) == bool(pending)
 
 
-TestLaneOrder = LaneOrderMachine.TestCase
+TestPartitionOrder = PartitionOrderMachine.TestCase
 
 
 def test_nobody_leaves_twice():

@@ -30,16 +30,16 @@ def hurry(monkeypatch):
     monkeypatch.setattr(operation_processor, "RECOVERY_S", 0)
 
 
-def push_row(lane, name, *, retries=0, is_gone=False):
+def push_row(partition, name, *, retries=0, is_gone=False):
     payload = PushPayload([name.encode()], [b"{}"], [name], [None])
     packed = msgspec.msgpack.encode(payload)
-    return (uuid4(), "push", "hive", str(lane), lane, retries, is_gone, packed)
+    return (uuid4(), "push", "hive", str(partition), partition, retries, is_gone, packed)
 
 
-def ack_operation(lane):
-    row = AckRow(lane, "bees", uuid4(), 1, b"k" * 16, "completed", None, [0], "lease")
+def ack_operation(partition):
+    row = AckRow(partition, "bees", uuid4(), 1, b"k" * 16, "completed", None, [0], "lease")
     packed = msgspec.msgpack.encode(AckPayload([row]))
-    return (uuid4(), "ack_batch", "hive", str(lane), lane, 0, False, packed)
+    return (uuid4(), "ack_batch", "hive", str(partition), partition, 0, False, packed)
 
 
 class Database:
@@ -90,8 +90,8 @@ class Announced:
     def __init__(self):
         self.queues = []
 
-    def announce(self, queue_id, lane_count):
-        self.queues.append((queue_id, lane_count))
+    def announce(self, queue_id, partition_count):
+        self.queues.append((queue_id, partition_count))
 
 
 def processor_of(database, settler, announcer=None):
@@ -118,7 +118,7 @@ async def test_everything_that_was_claimed_is_carried_out_in_one_call():
     assert processor.completed_count == 3
 
 
-async def test_only_the_guilty_operation_is_postponed_and_its_lane_waits():
+async def test_only_the_guilty_operation_is_postponed_and_its_partition_waits():
     settler = FakeSettler()
     settler.poison["bad"] = BadRequest("no such thing")
     rows = [push_row(1, "a"), push_row(2, "bad"), push_row(2, "behind"), push_row(3, "c")]
@@ -130,7 +130,7 @@ async def test_only_the_guilty_operation_is_postponed_and_its_lane_waits():
     assert settler.calls[1:] == [["a"], ["bad", "behind"], ["bad"], ["c"]]
 
 
-async def test_what_comes_before_the_guilty_one_of_a_lane_is_done():
+async def test_what_comes_before_the_guilty_one_of_a_partition_is_done():
     settler = FakeSettler()
     settler.poison["bad"] = BadRequest("no")
     database = Database(push_row(2, "good"), push_row(2, "bad"))

@@ -20,7 +20,7 @@ def envelope(name):
     return json.dumps({"transactionId": name, "traceId": None, "data": {"name": name}})
 
 
-def segment(*envelopes, first=1, taken=None, passed_over=None, partition_id=7, name="lane"):
+def segment(*envelopes, first=1, taken=None, passed_over=None, partition_id=7, name="partition"):
     taken_from, taken_to = taken or (first - 1, first - 1 + len(envelopes))
     keys = b"".join(n.to_bytes(KEY_BYTES, "big") for n in range(len(envelopes)))
     body = f"[{','.join(envelopes)}]".encode()
@@ -49,7 +49,7 @@ def test_a_message_says_where_it_comes_from():
         "traceId": None,
         "data": {"name": "a"},
         "queue": "hive",
-        "partition": "lane",
+        "partition": "partition",
         "partitionId": message_id(7, 0),
         "leaseId": "lease",
         "consumerGroup": "bees",
@@ -92,10 +92,10 @@ def test_what_is_taken_and_needs_delivery_is_delivered_and_the_rest_accounted_fo
     undelivered = [(7, offset) for offset, state in taken.items() if state in {"null", "expired"}]
     assert [message["id"] for message in messages(batch)] == [message_id(7, n) for n in delivered]
     assert batch.left_out == undelivered
-    assert len(batch.lanes) == bool(delivered)
+    assert len(batch.partitions) == bool(delivered)
 
 
-def test_lanes_that_gave_messages_are_counted_once_each():
+def test_partitions_that_gave_messages_are_counted_once_each():
     batch = batch_of(
         segment(envelope("a"), partition_id=7),
         segment(envelope("b"), first=2, partition_id=7),
@@ -103,7 +103,7 @@ def test_lanes_that_gave_messages_are_counted_once_each():
         segment(envelope("c"), partition_id=9, name="last"),
     )
 
-    assert [json.loads(name) for name, _ in batch.lanes] == ["lane", "last"]
+    assert [json.loads(name) for name, _ in batch.partitions] == ["partition", "last"]
 
 
 def test_the_keys_of_what_was_taken_are_told():

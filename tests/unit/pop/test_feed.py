@@ -24,7 +24,7 @@ def options(batch=10, *, auto_ack=False):
         group="bees",
         partition=None,
         batch=batch,
-        lanes=1,
+        partitions=1,
         auto_ack=auto_ack,
         lease_s=0,
         subscription=Subscription(),
@@ -259,8 +259,8 @@ async def test_the_leases_of_batches_handed_over_are_held_until_they_are_release
     stage.hand_over()
     first, second = (poll.lease_id for poll in stage.hall.polls[:2])
 
-    stage.feed.forget_lane(5, first)
-    stage.feed.forget_lane(6, second)  # not the lease under which it was delivered
+    stage.feed.forget_partition(5, first)
+    stage.feed.forget_partition(6, second)  # not the lease under which it was delivered
 
     assert stage.feed.lease_of(6) == first
     assert stage.feed.close() == (GROUP, {6: first, 7: second})
@@ -293,8 +293,8 @@ class Bell:
     def __init__(self):
         self.rung = []
 
-    def announce(self, queue_id, lane_count):
-        self.rung.append((queue_id, lane_count))
+    def announce(self, queue_id, partition_count):
+        self.rung.append((queue_id, partition_count))
 
 
 def feed_with_a_lease(live, hall):

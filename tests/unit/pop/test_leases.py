@@ -38,7 +38,7 @@ def test_another_lease_partition_or_key_is_not_found(lease_id, partition_id, sou
     assert memory.find(lease_id, partition_id, key(sought)) is None
 
 
-def test_a_lease_may_hold_several_ranges_of_several_lanes():
+def test_a_lease_may_hold_several_ranges_of_several_partitions():
     memory = LeaseMemory(bytes_max=ROOMY)
     memory.remember("lease", 7, 100, keys(1, 2))
     memory.remember("lease", 7, 300, keys(3, 4))
@@ -94,7 +94,7 @@ def test_an_indexed_range_answers_every_time():
     assert found == [1 + numbers.index(number) for number in range(LONG)]
 
 
-def test_a_lane_that_ended_is_forgotten_and_the_others_of_its_lease_are_not():
+def test_a_partition_that_ended_is_forgotten_and_the_others_of_its_lease_are_not():
     memory = LeaseMemory(bytes_max=ROOMY)
     memory.remember("lease", 7, 1, keys(1))
     memory.remember("lease", 8, 1, keys(2))

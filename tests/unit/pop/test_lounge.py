@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from skep.broker.directory import Group, Lane, Subscription
+from skep.broker.directory import Group, Partition, Subscription
 from skep.broker.pop.accept import Poll, PollOptions
 from skep.broker.pop.long_poll import ALARM_MARGIN_S, SWEEP_CALL, Lounge
 from skep.broker.pop.parking import SweepPolicy
@@ -21,7 +21,7 @@ OPTIONS = PollOptions(
     group="bees",
     partition=None,
     batch=1,
-    lanes=1,
+    partitions=1,
     auto_ack=False,
     lease_s=0,
     subscription=Subscription(),
@@ -101,11 +101,11 @@ class Room:
 class ObservedPoll(Poll):
     """A poll that shows what its client got, and when."""
 
-    def __init__(self, group, lane, deadline):
+    def __init__(self, group, partition, deadline):
         self.answers = []
         super().__init__(OPTIONS, deadline=deadline, deliver=self._note, refuse=lambda error: None)
         self.group = group
-        self.lane = lane
+        self.partition = partition
         self.tried_at = now()
 
     def _note(self, body):
@@ -113,15 +113,17 @@ class ObservedPoll(Poll):
         return True
 
 
-def make_poll(*, group_id=1, lane_id=None, queue_id=QUEUE_ID, wait_s=30.0):
+def make_poll(*, group_id=1, partition_id=None, queue_id=QUEUE_ID, wait_s=30.0):
     """Return a poll that has just tried in vain."""
     group = Group("hive", f"group {group_id}", queue_id, group_id)
-    lane = (
+    partition = (
         None
-        if lane_id is None
-        else Lane("hive", f"lane {lane_id}", queue_id, lane_id, QueueRules(queue_id))
+        if partition_id is None
+        else Partition(
+            "hive", f"partition {partition_id}", queue_id, partition_id, QueueRules(queue_id)
+        )
     )
-    return ObservedPoll(group, lane, deadline=now() + wait_s)
+    return ObservedPoll(group, partition, deadline=now() + wait_s)
 
 
 async def turns(count=5):
@@ -338,9 +340,9 @@ async def test_one_question_asks_about_all_scopes():
     assert scopes == [(group_id, 0) for group_id in range(1, 51)]
 
 
-async def test_a_poll_of_one_lane_asks_about_that_lane():
+async def test_a_poll_of_one_partition_asks_about_that_partition():
     room = Room()
-    room.park(lane_id=77)
+    room.park(partition_id=77)
 
     await asyncio.sleep(0.15)
 

@@ -17,7 +17,7 @@ PLAIN = b'[{"transactionId":"t","data":1}]'
 
 
 class Database:
-    """Answers every claim with one segment for each poll, from a lane of its own."""
+    """Answers every claim with one segment for each poll, from a partition of its own."""
 
     def __init__(self, *bodies):
         self.bodies = bodies
@@ -27,7 +27,7 @@ class Database:
         del arguments
         moment = datetime(2026, 1, 1, tzinfo=UTC)
         return [
-            (n, 6 + n, "lane", 0, 1, 1, 1, moment, bytes(16), body, None, False)
+            (n, 6 + n, "partition", 0, 1, 1, 1, moment, bytes(16), body, None, False)
             for n, body in enumerate(self.bodies, start=1)
         ]
 
@@ -60,7 +60,7 @@ class Client:
             group="bees",
             partition=None,
             batch=1,
-            lanes=1,
+            partitions=1,
             auto_ack=False,
             lease_s=0,
             subscription=Subscription(),

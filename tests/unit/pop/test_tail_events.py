@@ -27,7 +27,7 @@ def arun():
 
 
 class Database:
-    """A queue with one lane, in which the test puts messages."""
+    """A queue with one partition, in which the test puts messages."""
 
     def __init__(self):
         self.looks = []

@@ -1,10 +1,10 @@
-"""Push: how items wait for lanes and gather in lots, without a database."""
+"""Push: how items wait for partitions and gather in lots, without a database."""
 
 from datetime import UTC, datetime
 
 import pytest
 
-from skep.broker.directory import Directory, Lane
+from skep.broker.directory import Directory, Partition
 from skep.broker.failover.diversion import Diversion
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
@@ -30,8 +30,8 @@ class HeldEngine:
         self._core = FusionCore(operations, slots=8, weight_capacity=weight_capacity)
         self.submitted = []
 
-    def submit(self, operation, lane, weight, cargo):
-        lot = self._core.offer(operation, lane, weight, cargo, 0.0)
+    def submit(self, operation, partition, weight, cargo):
+        lot = self._core.offer(operation, partition, weight, cargo, 0.0)
         self.submitted.append((operation, cargo))
         return lot
 
@@ -69,7 +69,7 @@ def make_push(engine, directory):
 
 
 def know(directory, partition="a", partition_id=1):
-    directory.learn_lane(Lane("q", partition, 1, partition_id, QueueRules(1)))
+    directory.learn_partition(Partition("q", partition, 1, partition_id, QueueRules(1)))
 
 
 def items(*transaction_ids, partition="a"):

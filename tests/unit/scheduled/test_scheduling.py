@@ -163,7 +163,7 @@ def rendered(outcome):
             position=3,
             transaction_id=b'"x"',
             trace_id=b"null",
-            partition_uuid=b"lane",
+            partition_uuid=b"partition",
             queue=b'"hive"',
         )
     )
@@ -176,7 +176,7 @@ def test_a_scheduled_item_is_told_its_id_and_its_time():
         "status": "scheduled",
         "scheduledId": "5",
         "deliverAt": "2026-01-01T12:00:00.000000Z",
-        "partition_id": "lane",
+        "partition_id": "partition",
         "trace_id": None,
         "queueName": "hive",
     }

@@ -62,8 +62,8 @@ class Database:
 
 
 class Announcements(list):
-    def announce(self, queue_id, lane_count):
-        self.append((queue_id, lane_count))
+    def announce(self, queue_id, partition_count):
+        self.append((queue_id, partition_count))
 
 
 async def run_for(seconds, database, *events):

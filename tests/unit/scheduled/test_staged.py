@@ -158,8 +158,8 @@ class Announced:
     def __init__(self):
         self.said = []
 
-    def announce(self, queue_id, lane_count):
-        self.said.append((queue_id, lane_count))
+    def announce(self, queue_id, partition_count):
+        self.said.append((queue_id, partition_count))
 
 
 def sequencer(mover, announcer=None):

@@ -50,8 +50,8 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
         hold_s_max=0.005,
         weight_max=64 * 512,
         concurrency_max=connections,
-        calls_per_lane=2,
-        lanes_per_call=1,
+        calls_per_partition=2,
+        partitions_per_call=1,
     )
     # Each is a call of its own, and none waits for another.
     alone = BatchPolicy(
@@ -77,13 +77,13 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
         "renew": rare,
         "release": rare,
         "undo": rare,
-        # One at a time: pushes that wait for the same new lane keep their order.
+        # One at a time: pushes that wait for the same new partition keep their order.
         "provision": dataclasses.replace(rare, concurrency_max=1),
         "subscribe": rare,
         "transaction": alone,
         "cycle": alone,
         "schedule": rare,
-        # One at a time: operations of a lane are accepted in the order they came.
+        # One at a time: operations of a partition are accepted in the order they came.
         "defer": dataclasses.replace(rare, weight_max=4 * _MIB, concurrency_max=1),
     }
 

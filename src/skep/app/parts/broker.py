@@ -28,7 +28,7 @@ from skep.broker.cluster.wakeups import Announcer
 from skep.broker.dead_letters.dead_letters import DeadLetters
 from skep.broker.dead_letters.moves import Mover
 from skep.broker.dead_letters.redrive import Redrives
-from skep.broker.directory import Directory, GroupProvisioner, LaneProvisioner
+from skep.broker.directory import Directory, GroupProvisioner, PartitionProvisioner
 from skep.broker.failover.diversion import Diversion
 from skep.broker.failover.drain import SpillDrain
 from skep.broker.failover.maintenance import Maintenance
@@ -46,7 +46,7 @@ from skep.broker.overload.operations import OperationDesk
 from skep.broker.overload.processor import OperationProcessor, ProcessorLimits
 from skep.broker.overload.push_attempt import PushIntake
 from skep.broker.overload.shares import is_shed
-from skep.broker.overload.waiting_line import LaneKey, LaneWatch, Line
+from skep.broker.overload.waiting_line import Line, PartitionKey, PartitionWatch
 from skep.broker.pop.accept import (
     Pop,
     PopExecutor,
@@ -135,7 +135,7 @@ class Broker:
             weight_max=int(settings.engine_weight_mib * _MIB * LINE_SHARE),
             is_congestion=settings.overload_status == 503,
         )
-        self._watch: Final = LaneWatch(self.query_slots, self._line.free)
+        self._watch: Final = PartitionWatch(self.query_slots, self._line.free)
         self._leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
         self.key_ring: Final = KeyRing(encryption_keys(settings))
         self.envelopes: Final = EnvelopeReader(self.key_ring.open_envelope)
@@ -312,7 +312,7 @@ class Broker:
             self._leases,
             hash_seed=hash_seed,
             now=utc_now,
-            check_lane=self.diversion.refuse_if_waiting,
+            check_partition=self.diversion.refuse_if_waiting,
             requires_lease=requires_lease,
         )
         self.transaction = Transaction(self.engine, self._directory, stager)
@@ -358,8 +358,8 @@ class Broker:
         if self._spill is not None:
             self._spill.close()
 
-    def _wake(self, queue_id: int, lane_count: int) -> None:
-        self.lounge.wake(queue_id, lane_count)
+    def _wake(self, queue_id: int, partition_count: int) -> None:
+        self.lounge.wake(queue_id, partition_count)
         self.tails.wake(queue_id)
 
     def _take_in(self) -> Intake:
@@ -377,7 +377,7 @@ class Broker:
 
     def _note_deferred(self, parts: Sequence[OperationPart]) -> None:
         for part in parts:
-            self._watch.note(LaneKey(part.type, part.partition_id))
+            self._watch.note(PartitionKey(part.type, part.partition_id))
         self._hear_of_operations()
 
     def _listen_for_changes(self, rule_book: RuleBook) -> None:
@@ -399,7 +399,9 @@ class Broker:
         vouching = Vouching(slots, self._cache)
         rule_book = RuleBook(slots, seal=self.key_ring.seal_envelope)
         self._listen_for_changes(rule_book)
-        lanes = LaneProvisioner(slots, self._directory, rule_book, vouching, meters=self.meters)
+        partitions = PartitionProvisioner(
+            slots, self._directory, rule_book, vouching, meters=self.meters
+        )
         polls = PopExecutor(
             slots,
             self.pop,
@@ -411,13 +413,13 @@ class Broker:
             meters=self.meters,
             is_paused=lambda: self.maintenance.is_pop_on,
         )
-        engine.serve("provision", CutShort(lanes, self._outage))
+        engine.serve("provision", CutShort(partitions, self._outage))
         engine.serve("subscribe", GroupProvisioner(slots, self._directory))
         pushes = PushExecutor(
             slots,
             push=self.push,
             directory=self._directory,
-            provisioner=lanes,
+            provisioner=partitions,
             listener=vouching,
             rule_book=rule_book,
             enforcer=Enforcer(rule_book, self._gate),
@@ -437,7 +439,7 @@ class Broker:
         settler = Settler(
             slots,
             directory=self._directory,
-            provisioner=lanes,
+            provisioner=partitions,
             listener=Vouching(slots, settled_keys),
             rule_book=rule_book,
             gate=self._gate,
@@ -446,22 +448,22 @@ class Broker:
             announcer=self._wakeups,
             meters=self.meters,
         )
-        self._serve_deferral(lanes, rule_book, settler)
+        self._serve_deferral(partitions, rule_book, settler)
         engine.serve("transaction", TransactionExecutor(slots, settler))
         engine.serve("cycle", CycleExecutor(settler, self._wakeups))
         schedules = ScheduleExecutor(
             slots, rule_book, self._sequencer, waiting_max=self._scheduled_max
         )
         engine.serve("schedule", CutShort(schedules, self._outage))
-        self._serve_spill(lanes, rule_book)
-        self._sequence_staged(rule_book, lanes)
+        self._serve_spill(partitions, rule_book)
+        self._sequence_staged(rule_book, partitions)
 
-    def _sequence_staged(self, rule_book: RuleBook, lanes: LaneProvisioner) -> None:
+    def _sequence_staged(self, rule_book: RuleBook, partitions: PartitionProvisioner) -> None:
         staged_keys = DedupCache(memory_bytes_max=STAGED_DEDUP_BYTES)
         mover = StagedMover(
             self.hot_slots,
             directory=self._directory,
-            provisioner=lanes,
+            provisioner=partitions,
             listener=Vouching(self.hot_slots, staged_keys),
             rule_book=rule_book,
             gate=self._gate,
@@ -474,7 +476,7 @@ class Broker:
         )
         self._staged = StagedSequencer(mover, self._wakeups, self._leadership, self._dsn)
 
-    def _serve_spill(self, lanes: LaneProvisioner, rule_book: RuleBook) -> None:
+    def _serve_spill(self, partitions: PartitionProvisioner, rule_book: RuleBook) -> None:
         if self._spill is None:
             return
         cache = DedupCache(memory_bytes_max=DRAIN_DEDUP_BYTES)
@@ -482,7 +484,7 @@ class Broker:
             self._spill,
             self.hot_slots,
             directory=self._directory,
-            provisioner=lanes,
+            provisioner=partitions,
             listener=Vouching(self.hot_slots, cache),
             cache=cache,
             rule_book=rule_book,
@@ -500,19 +502,19 @@ class Broker:
         )
 
     def _serve_deferral(
-        self, lanes: LaneProvisioner, rule_book: RuleBook, settler: Settler
+        self, partitions: PartitionProvisioner, rule_book: RuleBook, settler: Settler
     ) -> None:
         settings = self._settings
         deferral = DeferralExecutor(
             self.hot_slots,
             push=self.push,
             directory=self._directory,
-            provisioner=lanes,
+            provisioner=partitions,
             rule_book=rule_book,
             gate=self._gate,
             limits=DepthLimits(
                 operations=settings.operation_depth_max,
-                per_lane=settings.operation_depth_max_per_partition,
+                per_partition=settings.operation_depth_max_per_partition,
                 bytes=settings.operation_mib_max * _MIB,
             ),
             when_accepted=self._note_deferred,

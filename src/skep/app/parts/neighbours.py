@@ -71,8 +71,8 @@ class Neighbours:
 
     def _hear_peer(self, notice: Notice) -> None:
         """Pass on inside this instance what another one told."""
-        for queue_id, lane_count in notice.wake:
-            self.wakeups.pass_on(queue_id, lane_count)
+        for queue_id, partition_count in notice.wake:
+            self.wakeups.pass_on(queue_id, partition_count)
         if notice.changed:
             self.changes.heard(notice.changed)
             self.wakeups.tell_changes(notice.changed)

@@ -1,9 +1,10 @@
 """Ack: record what consumers did with the messages they hold.
 
 An item names its message by transaction id and partition; the offset comes from the memory of the
-lease, or else the database finds it. Items of one request that complete messages of one lane under
-one lease are sent as one: completing an offset completes all before it, so the highest speaks for
-all of them. Anything else is sent item by item, and so is what queues want acknowledged one by one.
+lease, or else the database finds it. Items of one request that complete messages of one partition
+under one lease are sent as one: completing an offset completes all before it, so the highest speaks
+for all of them. Anything else is sent item by item, and so is what queues want acknowledged one by
+one.
 
 The broker itself acknowledges what it passes over when it delivers a batch, by the same call.
 """
@@ -80,7 +81,7 @@ class AckRequest(Cargo):
         self.results: list[bytes] = [b""] * len(items)
         self.rows: list[AckRow] = []
         self.deferred: dict[int, list[int]] = {}
-        """Items that were not recorded because operations wait in their lane, by partition."""
+        """Items that were not recorded because operations wait in their partition, by partition."""
         self.error: SkepError | None = None
 
     def finish(self) -> None:
@@ -277,8 +278,8 @@ class AckExecutor:
         for _, queue in asked:
             self._meters.queues.of(queue).ack_requests += 1
         self._meters.operations["ack"].messages.observe(len(sent))
-        for queue_id, lanes in ready.items():
-            self._announcer.announce(queue_id, len(lanes))
+        for queue_id, partitions in ready.items():
+            self._announcer.announce(queue_id, len(partitions))
         for request in cargos:
             _finish(request)
 
@@ -312,7 +313,7 @@ class AckExecutor:
 
 
 def _finish(request: AckRequest) -> None:
-    """Answer a request whose rows came back; a row that did not has no such lane or group."""
+    """Answer a request whose rows came back; a row that did not has no such partition or group."""
     for row in request.rows:
         for position in row.positions:
             if not request.results[position]:
@@ -321,7 +322,7 @@ def _finish(request: AckRequest) -> None:
 
 
 def _merge_completed(rows: list[AckRow]) -> list[AckRow]:
-    """Let the highest completed message of a lane and lease speak for the others.
+    """Let the highest completed message of a partition and lease speak for the others.
 
     All rows or none: beside a failure each row must keep its own offset, in whatever order they
     came, or the ack of a message below the failure would turn into one above it.

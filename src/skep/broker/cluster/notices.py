@@ -61,7 +61,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one process has to tell. `wake` holds pairs of queue id and number of lanes."""
+    """What one process has to tell. `wake` holds pairs of queue id and number of partitions."""
 
     wake: tuple[tuple[_Number, _Number], ...] = ()
     changed: tuple[Change, ...] = ()

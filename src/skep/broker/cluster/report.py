@@ -29,7 +29,7 @@ class ClusterReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True, o
 class WakeInstance(Protocol):
     """Whoever wakes the polls of this instance."""
 
-    def __call__(self, queue_id: int, lane_count: int) -> None:
+    def __call__(self, queue_id: int, partition_count: int) -> None:
         """Let the polls of a queue look again."""
         ...
 

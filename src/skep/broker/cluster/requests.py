@@ -60,9 +60,9 @@ class PeerRequests:
         self._changed.update(dict.fromkeys(changed))
         while len(self._changed) > CHANGES_KEPT_MAX:
             del self._changed[next(iter(self._changed))]
-        for queue_id, lane_count in wake:
+        for queue_id, partition_count in wake:
             if queue_id in self._wake or len(self._wake) < WAKES_KEPT_MAX:
-                self._wake[queue_id] = self._wake.get(queue_id, 0) + lane_count
+                self._wake[queue_id] = self._wake.get(queue_id, 0) + partition_count
             else:
                 self.dropped_count += 1
         if self._teller is None and (self._wake or self._changed):

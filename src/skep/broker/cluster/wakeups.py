@@ -4,10 +4,10 @@ Wake-ups are hints, sent after commit, never part of a transaction; a lost one c
 latency, because parked polls also look by themselves. One datagram per peer and turn of the loop
 carries all queues that changed in it.
 
-A datagram is the instance's token followed by pairs of big-endian integers: queue id, lanes; or,
-after a token of its own, changes in MessagePack (see `changes`). The tokens keep datagrams of other
-instances, or of strangers on the machine, from causing work; they are no authentication, and a
-datagram can do no more than cause a look.
+A datagram is the instance's token followed by pairs of big-endian integers: queue id, partitions;
+or, after a token of its own, changes in MessagePack (see `changes`). The tokens keep datagrams of
+other instances, or of strangers on the machine, from causing work; they are no authentication, and
+a datagram can do no more than cause a look.
 
 Here peers are the other processes of this instance. Other instances are told by `Peers`, which
 gets what this process announced (`beyond`); what they tell is passed on among the processes here,
@@ -38,8 +38,8 @@ _changes_decoder: Final = msgspec.msgpack.Decoder(tuple[Change, ...])
 class Announcer(Protocol):
     """Whoever passes on that a queue has something to read."""
 
-    def announce(self, queue_id: int, lane_count: int) -> None:
-        """Say that about so many lanes of a queue became ready."""
+    def announce(self, queue_id: int, partition_count: int) -> None:
+        """Say that about so many partitions of a queue became ready."""
         ...
 
 
@@ -82,23 +82,23 @@ class Wakeups(asyncio.DatagramProtocol):
             self._transport.close()
             self._transport = None
 
-    def announce(self, queue_id: int, lane_count: int) -> None:
+    def announce(self, queue_id: int, partition_count: int) -> None:
         """Wake this process's polls now, and all others at the end of this turn of the loop."""
-        self.pass_on(queue_id, lane_count)
+        self.pass_on(queue_id, partition_count)
         if self._beyond is not None:
             if not self._pending_beyond:
                 self._loop.call_soon(self._tell_beyond)
             known = self._pending_beyond.get(queue_id, 0)
-            self._pending_beyond[queue_id] = known + lane_count
+            self._pending_beyond[queue_id] = known + partition_count
 
-    def pass_on(self, queue_id: int, lane_count: int) -> None:
+    def pass_on(self, queue_id: int, partition_count: int) -> None:
         """Wake the polls of this instance only: another instance said so."""
-        self._wake(queue_id, lane_count)
+        self._wake(queue_id, partition_count)
         if not self._peers:
             return
         if not self._pending:
             self._loop.call_soon(self._tell_peers)
-        self._pending[queue_id] = self._pending.get(queue_id, 0) + lane_count
+        self._pending[queue_id] = self._pending.get(queue_id, 0) + partition_count
 
     def tell_changes(self, changed: Sequence[Change]) -> None:
         """Tell the other processes of this instance to read this again."""
@@ -117,8 +117,8 @@ class Wakeups(asyncio.DatagramProtocol):
         size = len(self._token)
         if not compare_digest(data[:size], self._token) or (len(data) - size) % _PAIR.size:
             return
-        for queue_id, lane_count in _PAIR.iter_unpack(data[size:]):
-            self._wake(queue_id, lane_count)
+        for queue_id, partition_count in _PAIR.iter_unpack(data[size:]):
+            self._wake(queue_id, partition_count)
 
     def error_received(self, exc: Exception) -> None:
         """Take note that a peer is not there; it is being restarted."""
@@ -136,7 +136,8 @@ class Wakeups(asyncio.DatagramProtocol):
         for start in range(0, len(pairs), PAIRS_PER_DATAGRAM_MAX):
             part = pairs[start : start + PAIRS_PER_DATAGRAM_MAX]
             datagram = self._token + b"".join(
-                _PAIR.pack(queue_id, min(lane_count, 0xFFFF_FFFF)) for queue_id, lane_count in part
+                _PAIR.pack(queue_id, min(partition_count, 0xFFFF_FFFF))
+                for queue_id, partition_count in part
             )
             for peer in self._peers:
                 self._transport.sendto(datagram, peer)

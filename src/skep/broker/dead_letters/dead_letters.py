@@ -10,7 +10,14 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from skep.broker.dead_letters.moves import Letter, Moved, Mover, Target, lane_of, transaction_id_of
+from skep.broker.dead_letters.moves import (
+    Letter,
+    Moved,
+    Mover,
+    Target,
+    partition_of,
+    transaction_id_of,
+)
 from skep.broker.messages.stored_message import Envelope, leave_as_it_is, read_envelope, read_head
 from skep.broker.paging import Page
 from skep.broker.timestamps import in_utc
@@ -226,7 +233,7 @@ class DeadLetters:
                     raise
                 continue
             if moved.partition_id is not None and moved.offset is not None:
-                return _replayed(row, moved, lane_of(letter, target))
+                return _replayed(row, moved, partition_of(letter, target))
         raise LetterGone(f"dead letter {letter_id} is gone")
 
     async def find_of_message(
@@ -275,7 +282,7 @@ class DeadLetters:
             return read_head(sealed), error.message
 
 
-def _replayed(row: Any, moved: Moved, lane: tuple[str, str]) -> Replayed:
+def _replayed(row: Any, moved: Moved, partition: tuple[str, str]) -> Replayed:
     assert moved.partition_id is not None
     assert moved.offset is not None
     return Replayed(
@@ -285,6 +292,6 @@ def _replayed(row: Any, moved: Moved, lane: tuple[str, str]) -> Replayed:
         transaction_id=transaction_id_of(moved.letter_id),
         original_transaction_id=row["transaction_id"],
         consumer_group=row["group_name"],
-        queue=lane[0],
-        partition=lane[1],
+        queue=partition[0],
+        partition=partition[1],
     )

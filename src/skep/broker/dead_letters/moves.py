@@ -103,14 +103,14 @@ class Mover:
             Refused: A message should be encrypted and cannot be.
             NotExecuted: A letter vanished meanwhile; nothing was moved.
         """
-        keys = [lane_of(letter, target) for letter in letters]
-        lanes = await self._provide(sorted(set(keys)))
+        keys = [partition_of(letter, target) for letter in letters]
+        partitions = await self._provide(sorted(set(keys)))
         encrypted = await self._encrypted({queue for queue, _ in keys})
         names = [transaction_id_of(letter.id) for letter in letters]
         rows = await self._caller.call(
             REDRIVE_CALL,
             [letter.id for letter in letters],
-            [lanes[key] for key in keys],
+            [partitions[key] for key in keys],
             [xxhash.xxh3_128_digest(name.encode(), self._hash_seed) for name in names],
             [
                 self._rename(letter.envelope, name, is_secret=queue in encrypted)
@@ -138,11 +138,11 @@ class Mover:
         return self._seal(renamed) if is_secret or is_encrypted(envelope) else renamed
 
     def _announce(self, moved: Sequence[Moved]) -> None:
-        lanes: dict[int, set[int | None]] = {}
+        by_queue: dict[int, set[int | None]] = {}
         for each in moved:
             if each.result == "moved" and each.queue_id is not None:
-                lanes.setdefault(each.queue_id, set()).add(each.partition_id)
-        for queue_id, partitions in lanes.items():
+                by_queue.setdefault(each.queue_id, set()).add(each.partition_id)
+        for queue_id, partitions in by_queue.items():
             self._announcer.announce(queue_id, len(partitions))
 
 
@@ -151,7 +151,7 @@ def transaction_id_of(letter_id: int) -> str:
     return f"dlq:{letter_id}"
 
 
-def lane_of(letter: Letter, target: Target) -> tuple[str, str]:
+def partition_of(letter: Letter, target: Target) -> tuple[str, str]:
     """Return the names of the queue and the partition that a letter goes to."""
     partition = target.partition or letter.partition or DEFAULT_PARTITION
     return target.queue or letter.queue, partition

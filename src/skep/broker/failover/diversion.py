@@ -1,15 +1,16 @@
 """Diversion: keep pushes on disk that PostgreSQL cannot or should not take now.
 
-Three reasons: the database is away, push maintenance is on, or the lane still has records on disk,
-which come first. The items are answered `buffered` once they are durable, and `spill_drain` stores
-them later. Whatever is refused at the disk is answered as unavailable, and never as `buffered`.
+Three reasons: the database is away, push maintenance is on, or the partition still has records on
+disk, which come first. The items are answered `buffered` once they are durable, and `spill_drain`
+stores them later. Whatever is refused at the disk is answered as unavailable, and never as
+`buffered`.
 
 What is known of a queue's rules is applied before anything is written: its schema, and that it must
 be encrypted. Where this instance has a key, everything on disk is sealed, because the rules of a
 queue may be unknown or outdated while the database is away.
 
-When a backlog is nearly drained, further pushes into its lanes are held in memory for a moment
-instead of prolonging it; otherwise a busy lane would never come back.
+When a backlog is nearly drained, further pushes into its partitions are held in memory for a moment
+instead of prolonging it; otherwise a busy partition would never come back.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from uuid import uuid4
 
 import msgspec
 
-from skep.broker.directory import Directory, Lane
+from skep.broker.directory import Directory, Partition
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
 from skep.broker.push.items import Entry, PushLot, PushRequest
@@ -80,7 +81,7 @@ class _Staged(NamedTuple):
 
 
 class _Held(NamedTuple):
-    lanes: list[tuple[str, str]]
+    partitions: list[tuple[str, str]]
     again: Callable[[], None]
     give_up_at: float
 
@@ -105,7 +106,7 @@ class Diversion:
         self._spill: SpillLog | None = None
         self._writer: SpillWriter | None = None
         self._held: Final[deque[_Held]] = deque()
-        self._held_lanes: Final[set[tuple[str, str]]] = set()
+        self._held_partitions: Final[set[tuple[str, str]]] = set()
         self._held_items = 0
         self._buffered_total = 0
         self._refused_total = 0
@@ -161,18 +162,18 @@ class Diversion:
             fsync_total=writer.fsync_count if writer else 0,
         )
 
-    def refuse_if_waiting(self, lane: tuple[str, str]) -> None:
-        """Refuse to push into a lane now, for callers that cannot be diverted.
+    def refuse_if_waiting(self, partition: tuple[str, str]) -> None:
+        """Refuse to push into a partition now, for callers that cannot be diverted.
 
         Raises:
-            Unavailable: Maintenance is on, or records of the lane have to be stored first.
+            Unavailable: Maintenance is on, or records of the partition have to be stored first.
         """
         if not self.is_needed:
             return
         if self._maintenance.is_push_on:
             raise Unavailable("push maintenance is on; only plain pushes are kept")
         spill = self._spill
-        if spill is not None and spill.board.is_waiting(lane):
+        if spill is not None and spill.board.is_waiting(partition):
             raise Unavailable("messages of this partition that came first are still being stored")
 
     def take(
@@ -196,20 +197,20 @@ class Diversion:
             SkepError: It cannot be kept now.
         """
         spill = self._spill
-        lanes = [(item.queue, item.partition or DEFAULT_PARTITION) for item in items]
+        partitions = [(item.queue, item.partition or DEFAULT_PARTITION) for item in items]
         if self._takes_all or spill is None:
             self._keep([self._stage(request, *each, producer) for each in enumerate(items)])
             return []
-        board, held = spill.board, self._held_lanes
+        board, held = spill.board, self._held_partitions
         waiting = {
             position
-            for position, lane in enumerate(lanes)
-            if board.is_waiting(lane) or lane in held
+            for position, partition in enumerate(partitions)
+            if board.is_waiting(partition) or partition in held
         }
         if not waiting:
             return list(range(len(items)))
         if again is not None and board.is_closing and self._held_items < HELD_ITEMS_MAX:
-            self._hold(lanes, again)
+            self._hold(partitions, again)
             return []
         # All are staged, so that one bad item refuses the request before anything is written.
         staged = [self._stage(request, *each, producer) for each in enumerate(items)]
@@ -223,7 +224,7 @@ class Diversion:
         positions: Sequence[int],
         producer: str | None,
     ) -> None:
-        """Keep items whose lanes could not be found out.
+        """Keep items whose partitions could not be found out.
 
         Raises:
             SkepError: They cannot be kept.
@@ -234,16 +235,16 @@ class Diversion:
         """Keep what is left of a lot whose call did not succeed."""
         entries = [entry for entry in lot.entries if not entry[0].results[entry[1]]]
         self._keep_or_fail(
-            [self._stage_entry(lot.lane, entry, known_to=lot.known_to) for entry in entries]
+            [self._stage_entry(lot.partition, entry, known_to=lot.known_to) for entry in entries]
         )
 
-    def divert_later(self, later: Sequence[tuple[Lane, Entry, Moment]]) -> None:
+    def divert_later(self, later: Sequence[tuple[Partition, Entry, Moment]]) -> None:
         """Keep items that are meant for later and could not be scheduled."""
         now = self._now()
         self._keep_or_fail(
             [
-                self._stage_entry(lane, entry, deliver_at=_due(moment, now))
-                for lane, entry, moment in later
+                self._stage_entry(partition, entry, deliver_at=_due(moment, now))
+                for partition, entry, moment in later
             ]
         )
 
@@ -266,22 +267,22 @@ class Diversion:
             headers=check_headers(item.headers),
             expires_at=end_of_life(item.ttl_seconds, max(now, deliver_at or now)),
         )
-        lane = self._directory.lanes.get((queue, partition))
-        sealed, refusal = self._enforce(lane.rules if lane else None, envelope)
+        known = self._directory.partitions.get((queue, partition))
+        sealed, refusal = self._enforce(known.rules if known else None, envelope)
         record = SpillRecord(queue, partition, sealed, _seconds(deliver_at))
         return _Staged(request, position, record, _encode(name), _encode(trace_id), refusal)
 
     def _stage_entry(
         self,
-        lane: Lane,
+        partition: Partition,
         entry: Entry,
         *,
         deliver_at: datetime | None = None,
         known_to: int | None = None,
     ) -> _Staged:
         request, position, _, envelope, transaction_id, trace_id = entry
-        sealed, refusal = self._enforce(lane.rules, envelope)
-        record = SpillRecord(*lane.key, sealed, _seconds(deliver_at), known_to)
+        sealed, refusal = self._enforce(partition.rules, envelope)
+        record = SpillRecord(*partition.key, sealed, _seconds(deliver_at), known_to)
         return _Staged(request, position, record, transaction_id, trace_id, refusal)
 
     def _enforce(self, rules: QueueRules | None, envelope: bytes) -> tuple[bytes, SkepError | None]:
@@ -322,13 +323,13 @@ class Diversion:
         for each in staged:
             _settle(each, error)
 
-    def _hold(self, lanes: list[tuple[str, str]], again: Callable[[], None]) -> None:
+    def _hold(self, partitions: list[tuple[str, str]], again: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         if not self._held:
             loop.call_later(HOLD_LOOK_S, self._review)
-        self._held.append(_Held(lanes, again, loop.time() + HOLD_S_MAX))
-        self._held_lanes.update(lanes)
-        self._held_items += len(lanes)
+        self._held.append(_Held(partitions, again, loop.time() + HOLD_S_MAX))
+        self._held_partitions.update(partitions)
+        self._held_items += len(partitions)
 
     def _review(self) -> None:
         """Let those who were held go on when the backlog is drained, or will not be soon."""
@@ -344,7 +345,7 @@ class Diversion:
     def _release(self) -> None:
         released = tuple(self._held)
         self._held.clear()
-        self._held_lanes.clear()
+        self._held_partitions.clear()
         self._held_items = 0
         for held in released:
             held.again()
@@ -361,7 +362,7 @@ def _seconds(moment: datetime | None) -> float | None:
 
 
 def _settle(staged: _Staged, error: SkepError | None) -> None:
-    queue, partition = map(_encode, staged.record.lane)
+    queue, partition = map(_encode, staged.record.address)
     head = b'{"index":%d,"transaction_id":%b' % (staged.position, staged.transaction_id)
     tail = b'"queue":%b,"partition":%b,"trace_id":%b,"queueName":%b}' % (
         queue,

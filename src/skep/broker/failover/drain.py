@@ -1,14 +1,14 @@
 """Drain: store the messages of the spill log, in order and once each, when the database can.
 
 One process of those that share the directory drains; when it dies, another one takes over. The log
-is drained from its beginning, in portions, so the order of every lane is that of the log.
+is drained from its beginning, in portions, so the order of every partition is that of the log.
 
 Why nothing is stored twice: a portion is stored by `drain_records`, which writes how far the file
 is drained in the same transaction. Whoever comes after a crash or a lost answer is told the
 position and goes on from there, however long ago it was. A record whose own push may have been
-executed before it was spilled says up to where its lane was known then, and is sought above that,
-whatever the window of duplicates. Draining waits until all connections are back, because each of
-them ends the session it replaces first: nothing an earlier call did can appear later.
+executed before it was spilled says up to where its partition was known then, and is sought above
+that, whatever the window of duplicates. Draining waits until all connections are back, because each
+of them ends the session it replaces first: nothing an earlier call did can appear later.
 
 A record that cannot be stored is found by halving its portion, set aside in a file with the reason,
 and passed over; the others go on. `maxSize` does not hold here: these messages were accepted.
@@ -26,7 +26,7 @@ import msgspec
 import xxhash
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner
+from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
 from skep.broker.push.rules import RuleBook
 from skep.broker.scheduled.accept import DueListener
 from skep.db.access.errors import NotExecuted, RulesChanged
@@ -50,7 +50,7 @@ PORTION_BYTES: Final = 2 << 20
 RECORDS_PER_CALL: Final = 5_000
 """Preparing them keeps the event loop busy for some milliseconds."""
 CLOSING_BYTES: Final = 2 * PORTION_BYTES
-"""With so little left, pushes into the lanes that wait are held instead of being added."""
+"""With so little left, pushes into the partitions that wait are held instead of being added."""
 
 LOOK_S: Final = 0.2
 """How often to look whether there is something to drain, and whether it can be, unasked."""
@@ -96,7 +96,7 @@ class _Run(NamedTuple):
 
 
 class _Message(NamedTuple):
-    lane: Lane
+    partition: Partition
     key: bytes
     transaction_id: str
     envelope: bytes
@@ -113,8 +113,8 @@ class SpillDrain:
         caller: Caller,
         *,
         directory: Directory,
-        provisioner: LaneProvisioner,
-        listener: LaneListener,
+        provisioner: PartitionProvisioner,
+        listener: PartitionListener,
         cache: DedupCache,
         rule_book: RuleBook,
         open_envelope: OpenEnvelope,
@@ -128,9 +128,9 @@ class SpillDrain:
         Args:
             spill: What to drain.
             caller: Runs the calls.
-            directory: Known lanes.
+            directory: Known partitions.
             provisioner: Finds the others.
-            listener: Prepares `cache` for lanes.
+            listener: Prepares `cache` for partitions.
             cache: A duplicate cache of its own, for the reason `settlement` gives.
             rule_book: The rules of queues.
             open_envelope: Decrypts, to validate and for queues that are not encrypted.
@@ -236,7 +236,9 @@ class SpillDrain:
             try:
                 await self._attempt(run)
             except RulesChanged:
-                await self._rule_book.read(lane.queue_id for lane in self._known_lanes(run))
+                await self._rule_book.read(
+                    partition.queue_id for partition in self._known_partitions(run)
+                )
             except Unavailable as error:
                 tries += 1
                 if not self._may_drain() or (tries >= TRIES_MAX and len(run.pieces) < 2):
@@ -245,7 +247,7 @@ class SpillDrain:
                     await self._isolate(run, error)
                     return
                 if isinstance(error, NotExecuted):
-                    self._forget_lanes(run)
+                    self._forget_partitions(run)
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # noqa: BLE001 -- whatever it is, some record is guilty
                 await self._isolate(run, error)
@@ -277,30 +279,30 @@ class SpillDrain:
         await self._call(run, await self._prepare(run))
 
     async def _prepare(self, run: _Run) -> list[_Message]:
-        """Find the lanes and apply the rules of their queues.
+        """Find the partitions and apply the rules of their queues.
 
         Raises:
             SkepError: A record cannot be stored.
         """
         records = [found.record for found in run.records]
-        keys = {record.lane for record in records}
+        keys = {record.address for record in records}
         await self._provisioner.provide(keys)
-        lanes = {key: self._directory.lanes[key] for key in keys}
-        await self._rule_book.read_new(lane.queue_id for lane in lanes.values())
+        partitions = {key: self._directory.partitions[key] for key in keys}
+        await self._rule_book.read_new(partition.queue_id for partition in partitions.values())
         messages: list[_Message] = []
         for record in records:
-            lane = lanes[record.lane]
+            partition = partitions[record.address]
             envelope = self._open(record.envelope)
-            if refusal := lane.rules.refusal_of(envelope):
+            if refusal := partition.rules.refusal_of(envelope):
                 raise InvalidPayload(refusal)
             name = _transaction_id(envelope)
-            sealed = record.envelope if lane.rules.is_encrypted else envelope
+            sealed = record.envelope if partition.rules.is_encrypted else envelope
             messages.append(
                 _Message(
-                    lane,
+                    partition,
                     xxhash.xxh3_128_digest(name.encode(), self._hash_seed),
                     name,
-                    self._rule_book.seal(lane.rules, sealed),
+                    self._rule_book.seal(partition.rules, sealed),
                     record.deliver_at,
                     record.known_to,
                 )
@@ -309,19 +311,23 @@ class SpillDrain:
 
     async def _call(self, run: _Run, messages: Sequence[_Message]) -> None:
         batch = _Batch(messages, is_doubtful=run.is_doubtful)
-        unknown = [lane for lane in batch.lanes if not self._cache.vouch(lane.partition_id)]
+        unknown = [
+            partition
+            for partition in batch.partitions
+            if not self._cache.vouch(partition.partition_id)
+        ]
         if unknown:
             await self._listener.prepare((), unknown)
         vouched = batch.vouch(self._cache)
         later = batch.later
-        rules = {message.lane.rules for message in messages}
+        rules = {message.partition.rules for message in messages}
         rows = await self._caller.call(
             DRAIN_CALL,
             run.file_id,
             run.start,
             run.end,
             run.is_doubtful,
-            [lane.partition_id for lane in batch.lanes],
+            [partition.partition_id for partition in batch.partitions],
             [to for to, _ in vouched],
             [since for _, since in vouched],
             [number for number, _ in batch.sent],
@@ -329,8 +335,8 @@ class SpillDrain:
             [message.envelope for _, message in batch.sent],
             [each.queue_id for each in rules],
             [each.version for each in rules],
-            [message.lane.queue_id for message in later],
-            [message.lane.key[1] for message in later],
+            [message.partition.queue_id for message in later],
+            [message.partition.key[1] for message in later],
             [message.key for message in later],
             [message.transaction_id for message in later],
             [message.envelope for message in later],
@@ -348,54 +354,59 @@ class SpillDrain:
         ready: dict[int, int] = {}
         for row in rows[1:]:
             number: int = row[1]
-            queue_id = batch.lanes[number - 1].queue_id
+            queue_id = batch.partitions[number - 1].queue_id
             ready[queue_id] = ready.get(queue_id, 0) + 1
-        for queue_id, lane_count in ready.items():
-            self._announcer.announce(queue_id, lane_count)
+        for queue_id, partition_count in ready.items():
+            self._announcer.announce(queue_id, partition_count)
         if batch.later:
             soonest = min(message.deliver_at or 0 for message in batch.later)
             self._due.hear_of_due(max(0.0, soonest - datetime.now(UTC).timestamp()))
 
-    def _known_lanes(self, run: _Run) -> list[Lane]:
-        lanes = self._directory.lanes
-        keys = {found.record.lane for found in run.records}
-        return [lane for key in keys if (lane := lanes.get(key)) is not None]
+    def _known_partitions(self, run: _Run) -> list[Partition]:
+        partitions = self._directory.partitions
+        keys = {found.record.address for found in run.records}
+        return [partition for key in keys if (partition := partitions.get(key)) is not None]
 
-    def _forget_lanes(self, run: _Run) -> None:
-        """Look all lanes up again: one of them may be gone with its queue."""
-        for lane in self._known_lanes(run):
-            self._directory.forget_lane(lane)
-            self._cache.forget(lane.partition_id)
+    def _forget_partitions(self, run: _Run) -> None:
+        """Look all partitions up again: one of them may be gone with its queue."""
+        for partition in self._known_partitions(run):
+            self._directory.forget_partition(partition)
+            self._cache.forget(partition.partition_id)
 
 
 class _Batch:
-    """The messages of one call by lane, each key once."""
+    """The messages of one call by partition, each key once."""
 
     def __init__(self, messages: Sequence[_Message], *, is_doubtful: bool) -> None:
         now = [message for message in messages if message.deliver_at is None]
-        lanes = {message.lane.partition_id: message.lane for message in now}
-        self.lanes: Final = [lanes[each] for each in sorted(lanes)]
+        partitions = {message.partition.partition_id: message.partition for message in now}
+        self.partitions: Final = [partitions[each] for each in sorted(partitions)]
         self.sent: Final[list[tuple[int, _Message]]] = []
         self.later: Final = _once(message for message in messages if message.deliver_at is not None)
         self._is_doubtful: Final = is_doubtful
-        number_by_id = {lane.partition_id: number for number, lane in enumerate(self.lanes, 1)}
+        number_by_id = {
+            partition.partition_id: number for number, partition in enumerate(self.partitions, 1)
+        }
         for message in _once(now):
-            self.sent.append((number_by_id[message.lane.partition_id], message))
+            self.sent.append((number_by_id[message.partition.partition_id], message))
 
     def vouch(self, cache: DedupCache) -> list[tuple[int, datetime]]:
-        """Say for each lane what need not be searched for these keys."""
+        """Say for each partition what need not be searched for these keys."""
         if self._is_doubtful:
             known: dict[int, int] = {}
             for number, message in self.sent:
                 known_to = message.known_to or 0
                 known[number] = min(known_to, known.get(number, known_to))
-            return [(known[number], _NEVER) for number in range(1, len(self.lanes) + 1)]
-        keys = self._keys_by_lane(self.sent)
-        lots = [(lane.partition_id, keys[number]) for number, lane in enumerate(self.lanes, 1)]
+            return [(known[number], _NEVER) for number in range(1, len(self.partitions) + 1)]
+        keys = self._keys_by_partition(self.sent)
+        lots = [
+            (partition.partition_id, keys[number])
+            for number, partition in enumerate(self.partitions, 1)
+        ]
         suspects = {hit.lot for hit in cache.find(lots)}
         return [
-            (0, _NEVER) if lot in suspects else cache.vouch(lane.partition_id) or (0, _NEVER)
-            for lot, lane in enumerate(self.lanes)
+            (0, _NEVER) if lot in suspects else cache.vouch(partition.partition_id) or (0, _NEVER)
+            for lot, partition in enumerate(self.partitions)
         ]
 
     def teach(self, cache: DedupCache, rows: Sequence[Any]) -> None:
@@ -404,7 +415,7 @@ class _Batch:
             number: int = row[1]
             stored: list[int] = row[2]
             first, created_at, _, gap_first, gap_keys, gap_at = row[3:]
-            partition_id = self.lanes[number - 1].partition_id
+            partition_id = self.partitions[number - 1].partition_id
             if gap_keys is not None:
                 cache.adopt(partition_id, gap_first, gap_keys, gap_at)
             if first is not None:
@@ -412,7 +423,7 @@ class _Batch:
                 cache.record(partition_id, first, keys, created_at)
 
     @staticmethod
-    def _keys_by_lane(sent: Sequence[tuple[int, _Message]]) -> dict[int, bytes]:
+    def _keys_by_partition(sent: Sequence[tuple[int, _Message]]) -> dict[int, bytes]:
         keys: dict[int, list[bytes]] = {}
         for number, message in sent:
             keys.setdefault(number, []).append(message.key)
@@ -420,10 +431,10 @@ class _Batch:
 
 
 def _once(messages: Iterable[_Message]) -> list[_Message]:
-    """Leave out what repeats a key of its lane: the first one counts."""
+    """Leave out what repeats a key of its partition: the first one counts."""
     first: dict[tuple[int, bytes], _Message] = {}
     for message in messages:
-        first.setdefault((message.lane.partition_id, message.key), message)
+        first.setdefault((message.partition.partition_id, message.key), message)
     return list(first.values())
 
 

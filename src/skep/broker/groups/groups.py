@@ -1,11 +1,12 @@
 """Consumer groups as an operator sees them: which there are, and how far behind each one is.
 
-Nothing here changes anything. Counts are exact up to `EXACT_LANES_MAX` lanes in one answer; beyond
-that they come from a sample and say so, because a listing must not read a hundred thousand lanes.
+Nothing here changes anything. Counts are exact up to `EXACT_PARTITIONS_MAX` partitions in one
+answer; beyond that they come from a sample and say so, because a listing must not read a hundred
+thousand partitions.
 
 The broker does not know its consumers: whoever polls belongs to a group for that moment. `members`
-is therefore what Queen gives under this name, the number of lanes with a cursor; when a lane was
-last consumed from is not recorded at all.
+is therefore what Queen gives under this name, the number of partitions with a cursor; when a
+partition was last consumed from is not recorded at all.
 """
 
 from collections.abc import Sequence
@@ -22,15 +23,15 @@ from skep.model.names import check_name
 
 LIST_CALL: Final = "select * from skep.list_groups($1, $2, $3, $4)"
 MEASURE_CALL: Final = "select * from skep.measure_backlog($1, $2)"
-LANES_CALL: Final = "select * from skep.describe_lanes($1, $2, $3)"
-LAGGING_CALL: Final = "select * from skep.lagging_lanes($1, $2, $3, $4, $5, $6)"
+PARTITIONS_CALL: Final = "select * from skep.describe_partitions($1, $2, $3)"
+LAGGING_CALL: Final = "select * from skep.lagging_partitions($1, $2, $3, $4, $5, $6)"
 FIND_CALL: Final = "select * from skep.find_group($1, $2)"
 
-EXACT_LANES_MAX: Final = 10_000
-"""Lanes that are counted one by one in one answer, and lanes of a queue that are counted at all."""
+EXACT_PARTITIONS_MAX: Final = 10_000
+"""Partitions counted one by one in one answer, and partitions of a queue counted at all."""
 
 LAGGING_LOOK_MAX: Final = 10_000
-"""Lanes the search for the worst ones looks at, over all groups."""
+"""Partitions the search for the worst ones looks at, over all groups."""
 
 LAGGING_S: Final = 300
 """A group whose oldest unread message waits longer than this is lagging."""
@@ -49,9 +50,11 @@ class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The queue, as a list of one."""
     queue_name: str
     members: int
-    """The same as `lanes`, under the name Queen gives it; consumers are not counted."""
-    lanes: int
+    """The same as `partitionCount`, under the name Queen gives it; consumers are not counted."""
+    partition_count: int
     """Partitions in which the group has a cursor: all of the queue."""
+    WIRE_PARTITIONS: int
+    """The same as `partitionCount`, under its earlier name."""
     partitions_with_lag: int
     total_lag: int
     """Messages the group has yet to finish."""
@@ -71,7 +74,7 @@ class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The counts come from a sample, because there are very many partitions to count."""
 
 
-class LaggingLane(msgspec.Struct, frozen=True, kw_only=True):
+class LaggingPartition(msgspec.Struct, frozen=True, kw_only=True):
     """A partition in which a group is behind."""
 
     consumer_group: str
@@ -88,7 +91,7 @@ class LaggingLane(msgspec.Struct, frozen=True, kw_only=True):
     """Not recorded."""
 
 
-class LaneProgress(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class PartitionProgress(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """How far a group is in one partition."""
 
     partition: str
@@ -106,10 +109,10 @@ class LaneProgress(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 class QueueProgress(msgspec.Struct, frozen=True):
     """The partitions of one queue."""
 
-    partitions: list[LaneProgress]
+    partitions: list[PartitionProgress]
 
 
-class LaneLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class PartitionLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The lag of a group in one partition."""
 
     partition: str
@@ -133,7 +136,9 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     consumer_group: str
     queue_name: str
     state: State
-    lanes: int
+    partition_count: int
+    WIRE_PARTITIONS: int
+    """The same as `partitionCount`, by its earlier name."""
     partitions_with_lag: int
     offset_lag: int
     time_lag_seconds: int
@@ -143,7 +148,7 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The totals come from a sample."""
     limit: int
     offset: int
-    partitions: list[LaneLag]
+    partitions: list[PartitionLag]
     """In the order of their names."""
 
 
@@ -155,9 +160,9 @@ class GroupPage(NamedTuple):
 
 
 class LaggingPage(NamedTuple):
-    """Lanes, how many were found, and whether some were not looked at."""
+    """Partitions, how many were found, and whether some were not looked at."""
 
-    lanes: list[LaggingLane]
+    partitions: list[LaggingPartition]
     total: int
     is_partial: bool
 
@@ -205,12 +210,12 @@ class Groups:
     async def find_lagging(
         self, min_lag_s: int, page: Page, *, group: str | None = None, queue: str | None = None
     ) -> LaggingPage:
-        """Return the lanes whose oldest unread message is at least so old, worst first."""
+        """Return the partitions whose oldest unread message is at least so old, worst first."""
         rows = await self._caller.call(
             LAGGING_CALL, group, queue, min_lag_s, LAGGING_LOOK_MAX, page.limit, page.offset
         )
-        lanes = [_lagging(row) for row in rows if row["partition_id"] is not None]
-        return LaggingPage(lanes, rows[0]["total"], rows[0]["is_partial"])
+        partitions = [_lagging(row) for row in rows if row["partition_id"] is not None]
+        return LaggingPage(partitions, rows[0]["total"], rows[0]["is_partial"])
 
     async def describe_group(
         self, group: str, page: Page, *, queue: str | None = None
@@ -225,7 +230,9 @@ class Groups:
         if not found:
             raise NotFound("Consumer group not found")
         queue_by_group = {row["group_id"]: row["queue_name"] for row in found}
-        rows = await self._caller.call(LANES_CALL, list(queue_by_group), page.limit, page.offset)
+        rows = await self._caller.call(
+            PARTITIONS_CALL, list(queue_by_group), page.limit, page.offset
+        )
         progress: dict[str, QueueProgress] = {}
         for row in rows:
             name = queue_by_group[row["group_id"]]
@@ -243,13 +250,14 @@ class Groups:
         measured = await self._measure([key.group_id])
         if not found or key.group_id not in measured:
             raise NotFound("Consumer group not found")
-        rows = await self._caller.call(LANES_CALL, [key.group_id], page.limit, page.offset)
+        rows = await self._caller.call(PARTITIONS_CALL, [key.group_id], page.limit, page.offset)
         entry = _entry(found[0], measured[key.group_id])
         return GroupLag(
             consumer_group=group,
             queue_name=queue,
             state=entry.state,
-            lanes=entry.lanes,
+            partition_count=entry.partition_count,
+            WIRE_PARTITIONS=entry.partition_count,
             partitions_with_lag=entry.partitions_with_lag,
             offset_lag=entry.total_lag,
             time_lag_seconds=entry.max_time_lag,
@@ -267,7 +275,7 @@ class Groups:
         return [row for row in rows if row["group_id"] is not None], rows[0]["total"]
 
     async def _measure(self, group_ids: Sequence[int]) -> dict[int, Any]:
-        rows = await self._caller.call(MEASURE_CALL, group_ids, EXACT_LANES_MAX)
+        rows = await self._caller.call(MEASURE_CALL, group_ids, EXACT_PARTITIONS_MAX)
         return {row["group_id"]: row for row in rows}
 
 
@@ -278,9 +286,10 @@ def _entry(row: Any, measured: Any) -> GroupEntry:
         name=row["group_name"],
         topics=[row["queue_name"]],
         queue_name=row["queue_name"],
-        members=measured["lanes"],
-        lanes=measured["lanes"],
-        partitions_with_lag=measured["lanes_behind"],
+        members=measured["partitions"],
+        partition_count=measured["partitions"],
+        WIRE_PARTITIONS=measured["partitions"],
+        partitions_with_lag=measured["partitions_behind"],
         total_lag=measured["backlog"],
         max_time_lag=lag_s,
         state=state_of(
@@ -302,8 +311,8 @@ def _entry(row: Any, measured: Any) -> GroupEntry:
 def state_of(*, is_paused: bool, backlog: int, lag_s: int, is_held: bool, ready_s: int) -> State:
     """Sum up a group in one word.
 
-    Polls take the lane that has been ready for longest. So a lane that nobody took for minutes,
-    while no lane is under lease, means that nobody polls.
+    Polls take the partition that has been ready for longest. So a partition that nobody took for
+    minutes, while no partition is under lease, means that nobody polls.
     """
     if is_paused:
         return "Paused"
@@ -314,9 +323,9 @@ def state_of(*, is_paused: bool, backlog: int, lag_s: int, is_held: bool, ready_
     return "Dead" if ready_s > LAGGING_S and not is_held else "Lagging"
 
 
-def _lagging(row: Any) -> LaggingLane:
+def _lagging(row: Any) -> LaggingPartition:
     lag_s: int = row["lag_s"]
-    return LaggingLane(
+    return LaggingPartition(
         consumer_group=row["group_name"],
         queue_name=row["queue_name"],
         partition_name=row["partition_name"],
@@ -329,8 +338,8 @@ def _lagging(row: Any) -> LaggingLane:
     )
 
 
-def _progress(row: Any) -> LaneProgress:
-    return LaneProgress(
+def _progress(row: Any) -> PartitionProgress:
+    return PartitionProgress(
         partition=row["partition_name"],
         partition_id=partition_uuid(row["partition_id"]),
         worker_id=_text(row["lease_id"]),
@@ -341,8 +350,8 @@ def _progress(row: Any) -> LaneProgress:
     )
 
 
-def _lag(row: Any) -> LaneLag:
-    return LaneLag(
+def _lag(row: Any) -> PartitionLag:
+    return PartitionLag(
         partition=row["partition_name"],
         partition_id=partition_uuid(row["partition_id"]),
         offset_lag=row["backlog"],

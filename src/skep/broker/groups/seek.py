@@ -1,10 +1,10 @@
 """Seek: put a consumer group's cursors somewhere else, and say beforehand what that would do.
 
-A seek in a queue covers every lane, also those the group never consumed from, in small steps: lanes
-done first may be consumed from while the rest is under way. It ends the leases it meets, so that a
-late ack cannot move a cursor that was just put elsewhere.
+A seek in a queue covers every partition, also those the group never consumed from, in small steps:
+partitions done first may be consumed from while the rest is under way. It ends the leases it meets,
+so that a late ack cannot move a cursor that was just put elsewhere.
 
-Offsets count the messages of a lane from 1. A seek to an offset delivers that message next; an
+Offsets count the messages of a partition from 1. A seek to an offset delivers that message next; an
 exported position is the last offset that is done.
 """
 
@@ -15,8 +15,14 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.groups.groups import EXACT_LANES_MAX, FIND_CALL, LANES_CALL, GroupKey, find_group
-from skep.broker.groups.subscriptions import LANES_PER_STEP
+from skep.broker.groups.groups import (
+    EXACT_PARTITIONS_MAX,
+    FIND_CALL,
+    PARTITIONS_CALL,
+    GroupKey,
+    find_group,
+)
+from skep.broker.groups.subscriptions import PARTITIONS_PER_STEP
 from skep.broker.paging import Page
 from skep.broker.timestamps import parse_moment, spell_moment
 from skep.db.access.slots import Caller
@@ -24,11 +30,11 @@ from skep.model.errors import BadRequest, NotFound
 from skep.model.ids import OFFSET_MAX, message_id
 from skep.model.names import check_name
 
-SEEK_CALL: Final = "select * from skep.seek_lanes($1, $2, $3, $4, $5)"
+SEEK_CALL: Final = "select * from skep.seek_partitions($1, $2, $3, $4, $5)"
 PREVIEW_CALL: Final = "select * from skep.preview_seek($1, $2, $3, $4)"
 AIM_CALL: Final = "select * from skep.aim_seek($1, $2, $3, $4, $5)"
 MOVE_CALL: Final = "select * from skep.move_cursors($1, $2, $3)"
-RESOLVE_CALL: Final = "select * from skep.resolve_lanes($1, $2)"
+RESOLVE_CALL: Final = "select * from skep.resolve_partitions($1, $2)"
 PROVISION_CALL: Final = "select * from skep.provision_group($1, $2, $3, $4)"
 
 POSITIONS_MAX: Final = 10_000
@@ -166,22 +172,22 @@ class Seek:
         """
         _refuse_offset(aim)
         key = await self._find(queue, group, aim if create else None)
-        lanes = 0
+        partitions = 0
         next_name: str | None = ""
         while next_name is not None:
             rows = await self._caller.call(
-                SEEK_CALL, key.group_id, next_name, LANES_PER_STEP, aim.to, aim.moment
+                SEEK_CALL, key.group_id, next_name, PARTITIONS_PER_STEP, aim.to, aim.moment
             )
-            lanes += rows[0]["lanes"]
+            partitions += rows[0]["partitions"]
             next_name = rows[0]["next_name"]
-            self._announcer.announce(key.queue_id, rows[0]["lanes"])
+            self._announcer.announce(key.queue_id, rows[0]["partitions"])
         return SoughtQueue(
             consumer_group=group,
             queue_name=queue,
             seek_to_end=aim.to == "end",
             seek_to_start=aim.to == "start",
             target_timestamp=spell_moment(aim.moment) if aim.moment else None,
-            partitions_updated=lanes,
+            partitions_updated=partitions,
         )
 
     async def seek_partition(
@@ -221,13 +227,13 @@ class Seek:
         _refuse_offset(aim)
         key = await find_group(self._caller, queue, group)
         (row,) = await self._caller.call(
-            PREVIEW_CALL, key.group_id, aim.to, aim.moment, EXACT_LANES_MAX
+            PREVIEW_CALL, key.group_id, aim.to, aim.moment, EXACT_PARTITIONS_MAX
         )
         return SeekPreview(
             consumer_group=group,
             queue_name=queue,
             partition_name=None,
-            partitions=row["lanes"],
+            partitions=row["partitions"],
             skipped=row["skipped"],
             replayed=row["replayed"],
             estimated=row["is_estimated"],
@@ -260,7 +266,7 @@ class Seek:
             NotFound: There is no such queue or group.
         """
         key = await find_group(self._caller, queue, group)
-        rows = await self._caller.call(LANES_CALL, [key.group_id], page.limit, page.offset)
+        rows = await self._caller.call(PARTITIONS_CALL, [key.group_id], page.limit, page.offset)
         return Positions(
             consumer_group=group,
             queue_name=queue,
@@ -272,7 +278,7 @@ class Seek:
     async def import_positions(
         self, group: str, queue: str, positions: Mapping[str, int], *, create: bool = True
     ) -> ImportedPositions:
-        """Set positions by partition name; a position beyond what a lane holds becomes its end.
+        """Set positions by partition name; a position beyond its end becomes the end.
 
         Raises:
             BadRequest: There are too many, or one is not an offset.
@@ -286,8 +292,8 @@ class Seek:
         key = await self._find(queue, group, Aim("start") if create else None)
         names = sorted(positions)
         known: set[str] = set()
-        for start in range(0, len(names), LANES_PER_STEP):
-            known |= await self._place(key, names[start : start + LANES_PER_STEP], positions)
+        for start in range(0, len(names), PARTITIONS_PER_STEP):
+            known |= await self._place(key, names[start : start + PARTITIONS_PER_STEP], positions)
         return ImportedPositions(
             consumer_group=group,
             queue_name=queue,
@@ -298,7 +304,7 @@ class Seek:
     async def _place(
         self, key: GroupKey, names: Sequence[str], positions: Mapping[str, int]
     ) -> set[str]:
-        """Set some positions; return the names of the lanes that exist."""
+        """Set some positions; return the names of the partitions that exist."""
         rows = await self._caller.call(RESOLVE_CALL, key.queue_id, names)
         known: dict[str, int] = {row["partition_name"]: row["partition_id"] for row in rows}
         if known:
@@ -308,7 +314,7 @@ class Seek:
         return set(known)
 
     async def _aim(self, key: GroupKey, partition: str, aim: Aim) -> Any:
-        """Return what a seek of one lane means.
+        """Return what a seek of one partition means.
 
         Raises:
             NotFound: There is no such partition.

@@ -1,9 +1,9 @@
 """The life of a consumer group after its first poll: delete, start elsewhere, pause, resume.
 
-A group comes into being by polling. Deleting one forgets its progress, lane by lane in small steps;
-whether its subscription goes as well decides where it starts the next time: a kept one by its
-stored rule, a forgotten one by what the next poll asks for. Parked polls of a deleted group are
-woken and subscribe anew. What a deletion that was interrupted leaves behind is swept by
+A group comes into being by polling. Deleting one forgets its progress, partition by partition in
+small steps; whether its subscription goes as well decides where it starts the next time: a kept one
+by its stored rule, a forgotten one by what the next poll asks for. Parked polls of a deleted group
+are woken and subscribe anew. What a deletion that was interrupted leaves behind is swept by
 `RemovedGroupSweep`.
 """
 
@@ -20,16 +20,16 @@ from skep.model.errors import NotFound
 from skep.model.names import check_name
 
 FORGET_GROUP_CALL: Final = "select skep.forget_group($1)"
-FORGET_LANES_CALL: Final = "select * from skep.forget_lanes($1, $2, true, $3, $4)"
+FORGET_PARTITIONS_CALL: Final = "select * from skep.forget_partitions($1, $2, true, $3, $4)"
 SWEEP_CALL: Final = "select * from skep.sweep_removed_group($1, $2)"
 CHANGE_CALL: Final = "select skep.change_subscription($1, $2)"
 PAUSE_CALL: Final = "select skep.pause_group($1, $2)"
 
-LANES_PER_STEP: Final = 1_000
+PARTITIONS_PER_STEP: Final = 1_000
 """Cursors locked at once while a whole queue is worked through."""
 
 ALL_POLLS: Final = 1_000_000
-"""As many lanes as to wake every poll that waits for the queue."""
+"""As many partitions as to wake every poll that waits for the queue."""
 
 _SUBSCRIPTIONS_MAX: Final = 2**31 - 1
 
@@ -84,28 +84,30 @@ class Subscriptions:
     async def delete_group(self, group: str, *, forget_subscription: bool) -> DeletedGroup:
         """Delete a group from every queue it subscribes to; one that is gone already is fine."""
         check_name("consumerGroup", group)
-        lanes = 0
+        partitions = 0
         for row in await self._caller.call(LIST_CALL, group, None, _SUBSCRIPTIONS_MAX, 0):
             if row["group_id"] is None:
                 continue  # the row that only tells how many there are
             key = GroupKey(row["queue_id"], row["group_id"])
-            lanes += await self._forget(key, forget_subscription=forget_subscription)
+            partitions += await self._forget(key, forget_subscription=forget_subscription)
         return DeletedGroup(
-            consumer_group=group, deleted_partitions=lanes, metadata_deleted=forget_subscription
+            consumer_group=group,
+            deleted_partitions=partitions,
+            metadata_deleted=forget_subscription,
         )
 
     async def delete_from_queue(
         self, group: str, queue: str, *, forget_subscription: bool
     ) -> DeletedFromQueue:
         """Delete a group from one queue; one that is gone already is fine."""
-        lanes = 0
+        partitions = 0
         with suppress(NotFound):
             key = await find_group(self._caller, queue, group)
-            lanes = await self._forget(key, forget_subscription=forget_subscription)
+            partitions = await self._forget(key, forget_subscription=forget_subscription)
         return DeletedFromQueue(
             consumer_group=group,
             queue_name=queue,
-            deleted_partitions=lanes,
+            deleted_partitions=partitions,
             metadata_deleted=forget_subscription,
         )
 
@@ -138,29 +140,31 @@ class Subscriptions:
         return PausedGroup(consumer_group=group, queue_name=queue, is_paused=is_paused)
 
     async def _forget(self, key: GroupKey, *, forget_subscription: bool) -> int:
-        """Forget a group's progress; return in how many lanes."""
-        lanes = await (self._remove(key) if forget_subscription else self._reset(key))
+        """Forget a group's progress; return in how many partitions."""
+        partitions = await (self._remove(key) if forget_subscription else self._reset(key))
         self._announcer.announce(key.queue_id, ALL_POLLS)
-        return lanes
+        return partitions
 
     async def _remove(self, key: GroupKey) -> int:
         await self._caller.call(FORGET_GROUP_CALL, key.group_id)
-        lanes = 0
+        partitions = 0
         has_more = True
         while has_more:
-            ((swept, has_more),) = await self._caller.call(SWEEP_CALL, key.group_id, LANES_PER_STEP)
-            lanes += swept
-        return lanes
+            ((swept, has_more),) = await self._caller.call(
+                SWEEP_CALL, key.group_id, PARTITIONS_PER_STEP
+            )
+            partitions += swept
+        return partitions
 
     async def _reset(self, key: GroupKey) -> int:
-        lanes = 0
+        partitions = 0
         next_name: str | None = ""
         while next_name is not None:
             ((reset, next_name),) = await self._caller.call(
-                FORGET_LANES_CALL, key.queue_id, key.group_id, next_name, LANES_PER_STEP
+                FORGET_PARTITIONS_CALL, key.queue_id, key.group_id, next_name, PARTITIONS_PER_STEP
             )
-            lanes += reset
-        return lanes
+            partitions += reset
+        return partitions
 
 
 class RemovedGroupSweep:
@@ -173,5 +177,5 @@ class RemovedGroupSweep:
 
     async def run(self) -> bool:
         """Sweep one portion; return whether there may be more."""
-        ((_, has_more),) = await self._caller.call(SWEEP_CALL, None, LANES_PER_STEP)
+        ((_, has_more),) = await self._caller.call(SWEEP_CALL, None, PARTITIONS_PER_STEP)
         return has_more

@@ -1,7 +1,7 @@
 """Acknowledgments from their arrival to their answer, in as many attempts as it takes.
 
-As with pushes: what found no room, or must not overtake operations of its lane, waits alone. Only a
-batch may be accepted as operations; a single ack is answered in its own time or refused.
+As with pushes: what found no room, or must not overtake operations of its partition, waits alone.
+Only a batch may be accepted as operations; a single ack is answered in its own time or refused.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from typing import Final
 from skep.broker.ack.accept import Ack, AckRequest
 from skep.broker.overload.deferral import ACK_TYPE, AckDeferral, DeferralLot
 from skep.broker.overload.fallback import Client, Relief, is_passing, renumber
-from skep.broker.overload.push_attempt import DEFERRED_LANES_MAX, respond_accepted
+from skep.broker.overload.push_attempt import DEFERRED_PARTITIONS_MAX, respond_accepted
 from skep.broker.overload.shares import is_shed
-from skep.broker.overload.waiting_line import Kind, LaneKey, Turn
+from skep.broker.overload.waiting_line import Kind, PartitionKey, Turn
 from skep.model.errors import Overloaded, SkepError
 from skep.model.ids import parse_partition_uuid
 from skep.model.priorities import Priority
@@ -40,7 +40,7 @@ class AckIntake:
         priority = Priority.BATCH_ACK if is_batch else Priority.ACK
         kind = None
         if not relief.is_idle and relief.is_needed():
-            kind = relief.waited_for(priority, ACK_TYPE, _lanes_of(items))
+            kind = relief.waited_for(priority, ACK_TYPE, _partitions_of(items))
         if kind is None:
 
             def answer(request: AckRequest) -> None:
@@ -122,7 +122,7 @@ class AckAttempt:
         self._intake.record.ack_messages(self._pending(), self._group, self.resume)
 
     def _may_defer(self, items: Sequence[AckItem]) -> bool:
-        if self._priority is Priority.ACK or len(_lanes_of(items)) > DEFERRED_LANES_MAX:
+        if self._priority is Priority.ACK or len(_partitions_of(items)) > DEFERRED_PARTITIONS_MAX:
             return False
         return self._intake.relief.may_defer(self._client, {"asked"})
 
@@ -144,7 +144,7 @@ class AckAttempt:
             return
         self._take(request)
         if request.deferred:
-            self.step_aside(LaneKey(ACK_TYPE, next(iter(request.deferred))))
+            self.step_aside(PartitionKey(ACK_TYPE, next(iter(request.deferred))))
         else:
             self._conclude(self._results)
 
@@ -182,6 +182,6 @@ class AckAttempt:
         self._client.respond(200, b"[%b]" % b",".join(results))
 
 
-def _lanes_of(items: Sequence[AckItem]) -> set[int]:
+def _partitions_of(items: Sequence[AckItem]) -> set[int]:
     found = (parse_partition_uuid(item.partition_id) for item in items)
     return {partition_id for partition_id in found if partition_id is not None}

@@ -1,9 +1,9 @@
 """Defer: accept a push or a batch of acks that there is no room for, to be done later.
 
 What was asked for is prepared as far as it can be, checked by the rules of its queue and stored,
-one operation for each lane; its order in the lane is that of its acceptance. `operation_processor`
-carries it out. Calls that accept are fused like all others, and have a share of the engine kept
-free for them.
+one operation for each partition; its order in the partition is that of its acceptance.
+`operation_processor` carries it out. Calls that accept are fused like all others, and have a share
+of the engine kept free for them.
 
 An encrypted queue's messages are encrypted here as well: they lie in the database like any other.
 """
@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from skep.broker.ack.accept import AckRequest, AckRow
-from skep.broker.directory import Directory, Lane, LaneProvisioner
+from skep.broker.directory import Directory, Partition, PartitionProvisioner
 from skep.broker.overload.shares import estimated_wait_s, retry_after_s
 from skep.broker.push.accept import Push
 from skep.broker.push.items import Entry
@@ -46,13 +46,13 @@ ACK_TYPE: Final = "ack_batch"
 PRIORITY_BY_TYPE: Final = {PUSH_TYPE: int(Priority.PUSH), ACK_TYPE: int(Priority.BATCH_ACK)}
 
 TRIES_MAX: Final = 5
-"""How often rules may change or lanes vanish under a call before it is given up."""
+"""How often rules may change or partitions vanish under a call before it is given up."""
 
 _ITEM_WEIGHT: Final = 512
 
 _LIMIT_WORDS: Final = {
-    "full": "as many operations wait as may; try again when some are done",
-    "lane_full": "as many operations wait for the partition as may; try again when some are done",
+    "full": "the operation queue is full; try again when some operations are done",
+    "partition_full": "the operation queue of the partition is full; try again when some are done",
 }
 
 _encode = msgspec.json.encode
@@ -75,7 +75,7 @@ class AckPayload(msgspec.Struct, array_like=True):
 
 
 class OperationPart(msgspec.Struct):
-    """What a request wants of one lane."""
+    """What a request wants of one partition."""
 
     type: str
     partition_id: int
@@ -119,7 +119,7 @@ class DepthLimits(NamedTuple):
     """What may wait."""
 
     operations: int
-    per_lane: int
+    per_partition: int
     bytes: int
 
 
@@ -207,7 +207,7 @@ class DeferralExecutor:
         *,
         push: Push,
         directory: Directory,
-        provisioner: LaneProvisioner,
+        provisioner: PartitionProvisioner,
         rule_book: RuleBook,
         gate: AdmissionGate,
         limits: DepthLimits,
@@ -261,46 +261,48 @@ class DeferralExecutor:
     async def _prepare_push(self, cargo: PushDeferral) -> list[OperationPart]:
         keys = {(item.queue, item.partition or DEFAULT_PARTITION) for item in cargo.items}
         await self._provisioner.provide(keys)
-        by_lane = self._push.prepare(cargo.items, cargo.producer)
+        by_partition = self._push.prepare(cargo.items, cargo.producer)
         parts: list[OperationPart] = []
-        for lane, entries in by_lane.items():
-            taken = self._validate(cargo, lane, entries)
+        for partition, entries in by_partition.items():
+            taken = self._validate(cargo, partition, entries)
             if taken:
-                await self._admit(lane, len(taken))
-                parts.append(self._push_part(cargo, lane, taken))
+                await self._admit(partition, len(taken))
+                parts.append(self._push_part(cargo, partition, taken))
         return parts
 
-    def _validate(self, cargo: PushDeferral, lane: Lane, entries: Sequence[Entry]) -> list[Entry]:
+    def _validate(
+        self, cargo: PushDeferral, partition: Partition, entries: Sequence[Entry]
+    ) -> list[Entry]:
         """Return what the queue takes, and note why it does not take the rest."""
         taken: list[Entry] = []
         for entry in entries:
-            refusal = lane.rules.refusal_of(entry[3])
+            refusal = partition.rules.refusal_of(entry[3])
             if refusal is None:
                 taken.append(entry)
             else:
                 cargo.refused[entry[1]] = InvalidPayload(refusal)
         return taken
 
-    async def _admit(self, lane: Lane, count: int) -> None:
-        limit = lane.rules.size_limit
+    async def _admit(self, partition: Partition, count: int) -> None:
+        limit = partition.rules.size_limit
         if limit is not None:
-            verdict = await self._gate.decide(lane.queue_id, count, limit)
+            verdict = await self._gate.decide(partition.queue_id, count, limit)
             if isinstance(verdict, Full):
-                raise verdict.error(lane.key[0])
+                raise verdict.error(partition.key[0])
 
     def _push_part(
-        self, cargo: PushDeferral, lane: Lane, entries: Sequence[Entry]
+        self, cargo: PushDeferral, partition: Partition, entries: Sequence[Entry]
     ) -> OperationPart:
-        rules = lane.rules
+        rules = partition.rules
         ids = [str(msgspec.json.decode(entry[4])) for entry in entries]
         traces: list[str | None] = [msgspec.json.decode(entry[5]) for entry in entries]
         envelopes = [self._rule_book.seal(rules, entry[3]) for entry in entries]
         positions = [cargo.positions[entry[1]] for entry in entries]
         return OperationPart(
             type=PUSH_TYPE,
-            partition_id=lane.partition_id,
-            queue=lane.key[0],
-            partition=lane.key[1],
+            partition_id=partition.partition_id,
+            queue=partition.key[0],
+            partition=partition.key[1],
             item_count=len(entries),
             items=_encode(list(zip(positions, ids, traces, strict=True))),
             payload=_pack(PushPayload([entry[2] for entry in entries], envelopes, ids, traces)),
@@ -330,12 +332,12 @@ class DeferralExecutor:
             [each.queue_id for each in rules],
             [each.version for each in rules],
             self._limits.operations,
-            self._limits.per_lane,
+            self._limits.per_partition,
             self._limits.bytes,
         )
 
     def _apply(self, cargos: Sequence[DeferralLot], row_by_id: Mapping[UUID, Any]) -> None:
-        """Answer the requests; those of which a lane is gone stay to be tried again."""
+        """Answer the requests; those of which a partition is gone stay to be tried again."""
         for cargo in cargos:
             parts = cargo.parts or []
             rows = [row_by_id[part.id] for part in parts]
@@ -356,7 +358,7 @@ class DeferralExecutor:
                 cargo.fail(Overloaded(_LIMIT_WORDS[outcome], retry_after_s=after_s))
 
     def _drop_gone(self, cargo: DeferralLot, gone: set[UUID]) -> None:
-        """Find the lanes of a push anew; an ack of a lane that is gone has no consumer."""
+        """Find the partitions of a push anew; an ack of a removed partition has no consumer."""
         assert cargo.parts is not None
         lost = [part for part in cargo.parts if part.id in gone]
         if isinstance(cargo, AckDeferral):
@@ -370,16 +372,16 @@ class DeferralExecutor:
             return
         cargo.parts = None
         for part in lost:
-            lane = self._directory.lanes.get((part.queue, part.partition))
-            if lane is not None and lane.partition_id == part.partition_id:
-                self._directory.forget_lane(lane)
+            partition = self._directory.partitions.get((part.queue, part.partition))
+            if partition is not None and partition.partition_id == part.partition_id:
+                self._directory.forget_partition(partition)
 
 
 def _prepare_acks(cargo: AckDeferral) -> list[OperationPart]:
-    by_lane: dict[int, list[AckRow]] = {}
+    by_partition: dict[int, list[AckRow]] = {}
     for row in cargo.request.rows:
-        by_lane.setdefault(row.partition_id, []).append(row)
-    return [_ack_part(cargo, partition_id, rows) for partition_id, rows in by_lane.items()]
+        by_partition.setdefault(row.partition_id, []).append(row)
+    return [_ack_part(cargo, partition_id, rows) for partition_id, rows in by_partition.items()]
 
 
 def _ack_part(cargo: AckDeferral, partition_id: int, rows: list[AckRow]) -> OperationPart:

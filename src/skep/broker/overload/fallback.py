@@ -8,10 +8,17 @@ from collections.abc import Hashable, Iterable
 from typing import Final, Protocol
 
 from skep.broker.overload.deferral import DeferralLot
-from skep.broker.overload.shares import LaneOrder
-from skep.broker.overload.waiting_line import DEFERRAL, Kind, LaneKey, LaneWatch, Line, Turn
+from skep.broker.overload.shares import PartitionOrder
+from skep.broker.overload.waiting_line import (
+    DEFERRAL,
+    Kind,
+    Line,
+    PartitionKey,
+    PartitionWatch,
+    Turn,
+)
 from skep.engine.driver import Engine
-from skep.model.errors import LaneDeferred, Overloaded, QueueFull, SkepError
+from skep.model.errors import Overloaded, PartitionDeferred, QueueFull, SkepError
 from skep.model.priorities import Priority
 from skep.model.queue_options import Deferral
 
@@ -34,9 +41,11 @@ class Client(Protocol):
 
 
 class Relief:
-    """The line of one process, the lanes it knows to be waiting, and the way to defer."""
+    """The line of one process, the partitions it knows to be waiting, and the way to defer."""
 
-    def __init__(self, engine: Engine, line: Line, watch: LaneWatch, *, deferral: Deferral) -> None:
+    def __init__(
+        self, engine: Engine, line: Line, watch: PartitionWatch, *, deferral: Deferral
+    ) -> None:
         self._engine: Final = engine
         self._line: Final = line
         self._watch: Final = watch
@@ -44,11 +53,11 @@ class Relief:
         self.is_idle = True
         """Nobody waits. A look at this saves every request a look at all there is to wait for;
         where it is false, `is_needed` knows better."""
-        self.order: Final = LaneOrder()
-        """Of pushes; lanes are named by queue and partition."""
+        self.order: Final = PartitionOrder()
+        """Of pushes; partitions are named by queue and partition."""
 
     def is_needed(self) -> bool:
-        """Tell whether anybody waits, or any lane is known to be waiting."""
+        """Tell whether anybody waits, or any partition is known to be waiting."""
         self.is_idle = not (self._line or self._watch or self.order)
         return not self.is_idle
 
@@ -64,24 +73,24 @@ class Relief:
     def waited_for(
         self, priority: Priority, type_: str = "", partition_ids: Iterable[int] = ()
     ) -> Kind | None:
-        """Return what others wait for that a request of this priority for these lanes needs, too.
+        """Return what others wait for and a request of this priority for these partitions needs.
 
         Whoever waits there must not be overtaken.
         """
         for partition_id in partition_ids:
-            lane = LaneKey(type_, partition_id)
-            if self._line.has(lane) or self._watch.is_deferred(lane):
-                return lane
+            partition = PartitionKey(type_, partition_id)
+            if self._line.has(partition) or self._watch.is_deferred(partition):
+                return partition
         return priority if self._line.has(priority) else None
 
-    def is_under_way(self, operation: str, lane: Hashable) -> bool:
-        """Tell whether requests of a lane are in the engine."""
-        return self._engine.is_under_way(operation, lane)
+    def is_under_way(self, operation: str, partition: Hashable) -> bool:
+        """Tell whether requests of a partition are in the engine."""
+        return self._engine.is_under_way(operation, partition)
 
     def stand(self, kind: Kind, turn: Turn, *, weight: int, deadline: float) -> None:
         """Let a request stand in line; it is tried again, or refused when its time is over."""
         self.is_idle = False
-        if isinstance(kind, LaneKey) and kind.type != DEFERRAL:
+        if isinstance(kind, PartitionKey) and kind.type != DEFERRAL:
             self._watch.note(kind)
         self._line.stand(kind, turn, weight=weight, deadline=deadline)
 
@@ -113,8 +122,8 @@ def is_passing(error: SkepError | None) -> bool:
 
 def kind_of(error: SkepError | None, priority: Priority, type_: str) -> Kind:
     """Return what to wait for after such an error."""
-    if isinstance(error, LaneDeferred):
-        return LaneKey(type_, error.partition_id)
+    if isinstance(error, PartitionDeferred):
+        return PartitionKey(type_, error.partition_id)
     return priority
 
 

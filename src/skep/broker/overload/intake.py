@@ -1,8 +1,8 @@
 """Take requests of the hot routes in, also when there is no room for them.
 
 Nearly every request goes straight to the part that serves it. One that finds the engine full, or
-operations waiting in its lane, is either accepted as operations and answered 202, if its client or
-its queue wants that, or stands in line until there is room or its time is over.
+operations waiting in its partition, is either accepted as operations and answered 202, if its
+client or its queue wants that, or stands in line until there is room or its time is over.
 """
 
 from typing import Final

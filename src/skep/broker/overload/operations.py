@@ -153,7 +153,7 @@ class OperationDesk:
         )
 
     async def retry(self, operation_id: UUID) -> OperationDetail:
-        """Let an operation that was given up wait once more, behind all others of its lane.
+        """Let an operation that was given up wait once more, behind all others of its partition.
 
         Raises:
             NotFound: There is none, or none any more.

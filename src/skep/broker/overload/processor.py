@@ -1,9 +1,9 @@
 """Carry out the operations that were accepted while there was no room.
 
-Every process does it; the database gives each the oldest operations of some lanes, the important
-ones first. An operation's effect and its end are one transaction, so it is done once, whoever dies
-when. One that fails is tried again after a pause while its lane waits, and is given up after some
-attempts; then it stays, with its error, for somebody to look at.
+Every process does it; the database gives each the oldest operations of some partitions, the
+important ones first. An operation's effect and its end are one transaction, so it is done once,
+whoever dies when. One that fails is tried again after a pause while its partition waits, and is
+given up after some attempts; then it stays, with its error, for somebody to look at.
 
 One batch at a time, with no regard to the load: an overload that lasts must not keep for ever what
 was accepted in it.
@@ -42,10 +42,10 @@ POSTPONE_CALL: Final = "select skep.postpone_operation($1, $2, $3, $4, $5, $6)"
 
 PRIORITIES: Final = sorted(PRIORITY_BY_TYPE.values())
 
-LANES_PER_CLAIM: Final = 100
-PER_LANE: Final = 100
+PARTITIONS_PER_CLAIM: Final = 100
+PER_PARTITION: Final = 100
 BYTES_PER_CLAIM: Final = 4 << 20
-"""Together they bound how long a call holds its lanes and how much memory it takes."""
+"""Together they bound how long a call holds its partitions and how much memory it takes."""
 
 IDLE_S: Final = 2.0
 """How often to look although nothing was heard of: for what another process left behind."""
@@ -90,7 +90,7 @@ class ClaimedOperation(msgspec.Struct):
     payload: bytes
 
     @property
-    def lane(self) -> tuple[str, int]:
+    def order_key(self) -> tuple[str, int]:
         """What its order is kept in."""
         return self.type, self.partition_id
 
@@ -156,7 +156,7 @@ class OperationProcessor:
             except SkepError as error:
                 _log.warning("operations could not be carried out: %s", error)
                 pause_s = RECOVERY_S
-            except Exception:  # noqa: BLE001 (a bug must not end the loop: lanes would wait for ever)
+            except Exception:  # noqa: BLE001 (a bug must not end the loop: partitions would wait for ever)
                 _log.exception("operations could not be carried out")
                 pause_s = RECOVERY_S
             await self._rest(pause_s)
@@ -179,8 +179,8 @@ class OperationProcessor:
             CLAIM_CALL,
             claim_id,
             PRIORITIES,
-            LANES_PER_CLAIM,
-            PER_LANE,
+            PARTITIONS_PER_CLAIM,
+            PER_PARTITION,
             BYTES_PER_CLAIM,
             self._limits.timeout_s,
         )
@@ -193,17 +193,17 @@ class OperationProcessor:
     async def _give_up_hopeless(
         self, claim_id: UUID, operations: Iterable[ClaimedOperation]
     ) -> list[ClaimedOperation]:
-        """Give up the lanes whose oldest operation cannot be done; return the others."""
+        """Give up the partitions whose oldest operation cannot be done; return the others."""
         hopeful: list[ClaimedOperation] = []
-        for _, in_lane in groupby(operations, key=lambda operation: operation.lane):
-            lane = list(in_lane)
-            first = lane[0]
+        for _, in_partition in groupby(operations, key=lambda operation: operation.order_key):
+            partition = list(in_partition)
+            first = partition[0]
             if first.is_gone:
                 await self._postpone(claim_id, first, GONE, retries_max=-1)
             elif first.retries > self._limits.retries_max:
                 await self._postpone(claim_id, first, TIMED_OUT)
             else:
-                hopeful += lane
+                hopeful += partition
         return hopeful
 
     async def _carry_out(self, claim_id: UUID, operations: Sequence[ClaimedOperation]) -> None:
@@ -241,10 +241,12 @@ class OperationProcessor:
     async def _isolate(
         self, claim_id: UUID, operations: Sequence[ClaimedOperation], error: Exception
     ) -> None:
-        lanes = [list(lane) for _, lane in groupby(operations, key=lambda each: each.lane)]
-        if len(lanes) > 1:
-            for lane in lanes:
-                await self._carry_out(claim_id, lane)
+        partitions = [
+            list(partition) for _, partition in groupby(operations, key=lambda each: each.order_key)
+        ]
+        if len(partitions) > 1:
+            for partition in partitions:
+                await self._carry_out(claim_id, partition)
         elif len(operations) > 1:
             # Only the first is claimed for sure: what is behind it comes with the next claim.
             await self._carry_out(claim_id, operations[:1])
@@ -300,10 +302,10 @@ class OperationProcessor:
     def _staged(self, operation: ClaimedOperation) -> list[StagedPush]:
         """Return the messages of an operation, for the rules now in force to be applied to them."""
         payload = _unpack_push(operation.payload)
-        lane_key = (operation.queue, operation.partition)
+        partition_key = (operation.queue, operation.partition)
         return [
             StagedPush(
-                lane_key,
+                partition_key,
                 transaction_id,
                 trace_id,
                 key,
@@ -349,5 +351,5 @@ class OperationProcessor:
                 self._leases.forget(row.lease_text, row.partition_id)
             if has_more:
                 ready.setdefault(queue_id, set()).add(row.partition_id)
-        for queue_id, lanes in ready.items():
-            self._announcer.announce(queue_id, len(lanes))
+        for queue_id, partitions in ready.items():
+            self._announcer.announce(queue_id, len(partitions))

@@ -12,7 +12,7 @@ import msgspec
 from skep.broker.directory import Directory
 from skep.broker.overload.deferral import PUSH_TYPE, DeferralLot, PushDeferral, render_accepted
 from skep.broker.overload.fallback import Client, Relief, is_passing, kind_of, renumber
-from skep.broker.overload.waiting_line import DEFERRAL, Kind, LaneKey, OutOfTurn, Turn
+from skep.broker.overload.waiting_line import DEFERRAL, Kind, OutOfTurn, PartitionKey, Turn
 from skep.broker.push.accept import Push
 from skep.broker.push.items import PushRequest
 from skep.model.errors import Overloaded, SkepError
@@ -22,8 +22,8 @@ from skep.model.wire import DEFAULT_PARTITION, PushItem
 if TYPE_CHECKING:
     from skep.model.queue_options import Deferral
 
-DEFERRED_LANES_MAX: Final = 1_000
-"""Lanes that one accepted request may have; each is an operation of its own."""
+DEFERRED_PARTITIONS_MAX: Final = 1_000
+"""Partitions that one accepted request may have; each is an operation of its own."""
 
 _ITEM_WEIGHT: Final = 512
 
@@ -66,32 +66,36 @@ class PushIntake:
 
     def _waited_for(self, items: Sequence[PushItem]) -> Kind | None:
         """Return what others wait for who must not be overtaken by these items."""
-        lane_ids = self.lanes_of(items).values()
-        kind = self.relief.waited_for(Priority.PUSH, PUSH_TYPE, lane_ids)
-        if kind is None and self.relief.order.holds(map(_lane_key, items)):
+        partition_ids = self.partitions_of(items).values()
+        kind = self.relief.waited_for(Priority.PUSH, PUSH_TYPE, partition_ids)
+        if kind is None and self.relief.order.holds(map(_partition_key, items)):
             return Priority.PUSH
         return kind
 
     def may_defer(self, items: Sequence[PushItem], client: Client) -> bool:
         """Decide whether these items may be accepted as operations."""
-        keys = {_lane_key(item) for item in items}
-        if len(keys) > DEFERRED_LANES_MAX or any(map(_is_for_later, items)):
+        keys = {_partition_key(item) for item in items}
+        if len(keys) > DEFERRED_PARTITIONS_MAX or any(map(_is_for_later, items)):
             return False
         if self.store.is_diverting:
-            return False  # what lies on disk comes first in its lane
-        lanes = map(self._directory.lanes.get, keys)
-        wishes: set[Deferral] = {"asked" if lane is None else lane.rules.deferral for lane in lanes}
+            return False  # what lies on disk comes first in its partition
+        partitions = map(self._directory.partitions.get, keys)
+        wishes: set[Deferral] = {
+            "asked" if partition is None else partition.rules.deferral for partition in partitions
+        }
         return self.relief.may_defer(client, wishes)
 
-    def lanes_of(self, items: Iterable[PushItem]) -> dict[tuple[str, str], int]:
+    def partitions_of(self, items: Iterable[PushItem]) -> dict[tuple[str, str], int]:
         """Return the partitions of these items, as far as they are known."""
-        lanes = self._directory.lanes
-        known = {key: lanes.get(key) for key in dict.fromkeys(map(_lane_key, items))}
-        return {key: lane.partition_id for key, lane in known.items() if lane is not None}
+        partitions = self._directory.partitions
+        known = {key: partitions.get(key) for key in dict.fromkeys(map(_partition_key, items))}
+        return {
+            key: partition.partition_id for key, partition in known.items() if partition is not None
+        }
 
-    def lane_under_way(self, items: Iterable[PushItem]) -> int | None:
+    def partition_under_way(self, items: Iterable[PushItem]) -> int | None:
         """Return a partition of these items that earlier pushes are on their way into."""
-        for partition_id in self.lanes_of(items).values():
+        for partition_id in self.partitions_of(items).values():
             if self.relief.is_under_way("push", partition_id):
                 return partition_id
         return None
@@ -108,7 +112,7 @@ class PushAttempt:
         "_intake",
         "_is_queued",
         "_items",
-        "_lanes",
+        "_partitions",
         "_positions",
         "_producer",
         "_results",
@@ -132,7 +136,7 @@ class PushAttempt:
         self._error: SkepError | None = None
         self._has_stored = False
         self._is_queued = False
-        self._lanes: list[tuple[str, str]] = []
+        self._partitions: list[tuple[str, str]] = []
         # Of what was not done at once: which items are left, and the results of the others.
         self._positions: Sequence[int] | None = None
         self._results: list[bytes] = []
@@ -141,25 +145,28 @@ class PushAttempt:
         """There is no room: have it accepted as operations, or stand in line."""
         intake = self._intake
         pending = self._pending()
-        self._lanes = list(dict.fromkeys(map(_lane_key, pending)))
+        self._partitions = list(dict.fromkeys(map(_partition_key, pending)))
         if not intake.may_defer(pending, self._client):
             self._stand(kind, self._start_in_turn)
             return
         try:
             self._defer_in_turn()
         except OutOfTurn:
-            self._stand(LaneKey(DEFERRAL, intake.lane_under_way(pending) or 0), self._defer_in_turn)
+            self._stand(
+                PartitionKey(DEFERRAL, intake.partition_under_way(pending) or 0),
+                self._defer_in_turn,
+            )
 
     def _stand(self, kind: Kind, attempt: Callable[[], None]) -> None:
         relief = self._intake.relief
         self._deadline = self._deadline or relief.deadline()
-        relief.order.queue(self, self._lanes)
+        relief.order.queue(self, self._partitions)
         self._is_queued = True
         weight = _ITEM_WEIGHT * len(self._pending_positions()) + self._size
         relief.stand(kind, Turn(attempt, self._give_up), weight=weight, deadline=self._deadline)
 
     def _start_in_turn(self) -> None:
-        """Try it again, after everything of its lanes that came before.
+        """Try it again, after everything of its partitions that came before.
 
         Raises:
             BadRequest: The request as a whole is refused.
@@ -167,7 +174,7 @@ class PushAttempt:
             Overloaded: There is no room.
         """
         order = self._intake.relief.order
-        if order.has_sent(self._lanes) or not order.is_first(self, self._lanes):
+        if order.has_sent(self._partitions) or not order.is_first(self, self._partitions):
             raise OutOfTurn
         self._intake.store.push_messages(
             self._pending(), self.resume, size=self._size, producer=self._producer
@@ -175,23 +182,23 @@ class PushAttempt:
         self._leave_order()
 
     def _defer_in_turn(self) -> None:
-        """Have it accepted as operations, after everything of its lanes that came before.
+        """Have it accepted as operations, after everything of its partitions that came before.
 
         Raises:
             OutOfTurn: Something that came before waits or is in the engine.
         """
-        intake, lanes, pending = self._intake, self._lanes, self._pending()
+        intake, partitions, pending = self._intake, self._partitions, self._pending()
         order = intake.relief.order
-        if intake.lane_under_way(pending) is not None or not order.is_first(self, lanes):
+        if intake.partition_under_way(pending) is not None or not order.is_first(self, partitions):
             raise OutOfTurn
         self._leave_order()
         lot = PushDeferral(pending, self._pending_positions(), self._producer, self._deferred)
-        order.send(lanes)
+        order.send(partitions)
         intake.relief.defer(lot, lot.weigh(self._size))
 
     def _leave_order(self) -> None:
         if self._is_queued:
-            self._intake.relief.order.leave(self, self._lanes)
+            self._intake.relief.order.leave(self, self._partitions)
             self._is_queued = False
 
     def _pending(self) -> Sequence[PushItem]:
@@ -247,7 +254,7 @@ class PushAttempt:
     def _deferred(self, lot: DeferralLot) -> None:
         """Answer what was accepted, if anything was."""
         assert isinstance(lot, PushDeferral)
-        self._intake.relief.order.answered(self._lanes)
+        self._intake.relief.order.answered(self._partitions)
         if lot.error is not None:
             self._give_up(lot.error)
             return
@@ -276,7 +283,7 @@ def respond_accepted(client: Client, lot: DeferralLot, results: Iterable[bytes])
     client.respond(202, body, headers=headers)
 
 
-def _lane_key(item: PushItem) -> tuple[str, str]:
+def _partition_key(item: PushItem) -> tuple[str, str]:
     return item.queue, item.partition or DEFAULT_PARTITION
 
 

@@ -6,8 +6,8 @@ what matters less is turned away first when many kinds press at the same time. `
 the requests that were turned away for a moment: first come, first served among those that wait for
 the same, each for a bounded time, all of them together with a bounded weight.
 
-`LaneOrder` keeps requests of a lane in the order they came while some of them wait and others are
-on their way into the table of operations.
+`PartitionOrder` keeps requests of a partition in the order they came while some of them wait and
+others are on their way into the table of operations.
 
 What is tried when, and what becomes of a request whose time is over, is its driver's business
 (`skep.broker.overload.waiting_line`).
@@ -181,12 +181,12 @@ class WaitingLine(Generic[E]):
         return list(self._queues)
 
 
-class LaneOrder:
-    """Who goes into which lanes, in the order they came.
+class PartitionOrder:
+    """Who goes into which partitions, in the order they came.
 
     A request that waits, for whatever reason, is *ahead* of all that come later. One that was sent
     to be accepted as operations is *sent* until its answer: others may be sent after it, for calls
-    that accept are made one at a time, but nothing may go into the lane by another way.
+    that accept are made one at a time, but nothing may go into the partition by another way.
     """
 
     def __init__(self) -> None:
@@ -197,38 +197,41 @@ class LaneOrder:
         """Whether there is anybody at all."""
         return bool(self._ahead) or bool(self._sent)
 
-    def holds(self, lanes: Iterable[Hashable]) -> bool:
-        """Tell whether a request that comes now must wait to use these lanes."""
-        return any(lane in self._ahead or lane in self._sent for lane in lanes)
+    def holds(self, partitions: Iterable[Hashable]) -> bool:
+        """Tell whether a request that comes now must wait to use these partitions."""
+        return any(partition in self._ahead or partition in self._sent for partition in partitions)
 
-    def has_sent(self, lanes: Iterable[Hashable]) -> bool:
-        """Tell whether requests are on their way into the operations of these lanes."""
-        return any(lane in self._sent for lane in lanes)
+    def has_sent(self, partitions: Iterable[Hashable]) -> bool:
+        """Tell whether requests are on their way into the operations of these partitions."""
+        return any(partition in self._sent for partition in partitions)
 
-    def is_first(self, request: object, lanes: Iterable[Hashable]) -> bool:
-        """Tell whether nobody else is ahead in any of these lanes."""
-        return all(lane not in self._ahead or self._ahead[lane][0] is request for lane in lanes)
+    def is_first(self, request: object, partitions: Iterable[Hashable]) -> bool:
+        """Tell whether nobody else is ahead in any of these partitions."""
+        return all(
+            partition not in self._ahead or self._ahead[partition][0] is request
+            for partition in partitions
+        )
 
-    def queue(self, request: object, lanes: Iterable[Hashable]) -> None:
-        """Let a request wait for its turn; its lanes are distinct."""
-        for lane in lanes:
-            self._ahead.setdefault(lane, deque()).append(request)
+    def queue(self, request: object, partitions: Iterable[Hashable]) -> None:
+        """Let a request wait for its turn; its partitions are distinct."""
+        for partition in partitions:
+            self._ahead.setdefault(partition, deque()).append(request)
 
-    def leave(self, request: object, lanes: Iterable[Hashable]) -> None:
+    def leave(self, request: object, partitions: Iterable[Hashable]) -> None:
         """Let a request that waited go."""
-        for lane in lanes:
-            waiting = self._ahead[lane]
+        for partition in partitions:
+            waiting = self._ahead[partition]
             waiting.remove(request)
             if not waiting:
-                del self._ahead[lane]
+                del self._ahead[partition]
 
-    def send(self, lanes: Iterable[Hashable]) -> None:
+    def send(self, partitions: Iterable[Hashable]) -> None:
         """Note that a request was sent to be accepted."""
-        self._sent.update(lanes)
+        self._sent.update(partitions)
 
-    def answered(self, lanes: Iterable[Hashable]) -> None:
+    def answered(self, partitions: Iterable[Hashable]) -> None:
         """Note that it was answered, in whatever way."""
-        self._sent.subtract(lanes)
-        for lane in lanes:
-            if not self._sent[lane]:
-                del self._sent[lane]
+        self._sent.subtract(partitions)
+        for partition in partitions:
+            if not self._sent[partition]:
+                del self._sent[partition]

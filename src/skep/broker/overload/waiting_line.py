@@ -1,9 +1,9 @@
 """Requests that found no room stand in line: tried again when there is some, refused in time.
 
-A request joins the line under what it waits for: a kind of work (a `Priority`), or a lane in which
-operations wait (a `LaneKey`). Whoever comes later and needs the same joins behind it, so nobody is
-overtaken. Kinds are tried whenever the engine has carried out a call, the more important ones
-first, and now and then in any case; lanes when `LaneWatch` finds them free.
+A request joins the line under what it waits for: a kind of work (a `Priority`), or a partition in
+which operations wait (a `PartitionKey`). Whoever comes later and needs the same joins behind it, so
+nobody is overtaken. Kinds are tried whenever the engine has carried out a call, the more important
+ones first, and now and then in any case; partitions when `PartitionWatch` finds them free.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from skep.model.priorities import Priority
 
 _log = logging.getLogger(__name__)
 
-LANES_CALL: Final = "select * from skep.deferred_lanes($1, $2)"
+PARTITIONS_CALL: Final = "select * from skep.deferred_partitions($1, $2)"
 
 RETRY_S: Final = 0.1
 """How often the line is tried although no call came back: what it waits for may be elsewhere."""
 
 PROBE_S: Final = 0.05
-"""How often lanes in which operations wait are looked at, while somebody waits for them."""
+"""How often partitions in which operations wait are looked at, while somebody waits for them."""
 
-LANES_WATCHED_MAX: Final = 10_000
-"""Lanes remembered as waiting. Those beyond cost a call that is refused."""
+PARTITIONS_WATCHED_MAX: Final = 10_000
+"""Partitions remembered as waiting. Those beyond cost a call that is refused."""
 
 DEFERRAL: Final = "deferral"
-"""Type of a `LaneKey` under which those wait that are to be deferred when earlier requests of their
-lane are through; they are tried like those who wait for room."""
+"""Type of a `PartitionKey` under which those wait that are to be deferred when earlier requests
+of their partition are through; they are tried like those who wait for room."""
 
 STOPPING: Final = "this instance is shutting down"
 
@@ -43,8 +43,8 @@ class OutOfTurn(Overloaded):
     code = "out_of_turn"
 
 
-class LaneKey(NamedTuple):
-    """A lane of operations."""
+class PartitionKey(NamedTuple):
+    """A partition of operations."""
 
     type: str
     partition_id: int
@@ -60,7 +60,7 @@ class Turn(NamedTuple):
     """Answers that there was none in time."""
 
 
-Kind: TypeAlias = Priority | LaneKey
+Kind: TypeAlias = Priority | PartitionKey
 
 
 class Line:
@@ -113,13 +113,13 @@ class Line:
         for priority in Priority:
             self._try(priority)
         for key in self._book.waited_for():
-            if isinstance(key, LaneKey) and key.type == DEFERRAL:
+            if isinstance(key, PartitionKey) and key.type == DEFERRAL:
                 self._try(key)
         self._set_timer()
 
-    def free(self, lane: LaneKey) -> None:
-        """Try those who wait for a lane."""
-        self._try(lane)
+    def free(self, partition: PartitionKey) -> None:
+        """Try those who wait for a partition."""
+        self._try(partition)
         self._set_timer()
 
     def stop(self) -> None:
@@ -168,26 +168,26 @@ class Line:
             self._timer = self._loop.call_at(at, self._look)
 
 
-class LaneWatch:
-    """Knows the lanes in which operations wait, as far as this process has met them."""
+class PartitionWatch:
+    """Knows the partitions in which operations wait, as far as this process has met them."""
 
-    def __init__(self, caller: Caller, when_free: Callable[[LaneKey], None]) -> None:
+    def __init__(self, caller: Caller, when_free: Callable[[PartitionKey], None]) -> None:
         self._caller: Final = caller
         self._when_free: Final = when_free
-        self._lanes: Final[set[LaneKey]] = set()
+        self._partitions: Final[set[PartitionKey]] = set()
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._partitions)
 
-    def is_deferred(self, lane: LaneKey) -> bool:
-        """Tell whether operations waited in a lane when it was last looked at."""
-        return lane in self._lanes
+    def is_deferred(self, partition: PartitionKey) -> bool:
+        """Tell whether operations waited in a partition when it was last looked at."""
+        return partition in self._partitions
 
-    def note(self, lane: LaneKey) -> None:
-        """Remember that operations wait in a lane, and look until they do not."""
-        if len(self._lanes) < LANES_WATCHED_MAX:
-            self._lanes.add(lane)
+    def note(self, partition: PartitionKey) -> None:
+        """Remember that operations wait in a partition, and look until they do not."""
+        if len(self._partitions) < PARTITIONS_WATCHED_MAX:
+            self._partitions.add(partition)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._watch())
 
@@ -199,7 +199,7 @@ class LaneWatch:
 
     async def _watch(self) -> None:
         try:
-            while self._lanes:
+            while self._partitions:
                 await asyncio.sleep(PROBE_S)
                 for type_ in ("push", "ack_batch"):
                     await self._look(type_)
@@ -207,16 +207,18 @@ class LaneWatch:
             self._task = None
 
     async def _look(self, type_: str) -> None:
-        asked = [lane for lane in self._lanes if lane.type == type_]
+        asked = [partition for partition in self._partitions if partition.type == type_]
         if not asked:
             return
         try:
-            rows = await self._caller.call(LANES_CALL, [lane.partition_id for lane in asked], type_)
+            rows = await self._caller.call(
+                PARTITIONS_CALL, [partition.partition_id for partition in asked], type_
+            )
         except SkepError as error:
-            _log.debug("lanes with waiting operations could not be looked at: %s", error)
+            _log.debug("partitions with waiting operations could not be looked at: %s", error)
             return
         still = {row[0] for row in rows}
-        for lane in asked:
-            if lane.partition_id not in still:
-                self._lanes.discard(lane)
-                self._when_free(lane)
+        for partition in asked:
+            if partition.partition_id not in still:
+                self._partitions.discard(partition)
+                self._when_free(partition)

@@ -5,8 +5,8 @@ are cut out and spliced into the answer without looking into the payloads. A pol
 nothing waits in the parking lot, holding no connection, if its client is ready to wait.
 
 Messages that need no delivery (deleted, expired, done ahead of the cursor) are left out. Those that
-the database cannot know of are reported to it, so that the lane moves on; a poll that is left with
-nothing by that tries again.
+the database cannot know of are reported to it, so that the partition moves on; a poll that is left
+with nothing by that tries again.
 
 A client that hangs up gets nothing lost: what was claimed for it is given back at once, the lease
 and the count of deliveries included.
@@ -21,7 +21,14 @@ from uuid import UUID, uuid4
 import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, Group, GroupWish, Lane, LaneWish, Subscription
+from skep.broker.directory import (
+    Directory,
+    Group,
+    GroupWish,
+    Partition,
+    PartitionWish,
+    Subscription,
+)
 from skep.broker.pop.batches import Batch, TakenSegment, wire_time
 from skep.broker.pop.envelope_reader import EnvelopeReader
 from skep.broker.pop.lease_memory import LeaseMemory
@@ -62,8 +69,9 @@ _log = logging.getLogger(__name__)
 _WEIGHT: Final = 512
 
 _POLL, _DELIVERY, _FIRST = 0, 5, 6
-"""Columns of a claim's rows. The last is null in those that bring no messages: of a poll whose lane
-does not exist, or of no poll, with the number of dead letters in place of the deliveries."""
+"""Columns of a claim's rows. The last is null in those that bring no messages: of a poll whose
+partition does not exist, or of no poll, with the number of dead letters in place of the
+deliveries."""
 
 FRUITLESS_CLAIMS_MAX: Final = 100
 """Claims in a row that bring nothing but expired messages, before a poll counts as unserved."""
@@ -79,7 +87,7 @@ class PollOptions(msgspec.Struct, frozen=True, gc=False):
     group: str
     partition: str | None
     batch: int
-    lanes: int
+    partitions: int
     auto_ack: bool
     lease_s: int
     """Length of the lease; 0 for the queue's own."""
@@ -87,7 +95,7 @@ class PollOptions(msgspec.Struct, frozen=True, gc=False):
     extra: bytes = b""
     """Further members of the answer, rendered, each ending in a comma."""
     conflation: bool | None = None
-    """Whether only the newest message of each lane is wanted; None leaves it to the group."""
+    """Whether only the newest message of each partition is wanted; None leaves it to the group."""
     is_discovered: bool = False
     """The client named no queue, so the answer as a whole names none either."""
 
@@ -118,11 +126,11 @@ class Poll(Cargo):
         "doubt",
         "fruitless_claims",
         "group",
-        "lane",
         "lease_id",
         "lot",
         "options",
         "parking",
+        "partition",
         "tried_at",
     )
 
@@ -138,7 +146,7 @@ class Poll(Cargo):
         self.options = options
         self.deadline = deadline
         self.group: Group | None = None
-        self.lane: Lane | None = None
+        self.partition: Partition | None = None
         self.lease_id: UUID = uuid4()
         self.lot: Lot[Any] | None = None
         self.parking: Parking | None = None
@@ -215,12 +223,12 @@ class Pop:
         if options.partition is None:
             self.attempt(poll)
             return
-        lane = self._directory.lanes.get((options.queue, options.partition))
-        if lane is None:
-            wished = LaneWish([(options.queue, options.partition)], self._resume(poll))
+        partition = self._directory.partitions.get((options.queue, options.partition))
+        if partition is None:
+            wished = PartitionWish([(options.queue, options.partition)], self._resume(poll))
             self._engine.submit("provision", None, _WEIGHT, wished)
             return
-        poll.lane = lane
+        poll.partition = partition
         self.attempt(poll)
 
     def attempt(self, poll: Poll) -> None:
@@ -232,7 +240,7 @@ class Pop:
         assert poll.group is not None
         poll.parking = self._parking
         poll.tried_at = self._now()
-        operation = "pop" if poll.lane is None else "pop_partition"
+        operation = "pop" if poll.partition is None else "pop_partition"
         poll.lot = self._engine.submit(operation, poll.group.group_id, _WEIGHT, poll)
 
     def attempt_anew(self, poll: Poll) -> None:
@@ -281,13 +289,13 @@ class Pop:
                 self._parking.leave(poll)  # its place belongs to the group that is gone
                 self._resume(poll)(None)
 
-    def find_lane_anew(self, poll: Poll) -> None:
-        """The lane of a poll was removed: let it start over with the one that has its name now."""
-        if poll.lane is not None:
-            self._directory.forget_lane(poll.lane)
-            poll.lane = None
+    def find_partition_anew(self, poll: Poll) -> None:
+        """The partition of a poll was removed: start over with the one that has its name now."""
+        if poll.partition is not None:
+            self._directory.forget_partition(poll.partition)
+            poll.partition = None
         if not poll.is_settled:
-            self._parking.leave(poll)  # its place belongs to the lane that is gone
+            self._parking.leave(poll)  # its place belongs to the partition that is gone
             self._resume(poll)(None)
 
     def _resume(self, poll: Poll) -> Callable[[SkepError | None], None]:
@@ -305,7 +313,7 @@ class Pop:
 
 
 class UnwantedClaim(Cargo):
-    """Lanes claimed for a client that is gone. Nobody waits for the answer."""
+    """Partitions claimed for a client that is gone. Nobody waits for the answer."""
 
     __slots__ = ("group", "lease_id", "partition_ids")
 
@@ -316,7 +324,7 @@ class UnwantedClaim(Cargo):
         self.partition_ids = partition_ids
 
     def fail(self, error: SkepError) -> None:
-        """Leave the lanes to the end of their lease."""
+        """Leave the partitions to the end of their lease."""
         self.is_settled = True
         _log.warning("a claim could not be given back: %s", error)
 
@@ -332,7 +340,7 @@ class DoubtfulClaim(Cargo):
         self.lease_id = lease_id
 
     def fail(self, error: SkepError) -> None:
-        """Leave the lanes to the end of their lease."""
+        """Leave the partitions to the end of their lease."""
         self.is_settled = True
         _log.warning("a claim could not be undone: %s", error)
 
@@ -363,12 +371,12 @@ class ReleaseExecutor:
     async def execute(self, cargos: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
         """Release all claims in one call, and wake those who may want them."""
         del is_repeated
-        lanes = [(claim, lane) for claim in cargos for lane in claim.partition_ids]
+        partitions = [(claim, partition) for claim in cargos for partition in claim.partition_ids]
         await self._caller.call(
             RELEASE_CALL,
-            [lane for _, lane in lanes],
-            [claim.group.group_id for claim, _ in lanes],
-            [claim.lease_id for claim, _ in lanes],
+            [partition for _, partition in partitions],
+            [claim.group.group_id for claim, _ in partitions],
+            [claim.lease_id for claim, _ in partitions],
         )
         for claim in cargos:
             claim.is_settled = True
@@ -453,12 +461,12 @@ class PopExecutor:
         self._count_call(taken.values())
         for number, poll in enumerate(polls, start=1):
             if number in ghosts:
-                self._pop.find_lane_anew(poll)
+                self._pop.find_partition_anew(poll)
             else:
                 self._settle(group, poll, taken.get(number))
 
     def _note_aside(self, group: Group, row: Any, ghosts: set[int]) -> None:
-        """Take note of a row without messages: of a lane that is gone, or of dead letters."""
+        """Take note of a row without messages: of a partition that is gone, or of dead letters."""
         if row[_POLL] is None:
             self._meters.queues.note_letters(group.key[0], row[_DELIVERY])
         else:
@@ -477,12 +485,12 @@ class PopExecutor:
         batches = [poll.options.batch for poll in polls]
         auto_acks = [poll.options.auto_ack for poll in polls]
         lease_s = [poll.options.lease_s for poll in polls]
-        if polls[0].lane is None:
-            lanes = [poll.options.lanes for poll in polls]
+        if polls[0].partition is None:
+            counts = [poll.options.partitions for poll in polls]
             return await self._caller.call(
-                POP_CALL, group.group_id, leases, batches, lanes, auto_acks, lease_s
+                POP_CALL, group.group_id, leases, batches, counts, auto_acks, lease_s
             )
-        partitions = [poll.lane.partition_id if poll.lane else None for poll in polls]
+        partitions = [poll.partition.partition_id if poll.partition else None for poll in polls]
         return await self._caller.call(
             POP_PARTITION_CALL, group.group_id, leases, partitions, batches, auto_acks, lease_s
         )
@@ -527,15 +535,15 @@ class PopExecutor:
 
     def _serve(self, group: Group, poll: Poll, taken: Sequence[TakenSegment]) -> None:
         """Answer with what was claimed; if nobody is there or it cannot be read, give it back."""
-        lanes = {segment.partition_id for segment in taken}
+        partitions = {segment.partition_id for segment in taken}
         if poll.is_settled:
-            self._pop.give_back(group, poll.lease_id, lanes)
+            self._pop.give_back(group, poll.lease_id, partitions)
             self._parking.came_back(poll, is_served=True)
             return
         try:
             batch = self._read_batch(group, poll, taken)
         except SkepError as error:
-            self._pop.give_back(group, poll.lease_id, lanes)
+            self._pop.give_back(group, poll.lease_id, partitions)
             poll.fail(error)
             return
         if not batch.messages:
@@ -543,7 +551,7 @@ class PopExecutor:
             return
         body = _full_body(group, poll.options, batch)
         if not poll.deliver(body):
-            self._pop.give_back(group, poll.lease_id, lanes)
+            self._pop.give_back(group, poll.lease_id, partitions)
         else:
             self._count_delivered(group, batch, body, taken)
             if batch.left_out:
@@ -588,7 +596,7 @@ class PopExecutor:
 
 def _full_body(group: Group, options: PollOptions, batch: Batch) -> bytes:
     """Render an answer with messages."""
-    name_json, uuid = batch.lanes[0]
+    name_json, uuid = batch.partitions[0]
     return (
         b'{"success":true,%b%b"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,'
         b'"consumerGroup":%b,"partitionsClaimed":%d,"messages":[%b]}'
@@ -600,7 +608,7 @@ def _full_body(group: Group, options: PollOptions, batch: Batch) -> bytes:
         uuid,
         batch.lease_json,
         group.group_json,
-        len(batch.lanes),
+        len(batch.partitions),
         b",".join(batch.messages),
     )
 

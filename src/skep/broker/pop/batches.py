@@ -80,29 +80,39 @@ class TakenSegment:
 class Batch:
     """What one poll got."""
 
-    __slots__ = ("_group", "_lane", "_lane_id", "lanes", "lease_json", "left_out", "messages")
+    __slots__ = (
+        "_group",
+        "_partition",
+        "_partition_id",
+        "lease_json",
+        "left_out",
+        "messages",
+        "partitions",
+    )
 
     def __init__(self, group: Group, lease_json: bytes) -> None:
         self._group: Final = group
-        self._lane: tuple[bytes, bytes] = (b"", b"")
-        self._lane_id: int = 0
+        self._partition: tuple[bytes, bytes] = (b"", b"")
+        self._partition_id: int = 0
         self.lease_json: Final = lease_json
         self.messages: Final[list[bytes]] = []
         self.left_out: Final[list[tuple[int, int]]] = []
         """Partition and offset of messages that are not delivered, though no cursor says why."""
-        self.lanes: Final[list[tuple[bytes, bytes]]] = []
-        """Name and id, as they stand in answers, of the lanes that gave messages."""
+        self.partitions: Final[list[tuple[bytes, bytes]]] = []
+        """Name and id, as they stand in answers, of the partitions that gave messages."""
 
     def add(self, segment: TakenSegment, reader: EnvelopeReader) -> None:
-        """Take in the messages of a segment; those of a lane come together."""
-        if segment.partition_id != self._lane_id:
-            self._lane_id = segment.partition_id
+        """Take in the messages of a segment; those of a partition come together."""
+        if segment.partition_id != self._partition_id:
+            self._partition_id = segment.partition_id
             uuid = partition_uuid(segment.partition_id).encode()
-            self._lane = (_encode(segment.partition_name), uuid)
+            self._partition = (_encode(segment.partition_name), uuid)
         count = len(self.messages)
         self._splice(segment, reader)
-        if len(self.messages) > count and (not self.lanes or self.lanes[-1] is not self._lane):
-            self.lanes.append(self._lane)
+        if len(self.messages) > count and (
+            not self.partitions or self.partitions[-1] is not self._partition
+        ):
+            self.partitions.append(self._partition)
 
     def _splice(self, segment: TakenSegment, reader: EnvelopeReader) -> None:
         """Put each envelope behind its id and the common members. This is the inner loop of pop."""
@@ -124,7 +134,7 @@ class Batch:
 
     def _common_members(self, segment: TakenSegment) -> bytes:
         """Render what all messages of a segment share."""
-        name_json, uuid = self._lane
+        name_json, uuid = self._partition
         return (
             b',"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,"consumerGroup":%b,'
             b'"createdAt":"%b","deliveryAttempt":%d,"retryCount":%d,'

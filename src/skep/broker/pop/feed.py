@@ -115,7 +115,7 @@ class Feed:
         self._pause: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._group: Group | None = None
-        self._lease_by_lane: dict[int, UUID] = {}
+        self._lease_by_partition: dict[int, UUID] = {}
 
     @property
     def group_name(self) -> str:
@@ -137,18 +137,18 @@ class Feed:
         self._batch = None
         if batch.is_leased:
             self._group = batch.group
-            # A lane has one lease at a time, so the newest is the one to give up.
-            self._lease_by_lane.update(dict.fromkeys(batch.partition_ids, batch.lease_id))
+            # A partition has one lease at a time, so the newest is the one to give up.
+            self._lease_by_partition.update(dict.fromkeys(batch.partition_ids, batch.lease_id))
         self._go_on()
 
     def lease_of(self, partition_id: int) -> UUID | None:
-        """Return the lease under which the client has messages of a lane."""
-        return self._lease_by_lane.get(partition_id)
+        """Return the lease under which the client has messages of a partition."""
+        return self._lease_by_partition.get(partition_id)
 
-    def forget_lane(self, partition_id: int, lease_id: UUID) -> None:
-        """Note that the client has nothing of a lane any more."""
-        if self._lease_by_lane.get(partition_id) == lease_id:
-            del self._lease_by_lane[partition_id]
+    def forget_partition(self, partition_id: int, lease_id: UUID) -> None:
+        """Note that the client has nothing of a partition any more."""
+        if self._lease_by_partition.get(partition_id) == lease_id:
+            del self._lease_by_partition[partition_id]
 
     def close(self) -> tuple[Group | None, Mapping[int, UUID]]:
         """Stop, give back what was not handed over, and return the leases the client holds."""
@@ -160,7 +160,7 @@ class Feed:
         if self._batch is not None:
             batch, self._batch = self._batch, None
             self._pop.give_back(batch.group, batch.lease_id, batch.partition_ids)
-        held, self._lease_by_lane = self._lease_by_lane, {}
+        held, self._lease_by_partition = self._lease_by_partition, {}
         return self._group, held
 
     def _go_on(self) -> None:
@@ -273,12 +273,12 @@ class Live:
         await asyncio.gather(*self._endings)
 
     async def _end_leases(self, group: Group, held: Mapping[int, UUID]) -> None:
-        lanes: Collection[int] = held.keys()
+        partitions: Collection[int] = held.keys()
         try:
             await self._caller.call(
-                END_CALL, list(lanes), [group.group_id] * len(lanes), list(held.values())
+                END_CALL, list(partitions), [group.group_id] * len(partitions), list(held.values())
             )
         except SkepError as error:
             _log.warning("the leases of a client that left run on until they expire: %s", error)
             return
-        self._announcer.announce(group.queue_id, len(lanes))
+        self._announcer.announce(group.queue_id, len(partitions))

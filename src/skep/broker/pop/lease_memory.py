@@ -19,7 +19,7 @@ _LEASE_BYTES: Final = 600
 
 
 class LeasedRange:
-    """Consecutive messages of one lane, by their keys."""
+    """Consecutive messages of one partition, by their keys."""
 
     __slots__ = ("_index", "first", "keys")
 
@@ -71,11 +71,11 @@ class LeaseMemory:
         """Add messages to a lease; individual ones are acknowledged each for itself."""
         if is_individual:
             self._individual.add(lease_id)
-        lanes = self._leases.get(lease_id)
-        if lanes is None:
-            lanes = self._leases[lease_id] = {}
+        partitions = self._leases.get(lease_id)
+        if partitions is None:
+            partitions = self._leases[lease_id] = {}
             self._bytes += _LEASE_BYTES
-        lanes.setdefault(partition_id, []).append(LeasedRange(first, keys))
+        partitions.setdefault(partition_id, []).append(LeasedRange(first, keys))
         self._bytes += len(keys)
         while self._bytes > self._bytes_max and len(self._leases) > 1:
             oldest, forgotten = self._leases.popitem(last=False)
@@ -84,10 +84,10 @@ class LeaseMemory:
 
     def find(self, lease_id: str, partition_id: int, key: bytes) -> int | None:
         """Return the offset of a message under a lease, or None when it is not remembered."""
-        lanes = self._leases.get(lease_id)
-        if lanes is None:
+        partitions = self._leases.get(lease_id)
+        if partitions is None:
             return None
-        for leased in lanes.get(partition_id, ()):
+        for leased in partitions.get(partition_id, ()):
             offset = leased.find(key)
             if offset is not None:
                 return offset
@@ -98,12 +98,12 @@ class LeaseMemory:
         return lease_id in self._individual
 
     def forget(self, lease_id: str, partition_id: int) -> None:
-        """Drop a lane of a lease that has ended."""
-        lanes = self._leases.get(lease_id)
-        if lanes is None:
+        """Drop a partition of a lease that has ended."""
+        partitions = self._leases.get(lease_id)
+        if partitions is None:
             return
-        self._bytes -= _weight(lanes.pop(partition_id, []))
-        if not lanes:
+        self._bytes -= _weight(partitions.pop(partition_id, []))
+        if not partitions:
             del self._leases[lease_id]
             self._individual.discard(lease_id)
             self._bytes -= _LEASE_BYTES

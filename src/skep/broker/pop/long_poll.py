@@ -1,8 +1,8 @@
 """The driver of parked polls: timers, attempts and sweeps around the pure parking.
 
 Every decision is `ParkedPolls`'; this module asks it what is due, lets polls try through the
-engine, and puts one question to the database for all scopes that nothing was heard of. A scope is
-a consumer group, or one lane of it for polls that name their partition; its topic is the queue.
+engine, and puts one question to the database for all scopes that nothing was heard of. A scope is a
+consumer group, or one partition of it for polls that name their partition; its topic is the queue.
 """
 
 import asyncio
@@ -93,9 +93,9 @@ class Lounge:
                 poll.deliver(None)
         self._places.clear()
 
-    def wake(self, queue_id: int, lane_count: int) -> None:
-        """Let the polls of a queue look again: about so many lanes became ready."""
-        self._parked.wake(queue_id, lane_count, self._loop.time())
+    def wake(self, queue_id: int, partition_count: int) -> None:
+        """Let the polls of a queue look again: about so many partitions became ready."""
+        self._parked.wake(queue_id, partition_count, self._loop.time())
         self._schedule()
 
     def came_back(self, poll: Poll, *, is_served: bool) -> None:
@@ -132,7 +132,7 @@ class Lounge:
             poll.deliver(None)
             return
         assert poll.group is not None
-        scope = (poll.group.group_id, poll.lane.partition_id if poll.lane else 0)
+        scope = (poll.group.group_id, poll.partition.partition_id if poll.partition else 0)
         self._places[poll] = self._parked.park(
             scope,
             poll.group.queue_id,
@@ -205,7 +205,9 @@ class Lounge:
         """Ask the database when these scopes are next available."""
         try:
             rows = await self._caller.call(
-                SWEEP_CALL, [group_id for group_id, _ in scopes], [lane for _, lane in scopes]
+                SWEEP_CALL,
+                [group_id for group_id, _ in scopes],
+                [partition for _, partition in scopes],
             )
         except SkepError as error:
             _log.warning("parked polls could not be checked: %s", error)

@@ -1,9 +1,10 @@
 """Tails: read the log of a queue as it grows, without claiming anything.
 
 A position is a span between two snapshots of the database, and how far into it the reader is; that
-is enough for any number of lanes. Within a span lanes are read one after the other, each in its
-order; so messages of one lane always come in order, those of different lanes in any. A reader that
-comes back with its last position goes on behind that message, whoever serves it then.
+is enough for any number of partitions. Within a span partitions are read one after the other, each
+in its order; so messages of one partition always come in order, those of different partitions in
+any. A reader that comes back with its last position goes on behind that message, whoever serves it
+then.
 
 Readers look when they are told that a queue has something, and every few seconds by themselves.
 """
@@ -182,13 +183,15 @@ class Tails:
         bell.clear()  # before the look: what rings during it counts for the next
         return not self._is_stopped
 
-    def render(self, queue_json: bytes, lane: _Range, offset: int, row: Any, raw: bytes) -> bytes:
+    def render(
+        self, queue_json: bytes, partition: _Range, offset: int, row: Any, raw: bytes
+    ) -> bytes:
         """Render a message as a poll would, without a lease."""
         head = b'{"id":"%b","queue":%b,"partition":%b,"partitionId":"%b","createdAt":"%b"' % (
-            message_id(lane.partition_id, offset).encode(),
+            message_id(partition.partition_id, offset).encode(),
             queue_json,
-            _encode(lane.partition_name),
-            partition_uuid(lane.partition_id).encode(),
+            _encode(partition.partition_name),
+            partition_uuid(partition.partition_id).encode(),
             wire_time(row["created_at"]),
         )
         try:
@@ -239,19 +242,21 @@ class Tail:
             some = left[:RANGES_PER_READ]
             rows = await self._tails.read(some)
             for row in rows:
-                lane = some[int(row["item"]) - 1]
-                for offset, message in self._cut(lane, row):
-                    yield TailMessage(Position(at.after, end, lane.partition_id, offset), message)
+                partition = some[int(row["item"]) - 1]
+                for offset, message in self._cut(partition, row):
+                    yield TailMessage(
+                        Position(at.after, end, partition.partition_id, offset), message
+                    )
             is_cut = len(rows) == SEGMENTS_PER_READ
             left = _unread(some, rows) + left[len(some) :] if is_cut else left[len(some) :]
         self._position = Position(end, end)
 
-    def _cut(self, lane: _Range, row: Any) -> list[tuple[int, bytes]]:
+    def _cut(self, partition: _Range, row: Any) -> list[tuple[int, bytes]]:
         """Cut the messages of a range out of a segment; deleted ones are null."""
-        low, high = max(lane.first, row["first"]), min(lane.last, row["last"])
+        low, high = max(partition.first, row["first"]), min(partition.last, row["last"])
         envelopes = _split_array(row["body"])[low - row["first"] : high - row["first"] + 1]
         return [
-            (offset, self._tails.render(self._queue_json, lane, offset, row, bytes(raw)))
+            (offset, self._tails.render(self._queue_json, partition, offset, row, bytes(raw)))
             for offset, raw in enumerate(envelopes, start=low)
             if bytes(raw) != b"null"
         ]

@@ -5,7 +5,7 @@ engine takes it into a call, with at most one call in flight per partition. Resu
 they become known and answered when the last item of the request has its own.
 
 Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
-look-up), and by the database. A lane that only this process pushes into goes through
+look-up), and by the database. A partition that only this process pushes into goes through
 `push_vouched`, which stores what the cache vouches for and does not look. All that is left goes
 through `push_segments`, which probes what the cache does not vouch for. When it finds duplicates it
 stores nothing for that partition and says which; the rest goes again.
@@ -22,7 +22,13 @@ import msgspec
 import xxhash
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner, LaneWish
+from skep.broker.directory import (
+    Directory,
+    Partition,
+    PartitionListener,
+    PartitionProvisioner,
+    PartitionWish,
+)
 from skep.broker.failover.diversion import Diversion
 from skep.broker.push.enforcement import Enforcer
 from skep.broker.push.flush import (
@@ -79,7 +85,7 @@ _digest = xxhash.xxh3_128_digest
 class _Later(NamedTuple):
     """An item that is to be delivered later."""
 
-    lane: Lane
+    partition: Partition
     entry: Entry
     transaction_id: str
     moment: Moment
@@ -88,10 +94,10 @@ class _Later(NamedTuple):
 class _Sorted(NamedTuple):
     """The items of a request."""
 
-    entries_by_lane: dict[Lane, list[Entry]]
+    entries_by_partition: dict[Partition, list[Entry]]
     later: list[_Later]
     missing: set[tuple[str, str]]
-    """Lanes to wait for. Their items are not among the others."""
+    """Partitions to wait for. Their items are not among the others."""
 
 
 class Push:
@@ -117,8 +123,8 @@ class Push:
         self._now: Final = now
         # The last lot of each partition that has not left yet; later pushes join it.
         self._open: Final[dict[int, PushLot]] = {}
-        # How many requests wait for a lane to be provisioned. Until the last of them is through,
-        # later ones queue up behind them, although the lane may be known by then.
+        # How many requests wait for a partition to be provisioned. Until the last of them is
+        # through, later ones queue up behind them, although the partition may be known by then.
         self._awaited: Final[Counter[tuple[str, str]]] = Counter()
 
     def push_messages(
@@ -154,7 +160,7 @@ class Push:
         *,
         may_hold: bool,
     ) -> None:
-        """Push while some lanes, or all, go to disk."""
+        """Push while some partitions, or all, go to disk."""
 
         def again() -> None:
             try:
@@ -200,34 +206,36 @@ class Push:
             except SkepError as refusal:
                 request.fail(refusal)
 
-        wish = LaneWish(list(missing), proceed)
+        wish = PartitionWish(list(missing), proceed)
         self._engine.submit("provision", None, _ENTRY_WEIGHT * len(missing), wish)
         self._awaited.update(missing)
 
     @property
     def is_diverting(self) -> bool:
-        """Whether some lanes, or all, go to disk now."""
+        """Whether some partitions, or all, go to disk now."""
         return self._diversion.is_needed
 
-    def prepare(self, items: Sequence[PushItem], producer: str | None) -> dict[Lane, list[Entry]]:
-        """Check the items and sort them by lane, for somebody else to store.
+    def prepare(
+        self, items: Sequence[PushItem], producer: str | None
+    ) -> dict[Partition, list[Entry]]:
+        """Check the items and sort them by partition, for somebody else to store.
 
-        All lanes must be known, and none of the items be for later.
+        All partitions must be known, and none of the items be for later.
 
         Raises:
             BadRequest: The request as a whole is refused.
         """
         request = PushRequest(len(items), lambda _: None)
         in_order = self._sort(request, items, range(len(items)), producer, ())
-        assert not in_order.missing, "the lanes were to be provisioned"
-        assert not in_order.later, "messages for later do not wait in a lane"
-        return in_order.entries_by_lane
+        assert not in_order.missing, "the partitions were to be provisioned"
+        assert not in_order.later, "messages for later do not wait in a partition"
+        return in_order.entries_by_partition
 
     def close(self, lot: PushLot) -> None:
         """Let nobody join a lot any more: it is on its way."""
         # Also breaks the circle of lot and place, which only the cycle collector could free.
         lot.place = None
-        partition_id = lot.lane.partition_id
+        partition_id = lot.partition.partition_id
         if self._open.get(partition_id) is lot:
             del self._open[partition_id]
 
@@ -246,14 +254,14 @@ class Push:
         producer: str | None,
         awaited: Collection[tuple[str, str]],
     ) -> _Sorted:
-        """Check the items and sort them by lane.
+        """Check the items and sort them by partition.
 
         One long loop on purpose: it runs for every item of every push, and calls cost there.
         """
-        lanes, seed = self._directory.lanes, self._hash_seed
+        partitions, seed = self._directory.partitions, self._hash_seed
         producer_json = NULL if producer is None else _encode(producer)
         untraced = b',"traceId":null,"producerSub":%b,"data":' % producer_json
-        entries_by_lane: dict[Lane, list[Entry]] = {}
+        entries_by_partition: dict[Partition, list[Entry]] = {}
         later: list[_Later] = []
         missing: set[tuple[str, str]] = set()
         for position in positions:
@@ -268,8 +276,8 @@ class Push:
                 trace_json = _checked_trace_id(item.trace_id)
                 middle = b',"traceId":%b,"producerSub":%b,"data":' % (trace_json, producer_json)
             key = (item.queue, item.partition or DEFAULT_PARTITION)
-            lane = lanes.get(key)
-            if lane is None or (awaited and key in awaited):
+            partition = partitions.get(key)
+            if partition is None or (awaited and key in awaited):
                 check_name("queue", item.queue)
                 check_name("partition", key[1])
                 missing.add(key)
@@ -283,9 +291,9 @@ class Push:
             ):
                 entry, moment = self._with_options(request, position, item, producer)
                 if moment is not None:
-                    later.append(_Later(lane, entry, transaction_id, moment))
+                    later.append(_Later(partition, entry, transaction_id, moment))
                     continue
-                entries_by_lane.setdefault(lane, []).append(entry)
+                entries_by_partition.setdefault(partition, []).append(entry)
                 continue
             entry = (
                 request,
@@ -295,12 +303,12 @@ class Push:
                 id_json,
                 trace_json,
             )
-            entries = entries_by_lane.get(lane)
+            entries = entries_by_partition.get(partition)
             if entries is None:
-                entries_by_lane[lane] = [entry]
+                entries_by_partition[partition] = [entry]
             else:
                 entries.append(entry)
-        return _Sorted(entries_by_lane, later, missing)
+        return _Sorted(entries_by_partition, later, missing)
 
     def _with_options(
         self, request: PushRequest, position: int, item: PushItem, producer: str | None
@@ -323,32 +331,32 @@ class Push:
         return (request, position, key, envelope, id_json, trace_json), moment
 
     def _submit(self, in_order: _Sorted, entry_weight: int) -> None:
-        """Add the entries of each lane to the lot that waits for it, or let a new one wait."""
+        """Add the entries of each partition to the lot that waits for it, or let a new one wait."""
         engine, open_lots = self._engine, self._open
-        for queue in {lane.key[0] for lane in in_order.entries_by_lane}:
+        for queue in {partition.key[0] for partition in in_order.entries_by_partition}:
             self._queues.of(queue).push_requests += 1
         diversion = self._diversion if self._diversion.is_usable else None
         is_first = True
         if in_order.later:
             self._submit_later(in_order.later)
             is_first = False
-        for lane, entries in in_order.entries_by_lane.items():
+        for partition, entries in in_order.entries_by_partition.items():
             weight = entry_weight * len(entries)
-            lot = open_lots.get(lane.partition_id)
+            lot = open_lots.get(partition.partition_id)
             place = lot.place if lot is not None else None
             try:
                 if lot is not None and place is not None and engine.enlarge(place, weight):
                     lot.entries += entries
                 else:
-                    lot = PushLot(lane, entries, diversion=diversion)
-                    lot.place = engine.submit("push", lane.partition_id, weight, lot)
-                    open_lots[lane.partition_id] = lot
+                    lot = PushLot(partition, entries, diversion=diversion)
+                    lot.place = engine.submit("push", partition.partition_id, weight, lot)
+                    open_lots[partition.partition_id] = lot
             except Overloaded as error:
                 if is_first:
                     raise
                 # What was accepted will be stored; say of the rest that it was not. Without the
                 # frames, which hold the request: together they would wait for the collector.
-                PushLot(lane, entries).fail(error.with_traceback(None))
+                PushLot(partition, entries).fail(error.with_traceback(None))
             is_first = False
 
     def _submit_later(self, later: Sequence[_Later]) -> None:
@@ -357,31 +365,33 @@ class Push:
         def answer(outcomes: Sequence[ScheduleOutcome] | None, error: SkepError | None) -> None:
             if isinstance(error, Unavailable) and self._diversion.is_usable:
                 self._diversion.divert_later(
-                    [(each.lane, each.entry, each.moment) for each in later]
+                    [(each.partition, each.entry, each.moment) for each in later]
                 )
                 return
-            for number, (lane, entry, _, _) in enumerate(later):
+            for number, (partition, entry, _, _) in enumerate(later):
                 if outcomes is None:
-                    fail_entry(lane, entry, error or Overloaded())
+                    fail_entry(partition, entry, error or Overloaded())
                 else:
-                    _answer_later(lane, entry, outcomes[number])
+                    _answer_later(partition, entry, outcomes[number])
 
         items = [
-            ScheduleItem(lane.queue_id, lane.key[1], entry[2], transaction_id, entry[3], moment)
-            for lane, entry, transaction_id, moment in later
+            ScheduleItem(
+                partition.queue_id, partition.key[1], entry[2], transaction_id, entry[3], moment
+            )
+            for partition, entry, transaction_id, moment in later
         ]
         self._schedule.schedule_messages(items, answer)
 
 
-def _answer_later(lane: Lane, entry: Entry, outcome: ScheduleOutcome) -> None:
+def _answer_later(partition: Partition, entry: Entry, outcome: ScheduleOutcome) -> None:
     request, position, _, _, transaction_id, trace_id = entry
     result = render_outcome(
         outcome,
         position=position,
         transaction_id=transaction_id,
         trace_id=trace_id,
-        partition_uuid=lane.uuid,
-        queue=lane.queue_json,
+        partition_uuid=partition.uuid,
+        queue=partition.queue_json,
     )
     request.settle(position, result, error=outcome.refusal)
 
@@ -402,8 +412,8 @@ class PushExecutor:
         *,
         push: Push,
         directory: Directory,
-        provisioner: LaneProvisioner,
-        listener: LaneListener,
+        provisioner: PartitionProvisioner,
+        listener: PartitionListener,
         rule_book: RuleBook,
         enforcer: Enforcer,
         cache: DedupCache,
@@ -435,7 +445,7 @@ class PushExecutor:
 
     def _note_what_is_known(self, lots: Sequence[PushLot]) -> None:
         """A call may have stored some of the lots: remember where that would have to lie."""
-        spans = self._cache.vouch_each([lot.lane.partition_id for lot in lots])
+        spans = self._cache.vouch_each([lot.partition.partition_id for lot in lots])
         for lot, span in zip(lots, spans, strict=True):
             if lot.known_to is None and span is not None:
                 lot.known_to = span[0]
@@ -444,7 +454,9 @@ class PushExecutor:
         flushes = by_partition(cargos)
         spans = self._cache.vouch_each(flushes)
         forgotten = [
-            flush.lane for flush, span in zip(flushes.values(), spans, strict=True) if span is None
+            flush.partition
+            for flush, span in zip(flushes.values(), spans, strict=True)
+            if span is None
         ]
         if forgotten:
             await self._listener.prepare((), forgotten)
@@ -463,7 +475,7 @@ class PushExecutor:
 
     async def _follow_rules(self, flushes: dict[int, Flush], *, is_repeated: bool) -> None:
         """A queue was configured anew: read its rules and apply them to what is under way."""
-        await self._rule_book.read(flush.lane.queue_id for flush in flushes.values())
+        await self._rule_book.read(flush.partition.queue_id for flush in flushes.values())
         for flush in flushes.values():
             flush.gather()
         await self._enforcer.enforce(flushes, is_repeated=is_repeated)
@@ -476,9 +488,9 @@ class PushExecutor:
         try:
             rows = await self._caller.call(
                 PUSH_VOUCHED_CALL,
-                [flush.lane.partition_id for flush, _ in sure],
+                [flush.partition.partition_id for flush, _ in sure],
                 [len(flush.entries) for flush, _ in sure],
-                [to if flush.lane.rules.dedup_window_s else None for flush, (to, _) in sure],
+                [to if flush.partition.rules.dedup_window_s else None for flush, (to, _) in sure],
                 [flush.keys for flush, _ in sure],
                 [body_of(flush) for flush, _ in sure],
                 [each.queue_id for each in rules],
@@ -496,7 +508,7 @@ class PushExecutor:
     def _find_sure(
         self, flushes: dict[int, Flush]
     ) -> tuple[list[tuple[Flush, Vouch]], list[QueueRules]]:
-        """Return, by partition id, what goes to lanes that nobody else seems to push into."""
+        """Return, by partition id, what goes to partitions that nobody else seems to push into."""
         partition_ids = sorted(flushes)
         spans = self._cache.vouch_each(partition_ids)
         now = self._now()
@@ -504,13 +516,13 @@ class PushExecutor:
         sure: list[tuple[Flush, Vouch]] = []
         for partition_id, span in zip(partition_ids, spans, strict=True):
             flush = flushes[partition_id]
-            lane = flush.lane
-            if lane.is_contested or span is None or not flush.is_vouched:
+            partition = flush.partition
+            if partition.is_contested or span is None or not flush.is_vouched:
                 continue
-            start = window_start.get(lane.rules)
+            start = window_start.get(partition.rules)
             if start is None:
-                start = now - timedelta(seconds=lane.rules.dedup_window_s)
-                window_start[lane.rules] = start
+                start = now - timedelta(seconds=partition.rules.dedup_window_s)
+                window_start[partition.rules] = start
             if span[1] <= start:
                 sure.append((flush, span))
         return sure, list(window_start)
@@ -519,21 +531,21 @@ class PushExecutor:
         """Answer what was stored, remember its keys and wake those who wait for it."""
         self._cache.record_flush(
             [
-                (flush.lane.partition_id, first, flush.keys, created_at)
+                (flush.partition.partition_id, first, flush.keys, created_at)
                 for flush, first, created_at in stored
             ]
         )
-        lanes_by_queue = Counter([flush.lane.queue_id for flush, _, _ in stored])
+        partitions_by_queue = Counter([flush.partition.queue_id for flush, _, _ in stored])
         self._count_stored([flush for flush, _, _ in stored])
         for flush, first, _ in stored:
             answer_stored(flush, first)
-        for queue_id, lane_count in lanes_by_queue.items():
-            self._announcer.announce(queue_id, lane_count)
+        for queue_id, partition_count in partitions_by_queue.items():
+            self._announcer.announce(queue_id, partition_count)
 
     def _count_stored(self, flushes: Sequence[Flush]) -> None:
         messages = 0
         for flush in flushes:
-            queue = self._meters.queues.of(flush.lane.key[0])
+            queue = self._meters.queues.of(flush.partition.key[0])
             queue.push_messages += len(flush.entries)
             queue.push_bytes += flush.body_bytes
             queue.push_duplicates += len(flush.twins)
@@ -542,16 +554,16 @@ class PushExecutor:
             self._meters.operations["push"].messages.observe(messages)
 
     def _count_duplicates(self, flush: Flush, count: int) -> None:
-        self._meters.queues.of(flush.lane.key[0]).push_duplicates += count
+        self._meters.queues.of(flush.partition.key[0]).push_duplicates += count
 
     async def _call(self, flushes: Sequence[Flush], *, is_repeated: bool) -> Sequence[Any]:
-        partition_ids = [flush.lane.partition_id for flush in flushes]
+        partition_ids = [flush.partition.partition_id for flush in flushes]
         spans = self._cache.vouch_each(partition_ids)
         vouched = [
             span if span is not None and flush.is_vouched else _NO_WORD
             for flush, span in zip(flushes, spans, strict=True)
         ]
-        rules = {flush.lane.rules for flush in flushes}
+        rules = {flush.partition.rules for flush in flushes}
         return await self._caller.call(
             PUSH_CALL,
             partition_ids,
@@ -575,7 +587,7 @@ class PushExecutor:
         for row in rows:
             partition_id, first, created_at, positions, offsets, gap_first, gap_keys, gap_at = row
             flush = flushes.pop(partition_id)
-            flush.lane.is_contested = gap_keys is not None
+            flush.partition.is_contested = gap_keys is not None
             if gap_keys is not None:
                 cache.adopt(partition_id, gap_first, gap_keys, gap_at)
             if first is not None:
@@ -602,24 +614,26 @@ class PushExecutor:
 
     async def _find_anew(self, flush: Flush) -> dict[int, Flush]:
         """The partition is gone, its queue was deleted: create it again under a new id."""
-        self._directory.forget_lane(flush.lane)
-        self._cache.forget(flush.lane.partition_id)
-        await self._provisioner.provide({flush.lane.key})
-        flush.lane = self._directory.lanes[flush.lane.key]
-        flush.is_vouched = False  # its keys were looked up in the lane that is gone
+        self._directory.forget_partition(flush.partition)
+        self._cache.forget(flush.partition.partition_id)
+        await self._provisioner.provide({flush.partition.key})
+        flush.partition = self._directory.partitions[flush.partition.key]
+        flush.is_vouched = False  # its keys were looked up in the partition that is gone
         for lot in flush.lots:
-            lot.lane = flush.lane
-        return {flush.lane.partition_id: flush}
+            lot.partition = flush.partition
+        return {flush.partition.partition_id: flush}
 
     async def _answer_cached_duplicates(self, flushes: dict[int, Flush]) -> None:
         """Take out what the cache knows to be stored, once the database confirms it."""
         candidates = list(flushes.values())
-        hits = self._cache.find([(flush.lane.partition_id, flush.keys) for flush in candidates])
+        hits = self._cache.find(
+            [(flush.partition.partition_id, flush.keys) for flush in candidates]
+        )
         if not hits:
             return
         verdicts = await self._caller.call(
             CONFIRM_CALL,
-            [candidates[lot].lane.partition_id for lot, _, _ in hits],
+            [candidates[lot].partition.partition_id for lot, _, _ in hits],
             [offset for _, _, offset in hits],
             [candidates[lot].entries[index][2] for lot, index, _ in hits],
         )
@@ -636,7 +650,7 @@ class PushExecutor:
             self._count_duplicates(flush, len(found))
             answer_duplicates(flush, found, queued_above=None)
             if not flush.entries:
-                del flushes[flush.lane.partition_id]
+                del flushes[flush.partition.partition_id]
 
 
 def _checked_trace_id(text: str) -> bytes:

@@ -30,24 +30,24 @@ class Enforcer:
 
         What an earlier try may have stored already is not refused any more.
         """
-        governed = [flush for flush in flushes.values() if not flush.lane.rules.is_plain]
+        governed = [flush for flush in flushes.values() if not flush.partition.rules.is_plain]
         if not governed:
             return
         if not is_repeated:
             await self._refuse_invalid(governed)
             await self._admit([flush for flush in governed if flush.entries])
         for flush in governed:
-            if flush.entries and flush.lane.rules.is_encrypted:
+            if flush.entries and flush.partition.rules.is_encrypted:
                 self._seal(flush)
             if not flush.entries:
-                del flushes[flush.lane.partition_id]
+                del flushes[flush.partition.partition_id]
 
     async def _refuse_invalid(self, flushes: Sequence[Flush]) -> None:
         """Refuse what does not follow the schemas of its queues, as they are now."""
         suspects = [flush for flush in flushes if len(_valid(flush)) < len(flush.entries)]
         if not suspects:
             return
-        await self._rule_book.read(flush.lane.queue_id for flush in suspects)
+        await self._rule_book.read(flush.partition.queue_id for flush in suspects)
         for flush in suspects:
             _refuse_invalid(flush)
 
@@ -55,8 +55,8 @@ class Enforcer:
         """Refuse the flushes of queues that are full; a queue takes all of a call or nothing."""
         by_queue: dict[QueueRules, list[Flush]] = {}
         for flush in flushes:
-            if flush.lane.rules.size_limit is not None and not flush.is_admitted:
-                by_queue.setdefault(flush.lane.rules, []).append(flush)
+            if flush.partition.rules.size_limit is not None and not flush.is_admitted:
+                by_queue.setdefault(flush.partition.rules, []).append(flush)
         for rules, its_flushes in by_queue.items():
             count = sum(len(flush.entries) for flush in its_flushes)
             verdict = await self._decide(rules, count)
@@ -66,7 +66,7 @@ class Enforcer:
             for flush in its_flushes:
                 flush.is_admitted = True
                 if isinstance(verdict, Full):
-                    _refuse_all(flush, verdict.error(flush.lane.key[0]))
+                    _refuse_all(flush, verdict.error(flush.partition.key[0]))
 
     async def _decide(self, rules: QueueRules, count: int) -> Admitted | Full:
         if rules.size_limit is None:
@@ -74,7 +74,7 @@ class Enforcer:
         return await self._gate.decide(rules.queue_id, count, rules.size_limit)
 
     def _seal(self, flush: Flush) -> None:
-        rules = flush.lane.rules
+        rules = flush.partition.rules
         try:
             flush.seal(lambda envelope: self._rule_book.seal(rules, envelope))
         except SkepError as error:
@@ -82,12 +82,12 @@ class Enforcer:
 
 
 def _valid(flush: Flush) -> "list[Entry]":
-    refusal_of = flush.lane.rules.refusal_of
+    refusal_of = flush.partition.rules.refusal_of
     return [entry for entry in flush.entries if refusal_of(entry[3]) is None]
 
 
 def _refuse_invalid(flush: Flush) -> None:
-    refusal_of = flush.lane.rules.refusal_of
+    refusal_of = flush.partition.rules.refusal_of
     accepted: list[Entry] = []
     for entry in flush.entries:
         refusal = refusal_of(entry[3])

@@ -6,9 +6,9 @@ Results are rendered here as they become known: stored, a duplicate, refused.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from skep.broker.directory import Lane
+from skep.broker.directory import Partition
 from skep.broker.push.items import Entry, PushLot, fail_entry
-from skep.model.errors import LaneDeferred, SkepError
+from skep.model.errors import PartitionDeferred, SkepError
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
 
 NULL: Final = b"null"
@@ -24,14 +24,14 @@ class Flush:
         "is_admitted",
         "is_vouched",
         "keys",
-        "lane",
         "lots",
         "offset_by_key",
+        "partition",
         "twins",
     )
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
         self.lots: list[PushLot] = []
         self.entries: list[Entry] = []
         self.keys = b""
@@ -50,7 +50,7 @@ class Flush:
         self.twins = []
         entries = _unanswered(self.lots)
         keys = [entry[2] for entry in entries]
-        if self.lane.rules.dedup_window_s and len(set(keys)) < len(keys):
+        if self.partition.rules.dedup_window_s and len(set(keys)) < len(keys):
             first_by_key: dict[bytes, Entry] = {}
             for entry in entries:
                 if first_by_key.setdefault(entry[2], entry) is not entry:
@@ -80,7 +80,7 @@ class Flush:
         twins = [twin for twin in self.twins if twin[2] == entry[2]]
         self.twins = [twin for twin in self.twins if twin[2] != entry[2]]
         for each in (entry, *twins):
-            fail_entry(self.lane, each, error)
+            fail_entry(self.partition, each, error)
 
     def settle(self) -> None:
         """Answer the twins, now that it is known where the first ones went, and end the lots."""
@@ -101,9 +101,9 @@ def by_partition(lots: Iterable[PushLot]) -> dict[int, Flush]:
     """Join the lots of each partition, and answer what is twice in the same flush."""
     flushes: dict[int, Flush] = {}
     for lot in lots:
-        flush = flushes.get(lot.lane.partition_id)
+        flush = flushes.get(lot.partition.partition_id)
         if flush is None:
-            flush = flushes[lot.lane.partition_id] = Flush(lot.lane)
+            flush = flushes[lot.partition.partition_id] = Flush(lot.partition)
         flush.lots.append(lot)
     for partition_id, flush in tuple(flushes.items()):
         flush.gather()
@@ -130,12 +130,12 @@ def _unanswered(lots: Sequence[PushLot]) -> list[Entry]:
 
 def answer_stored(flush: Flush, first: int) -> None:
     """Answer the entries of a flush that was stored from an offset on, and their twins."""
-    lane = flush.lane
-    head = lane.message_id_head
+    partition = flush.partition
+    head = partition.message_id_head
     if first > OFFSET_LOW_BITS:
-        head = message_id_head(lane.partition_id, first)
+        head = message_id_head(partition.partition_id, first)
     low = first & OFFSET_LOW_BITS
-    untraced = lane.result_end
+    untraced = partition.result_end
     for request, position, _, _, transaction_id, trace_id in flush.entries:
         request.results[position] = (
             b'{"index":%d,"transaction_id":%b,"status":"queued","message_id":"%b%012x%b'
@@ -144,7 +144,7 @@ def answer_stored(flush: Flush, first: int) -> None:
                 transaction_id,
                 head,
                 low,
-                untraced if trace_id is NULL else _result_end(lane, trace_id),
+                untraced if trace_id is NULL else _result_end(partition, trace_id),
             )
         )
         request.pending -= 1
@@ -159,7 +159,7 @@ def answer_stored(flush: Flush, first: int) -> None:
 
 def refuse_deferred(flush: Flush) -> None:
     """Answer that nothing of a flush is stored: operations wait for its partition."""
-    error = LaneDeferred(partition_id=flush.lane.partition_id)
+    error = PartitionDeferred(partition_id=flush.partition.partition_id)
     for entry in flush.entries:
         flush.refuse(entry, error)
     flush.keep([])
@@ -189,17 +189,17 @@ def _answer_twin(flush: Flush, entry: Entry, offset: int, status: bytes) -> None
         position,
         transaction_id,
         status,
-        message_id_head(flush.lane.partition_id, offset),
+        message_id_head(flush.partition.partition_id, offset),
         offset & OFFSET_LOW_BITS,
-        _result_end(flush.lane, trace_id),
+        _result_end(flush.partition, trace_id),
     )
     request.settle(position, result)
 
 
-def _result_end(lane: Lane, trace_id: bytes) -> bytes:
+def _result_end(partition: Partition, trace_id: bytes) -> bytes:
     """Render the part of a result that follows the message id."""
     return b'","partition_id":"%b","trace_id":%b,"queueName":%b}' % (
-        lane.uuid,
+        partition.uuid,
         trace_id,
-        lane.queue_json,
+        partition.queue_json,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from skep.broker.directory import Lane
+from skep.broker.directory import Partition
 from skep.engine.driver import Cargo
 from skep.model.errors import SkepError, Unavailable
 from skep.model.wire import PushItem
@@ -72,18 +72,18 @@ class PushRequest:
 class PushLot(Cargo):
     """What waits to be pushed into one partition, whoever sent it."""
 
-    __slots__ = ("diversion", "entries", "known_to", "lane", "place", "was_tried")
+    __slots__ = ("diversion", "entries", "known_to", "partition", "place", "was_tried")
 
     def __init__(
         self,
-        lane: Lane,
+        partition: Partition,
         entries: list[Entry],
         *,
         was_tried: bool = False,
         diversion: "Diversion | None" = None,
     ) -> None:
         super().__init__()
-        self.lane = lane
+        self.partition = partition
         self.entries = entries
         self.place: Lot[Any] | None = None
         self.diversion = diversion
@@ -101,7 +101,7 @@ class PushLot(Cargo):
         if len(by_request) < 2:
             return []
         parts = [
-            PushLot(self.lane, entries, was_tried=True, diversion=self.diversion)
+            PushLot(self.partition, entries, was_tried=True, diversion=self.diversion)
             for entries in by_request.values()
         ]
         for part in parts:
@@ -116,23 +116,23 @@ class PushLot(Cargo):
             return
         for entry in self.entries:
             if not entry[0].results[entry[1]]:
-                fail_entry(self.lane, entry, error)
+                fail_entry(self.partition, entry, error)
 
 
-def fail_entry(lane: Lane, entry: Entry, error: SkepError) -> None:
+def fail_entry(partition: Partition, entry: Entry, error: SkepError) -> None:
     """Answer that an item is not stored."""
     request, position, _, _, transaction_id, _ = entry
     result = b'{"index":%d,"transaction_id":%b,"status":"failed","error":%b,"queueName":%b}' % (
         position,
         transaction_id,
         _encode(error.message),
-        lane.queue_json,
+        partition.queue_json,
     )
     request.settle(position, result, error=error)
 
 
 def fail_item(request: PushRequest, position: int, item: PushItem, error: SkepError) -> None:
-    """Answer that an item whose lane is not known is not stored."""
+    """Answer that an item whose partition is not known is not stored."""
     result = b'{"index":%d,"transaction_id":%b,"status":"failed","error":%b,"queueName":%b}' % (
         position,
         _encode(item.transaction_id),

@@ -1,9 +1,9 @@
 """The rules by which queues take messages: validated, limited, encrypted, deduplicated.
 
-There is one `QueueRules` for each queue this process pushes into; its lanes share it. A push names
-the versions it went by, and the database refuses a call whose rules were changed since, whoever
-changed them: the rules are read again, in place, and the call is repeated. Paths that are not hot
-read the rules before each use instead.
+There is one `QueueRules` for each queue this process pushes into; its partitions share it. A push
+names the versions it went by, and the database refuses a call whose rules were changed since,
+whoever changed them: the rules are read again, in place, and the call is repeated. Paths that are
+not hot read the rules before each use instead.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,8 @@
 """The catalog: what queues and partitions there are, and how much is in them.
 
-Reads only, and always pages. Message counts are exact up to `LANES_EXACT` partitions in one answer;
-beyond that the largest queues are extrapolated from `LANES_SAMPLED` partitions and say so. Every
-figure is of the moment of the request: nothing is rolled up in the background.
+Reads only, and always pages. Message counts are exact up to `PARTITIONS_EXACT` partitions in one
+answer; beyond that the largest queues are extrapolated from `PARTITIONS_SAMPLED` partitions and say
+so. Every figure is of the moment of the request: nothing is rolled up in the background.
 """
 
 import json
@@ -39,14 +39,14 @@ from skep.model.errors import BadRequest, NotFound
 from skep.model.ids import parse_partition_uuid, partition_uuid, queue_uuid
 from skep.model.names import check_name
 
-LANES_EXACT: Final = 10_000
+PARTITIONS_EXACT: Final = 10_000
 """Partitions counted one by one in one answer: about a tenth of a second of PostgreSQL's time."""
 
-LANES_SAMPLED: Final = 2_000
+PARTITIONS_SAMPLED: Final = 2_000
 """Partitions that stand for those of the queues that are not counted one by one."""
 
 INGEST_WINDOW_S: Final = 300
-INGEST_LANES: Final = 1_000
+INGEST_PARTITIONS: Final = 1_000
 INGEST_SEGMENTS: Final = 100
 """What is looked at for the rate of pushes: so many partitions, and segments of each."""
 
@@ -82,7 +82,7 @@ class QueueFilter(msgspec.Struct, frozen=True, kw_only=True):
 class _Counted(msgspec.Struct, frozen=True):
     """A queue's partitions and messages."""
 
-    lanes: int
+    partitions: int
     messages: MessageCounts
     is_estimate: bool
 
@@ -94,7 +94,7 @@ class QueueCatalog:
         self._caller: Final = caller
 
     async def queues(
-        self, wanted: QueueFilter, page: Page, *, lanes_exact: int = LANES_EXACT
+        self, wanted: QueueFilter, page: Page, *, partitions_exact: int = PARTITIONS_EXACT
     ) -> QueuePage:
         """List queues with their counts, of up to so many partitions exactly."""
         for kind in ("namespace", "task", "search"):
@@ -109,7 +109,7 @@ class QueueCatalog:
             page.offset,
         )
         found = [row for row in rows if row["id"] is not None]
-        counted = await self._count((row["id"] for row in found), lanes_exact=lanes_exact)
+        counted = await self._count((row["id"] for row in found), partitions_exact=partitions_exact)
         queues = [_queue_summary(row, counted[row["id"]]) for row in found]
         return QueuePage(queues, rows[0]["total"], page)
 
@@ -122,7 +122,7 @@ class QueueCatalog:
         row = await self._describe(name)
         stored = json.loads(row["queue"])
         counted = (await self._count([stored["id"]]))[stored["id"]]
-        lanes = await self._caller.call(
+        rows = await self._caller.call(
             _LIST_PARTITIONS, stored["id"], None, None, partitions.limit, partitions.offset
         )
         return QueueDetail(
@@ -134,8 +134,8 @@ class QueueCatalog:
             is_paused=stored["is_paused"],
             options=stored_options(stored),
             groups=_groups_of(row),
-            partitions=[_partition_summary(lane) for lane in lanes],
-            partitions_total=counted.lanes,
+            partitions=[_partition_summary(each) for each in rows],
+            partitions_total=counted.partitions,
             totals=counted.messages,
             estimated=counted.is_estimate,
         )
@@ -184,13 +184,13 @@ class QueueCatalog:
         """Sum up the whole installation."""
         queues = await self._caller.call(_LIST_QUEUE_LABELS)
         counted = await self._count((row["id"] for row in queues), is_sum=True)
-        (lag,) = await self._caller.call(_MEASURE_LAG, LANES_SAMPLED)
+        (lag,) = await self._caller.call(_MEASURE_LAG, PARTITIONS_SAMPLED)
         ((ingested, now),) = await self._caller.call(
-            _MEASURE_INGEST, INGEST_WINDOW_S, INGEST_LANES, INGEST_SEGMENTS
+            _MEASURE_INGEST, INGEST_WINDOW_S, INGEST_PARTITIONS, INGEST_SEGMENTS
         )
         return Overview(
             queues=len(queues),
-            partitions=sum(each.lanes for each in counted.values()),
+            partitions=sum(each.partitions for each in counted.values()),
             namespaces=len({row["namespace"] for row in queues}),
             tasks=len({row["task"] for row in queues}),
             messages=sum_counts(each.messages for each in counted.values()),
@@ -237,12 +237,14 @@ class QueueCatalog:
         queue_ids: Iterable[int],
         *,
         is_sum: bool = False,
-        lanes_exact: int = LANES_EXACT,
+        partitions_exact: int = PARTITIONS_EXACT,
     ) -> dict[int, _Counted]:
         wanted = list(queue_ids)
         if not wanted:
             return {}
-        rows = await self._caller.call(_COUNT_MESSAGES, wanted, lanes_exact, LANES_SAMPLED, is_sum)
+        rows = await self._caller.call(
+            _COUNT_MESSAGES, wanted, partitions_exact, PARTITIONS_SAMPLED, is_sum
+        )
         return {row["queue_id"]: _counted(row) for row in rows}
 
     async def _describe(self, name: str) -> Any:
@@ -279,7 +281,7 @@ def _queue_summary(row: Any, counted: _Counted) -> QueueSummary:
         task=row["task"],
         created_at=row["created_at"],
         is_paused=row["is_paused"],
-        partitions=counted.lanes,
+        partitions=counted.partitions,
         messages=counted.messages,
         estimated=counted.is_estimate,
     )
@@ -327,14 +329,14 @@ def _counts_of(row: Any) -> MessageCounts:
 
 
 def _counted(row: Any) -> _Counted:
-    return _Counted(row["lanes"], _counts_of(row), row["is_estimate"])
+    return _Counted(row["partitions"], _counts_of(row), row["is_estimate"])
 
 
 def _label_sums(counted: Sequence[_Counted]) -> dict[str, Any]:
     messages = sum_counts(each.messages for each in counted)
     return {
         "queues": len(counted),
-        "partitions": sum(each.lanes for each in counted),
+        "partitions": sum(each.partitions for each in counted),
         "messages": BriefCounts(messages.total, messages.pending),
         "estimated": any(each.is_estimate for each in counted),
     }

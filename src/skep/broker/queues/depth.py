@@ -13,7 +13,7 @@ from skep.broker.paging import Page
 from skep.broker.queues.catalog import QueueCatalog
 
 
-class LaneDepth(msgspec.Struct, frozen=True):
+class PartitionDepth(msgspec.Struct, frozen=True):
     """What waits in one partition."""
 
     partition: str
@@ -36,7 +36,7 @@ class QueueDepth(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Messages that will be delivered: one for each partition if the group conflates, else all."""
     estimated: bool
     """Whether the sums come from a sample, or of `partitionsPending` from this page alone."""
-    partitions: list[LaneDepth]
+    partitions: list[PartitionDepth]
     """A page of the partitions, by name."""
 
 
@@ -62,7 +62,7 @@ class Depths:
             conflation=lag.conflation,
             effective_pending=lag.partitions_with_lag if lag.conflation else lag.offset_lag,
             estimated=lag.estimated,
-            partitions=[LaneDepth(each.partition, each.offset_lag) for each in lag.partitions],
+            partitions=[PartitionDepth(each.partition, each.offset_lag) for each in lag.partitions],
         )
 
     async def of_queue(self, queue: str, page: Page) -> QueueDepth:
@@ -72,7 +72,7 @@ class Depths:
             NotFound: There is no such queue.
         """
         detail = await self._catalog.queue(queue, page)
-        partitions = [LaneDepth(each.name, each.stats.pending) for each in detail.partitions]
+        partitions = [PartitionDepth(each.name, each.stats.pending) for each in detail.partitions]
         return QueueDepth(
             queue=queue,
             group=None,

@@ -20,7 +20,7 @@ from skep.model.names import check_name
 
 REMOVE_CALL: Final = "select skep.remove_queue($1)"
 SWEEP_CALL: Final = "select skep.sweep_removed_queue($1, $2)"
-CLEAR_CALL: Final = "select * from skep.clear_lanes($1, $2, $3, $4, $5, $6)"
+CLEAR_CALL: Final = "select * from skep.clear_partitions($1, $2, $3, $4, $5, $6)"
 PAUSE_CALL: Final = "select skep.pause_queue($1, $2)"
 
 SWEEP_ROWS: Final = 2_000
@@ -29,7 +29,7 @@ SWEEP_ROWS: Final = 2_000
 SWEEP_S_MAX: Final = 10.0
 """How long a request sweeps before it leaves the rest to the background: clients wait 30 s."""
 
-CLEAR_LANES: Final = 200
+CLEAR_PARTITIONS: Final = 200
 CLEAR_SEGMENTS: Final = 1_000
 """What one call clears at most; its partitions are locked meanwhile."""
 
@@ -104,7 +104,7 @@ class QueueLifecycle:
         """
         queue_id = await self._queue_id(queue)
         start, upto = check_name("partition", partition or ""), None
-        lanes = messages = 0
+        partitions = messages = 0
         while True:
             ((done, dropped, start, upto, is_held),) = await self._caller.call(
                 CLEAR_CALL,
@@ -112,18 +112,18 @@ class QueueLifecycle:
                 start,
                 upto,
                 partition is not None,
-                CLEAR_LANES,
+                CLEAR_PARTITIONS,
                 CLEAR_SEGMENTS,
             )
             if is_held:
                 raise Refused("a hold keeps messages of the queue for a reader: release it first")
-            lanes += done
+            partitions += done
             messages += dropped
             if start is None:
                 break
-        if partition is not None and not lanes:
+        if partition is not None and not partitions:
             raise NotFound("Partition not found")
-        return Cleared(partitions=lanes, messages=messages)
+        return Cleared(partitions=partitions, messages=messages)
 
     async def _set_paused(self, queue: str, *, is_paused: bool) -> int:
         ((queue_id,),) = await self._caller.call(PAUSE_CALL, check_name("queue", queue), is_paused)

@@ -5,8 +5,8 @@ that checks the lease it works under, looks at a bounded number of rows and writ
 its own transaction. `StepSize` (pure) keeps steps near the same length whatever a segment weighs;
 the pauses between them are the housekeeper's.
 
-What may be deleted is decided in SQL, under the locks of the lanes. This module only remembers how
-far it has come.
+What may be deleted is decided in SQL, under the locks of the partitions. This module only remembers
+how far it has come.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ PURGE_REDRIVES_CALL: Final = "select skep.purge_redrives($1, $2, $3, $4)"
 NOW_CALL: Final = "select skep.now()"
 
 STEP_S: Final = 0.05
-"""How long a step should take: pushes into the lanes it works on wait for it."""
+"""How long a step should take: pushes into the partitions it works on wait for it."""
 STEP_SIZE_FIRST: Final = 100
 STEP_SIZE_MIN: Final = 10
 SLICE_S: Final = 0.1
@@ -41,14 +41,14 @@ SLICE_S: Final = 0.1
 SCOUT_SEGMENTS_MAX: Final = 100_000
 """Old segments that a run looks at in a queue although a lagging group still keeps them. The next
 run goes on where this one stopped."""
-LANES_PER_STEP: Final = 2_000
-"""Lanes that the search for idle ones looks at."""
+PARTITIONS_PER_STEP: Final = 2_000
+"""Partitions that the search for idle ones looks at."""
 PURGE_BATCH: Final = 1_000
 PURGE_INTERVAL_S: Final = 300.0
 REDRIVE_KEEP_DAYS: Final = 30
 """How long one can ask what became of a redrive and of the letters it moved."""
 CLEANUP_INTERVAL_S: Final = 10.0
-"""Between two looks at some lanes: a hundred thousand are gone through in ten minutes."""
+"""Between two looks at some partitions: a hundred thousand are gone through in ten minutes."""
 DAY_S: Final = 86_400
 
 REQUESTED_SERVICE: Final = "retention by request"
@@ -83,7 +83,7 @@ class Limits(NamedTuple):
 
 
 class EvictionStop(NamedTuple):
-    """Where a step of eviction stopped: a group, and a place among its ready lanes."""
+    """Where a step of eviction stopped: a group, and a place among its ready partitions."""
 
     group_id: int = 0
     after_at: datetime = _EPOCH
@@ -244,7 +244,7 @@ class RetentionDuty:
 
 
 class CleanupDuty:
-    """Walks through the lanes, some at a time, and removes those that are idle for long."""
+    """Walks through the partitions, some at a time, and removes those that are idle for long."""
 
     def __init__(self, caller: Caller, term: Term, *, idle_days: int) -> None:
         self.name: Final = "partition cleanup"
@@ -255,9 +255,9 @@ class CleanupDuty:
         self._reached = 0
 
     async def run(self) -> bool:
-        """Look at some lanes. Never more at once: nobody waits for it."""
+        """Look at some partitions. Never more at once: nobody waits for it."""
         rows = await self._caller.call(
-            CLEAN_CALL, *self._term, uuid4(), self._reached, LANES_PER_STEP, self._idle_s
+            CLEAN_CALL, *self._term, uuid4(), self._reached, PARTITIONS_PER_STEP, self._idle_s
         )
         _, reached, is_done = rows[0]
         self._reached = 0 if is_done else reached
@@ -307,7 +307,7 @@ class RetentionOnRequest:
     """Runs retention because somebody asks, in whichever process he asked.
 
     Such a run has a lease of its own, so it needs no leader, and two cannot run at the same time.
-    Beside a run of the leader it is safe: both lock the lanes they delete from.
+    Beside a run of the leader it is safe: both lock the partitions they delete from.
     """
 
     def __init__(self, caller: Caller, limits: Limits, note_letters: NoteLetters) -> None:

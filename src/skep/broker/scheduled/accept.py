@@ -255,7 +255,7 @@ def render_outcome(
         position: Of the item in its request.
         transaction_id: As JSON.
         trace_id: As JSON.
-        partition_uuid: The wire id of the lane it is meant for.
+        partition_uuid: The wire id of the partition it is meant for.
         queue: Its name as JSON.
     """
     head = b'{"index":%d,"transaction_id":%b,"status":"%b"' % (

@@ -20,7 +20,7 @@ SEQUENCE_CALL: Final = "select * from skep.sequence_due($1, $2)"
 
 MESSAGES_PER_CALL: Final = 1_000
 BYTES_PER_CALL: Final = 8 << 20
-"""Together they bound how long a call holds its lanes and how much memory it takes."""
+"""Together they bound how long a call holds its partitions and how much memory it takes."""
 
 IDLE_S: Final = 2.0
 """How often to look when nothing is known to be due: what remains of a process that died waits so
@@ -118,7 +118,7 @@ class ScheduledSequencer:
         self._hear_of_look(row)
 
     def _hear_of_look(self, row: Any) -> None:
-        queue_ids, lane_counts, moved, is_busy, next_s = row
+        queue_ids, partition_counts, moved, is_busy, next_s = row
         self._plan.looked(self._loop.time(), moved=moved, is_busy=is_busy, next_s=next_s)
-        for queue_id, lane_count in zip(queue_ids or (), lane_counts or (), strict=True):
-            self._announcer.announce(queue_id, lane_count)
+        for queue_id, partition_count in zip(queue_ids or (), partition_counts or (), strict=True):
+            self._announcer.announce(queue_id, partition_count)

@@ -19,7 +19,7 @@ from skep.model.envelopes import Header
 READ_CALL: Final = "select * from skep.read_staged($1, $2::text::pg_snapshot, $3, $4)"
 
 PORTION_BYTES: Final = 8 << 20
-"""Payloads of one portion. This and the number of messages bound how long a call holds lanes."""
+"""Payload bytes of one batch. With the number of messages, they bound how long locks are held."""
 
 _read_headers = msgspec.json.Decoder(dict[str, Header]).decode
 
@@ -36,7 +36,7 @@ class StagedMessage(NamedTuple):
 
     commit_number: int
     id: int
-    lane_key: tuple[str, str]
+    partition_key: tuple[str, str]
     transaction_id: str
     payload: bytes
     headers: dict[str, Header] | None

@@ -1,10 +1,10 @@
 """Move staged messages into the log: read them, let the rules of their queues decide, store them.
 
-Each message leaves in one of three calls. Those that the queue takes are appended to their lanes;
-those for later wait for their time; those that the queue refuses become dead letters with the
-reason, because the transaction that staged them has committed and nobody is left to be told. Every
-call takes its messages off the staged ones in the transaction that stores them, so a message
-arrives once, whichever process or connection dies in between.
+Each message leaves in one of three calls. Those that the queue takes are appended to their
+partitions; those for later wait for their time; those that the queue refuses become dead letters
+with the reason, because the transaction that staged them has committed and nobody is left to be
+told. Every call takes its messages off the staged ones in the transaction that stores them, so a
+message arrives once, whichever process or connection dies in between.
 
 The duplicate cache is one of its own, for the reason that `settlement` gives.
 """
@@ -19,7 +19,7 @@ import xxhash
 
 from skep.broker.ack.statuses import storable_error
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner
+from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
 from skep.broker.push.rules import QueueRules, RuleBook
 from skep.broker.push.size_limit import AdmissionGate, Full
 from skep.broker.scheduled.accept import DueListener
@@ -56,7 +56,7 @@ class _Prepared(NamedTuple):
     """A message as it will be stored."""
 
     staged: StagedMessage
-    lane: Lane
+    partition: Partition
     key: bytes
     envelope: bytes
 
@@ -80,8 +80,8 @@ class StagedMover:
         caller: Caller,
         *,
         directory: Directory,
-        provisioner: LaneProvisioner,
-        listener: LaneListener,
+        provisioner: PartitionProvisioner,
+        listener: PartitionListener,
         rule_book: RuleBook,
         gate: AdmissionGate,
         cache: DedupCache,
@@ -121,49 +121,55 @@ class StagedMover:
         if not portion.messages:
             self._reader.pass_over(portion)
             return Moved(0, has_more=False, is_whole=True)
-        lanes = await self._find_lanes(portion.messages)
+        partitions = await self._find_partitions(portion.messages)
         try:
-            is_whole = await self._move(portion, lanes)
+            is_whole = await self._move(portion, partitions)
         except RulesChanged:
-            await self._learn_anew(lanes.values())
+            await self._learn_anew(partitions.values())
             is_whole = False
         except RejectedData as error:
-            is_whole = await self._isolate(portion, lanes, error)
+            is_whole = await self._isolate(portion, partitions, error)
         else:
             self._portion_messages = min(PORTION_MESSAGES, self._portion_messages * 2)
         if is_whole:
             self._reader.pass_over(portion)
         return Moved(len(portion.messages), has_more=portion.is_cut, is_whole=is_whole)
 
-    async def _find_lanes(self, messages: Sequence[StagedMessage]) -> dict[tuple[str, str], Lane]:
-        keys = {message.lane_key for message in messages}
+    async def _find_partitions(
+        self, messages: Sequence[StagedMessage]
+    ) -> dict[tuple[str, str], Partition]:
+        keys = {message.partition_key for message in messages}
         await self._provisioner.provide(keys)
-        lanes = {key: self._directory.lanes[key] for key in keys}
-        strange = [lane for lane in lanes.values() if not self._cache.vouch(lane.partition_id)]
+        partitions = {key: self._directory.partitions[key] for key in keys}
+        strange = [
+            partition
+            for partition in partitions.values()
+            if not self._cache.vouch(partition.partition_id)
+        ]
         if strange:
             await self._listener.prepare((), strange)
-        return lanes
+        return partitions
 
-    async def _learn_anew(self, lanes: Collection[Lane]) -> None:
+    async def _learn_anew(self, partitions: Collection[Partition]) -> None:
         """A queue was configured or deleted: forget what was known of it."""
-        for lane in lanes:
-            self._directory.forget_lane(lane)
-            self._cache.forget(lane.partition_id)
-        await self._rule_book.read(lane.queue_id for lane in lanes)
+        for partition in partitions:
+            self._directory.forget_partition(partition)
+            self._cache.forget(partition.partition_id)
+        await self._rule_book.read(partition.queue_id for partition in partitions)
 
     async def _isolate(
-        self, portion: Portion, lanes: dict[tuple[str, str], Lane], error: SkepError
+        self, portion: Portion, partitions: dict[tuple[str, str], Partition], error: SkepError
     ) -> bool:
         """The database refused a value: find the guilty message, and let it go alone."""
         if len(portion.messages) > 1:
             self._portion_messages = len(portion.messages) // 2
             return False
-        prepared = self._prepare(portion.messages[0], lanes, portion.read_at)
+        prepared = self._prepare(portion.messages[0], partitions, portion.read_at)
         return await self._reject([_Refused(prepared, error.message)])
 
-    async def _move(self, portion: Portion, lanes: dict[tuple[str, str], Lane]) -> bool:
+    async def _move(self, portion: Portion, partitions: dict[tuple[str, str], Partition]) -> bool:
         """Store the messages of a portion; return whether all of them are."""
-        prepared = [self._prepare(each, lanes, portion.read_at) for each in portion.messages]
+        prepared = [self._prepare(each, partitions, portion.read_at) for each in portion.messages]
         accepted, refused = self._judge(prepared)
         accepted, turned_away = await self._admit(accepted)
         later = [each for each in accepted if each.is_later]
@@ -176,7 +182,7 @@ class StagedMover:
         return is_whole
 
     def _prepare(
-        self, staged: StagedMessage, lanes: dict[tuple[str, str], Lane], read_at: datetime
+        self, staged: StagedMessage, partitions: dict[tuple[str, str], Partition], read_at: datetime
     ) -> _Prepared:
         if staged.deliver_at is not None and staged.deliver_at <= read_at:
             staged = staged._replace(deliver_at=None)
@@ -188,14 +194,14 @@ class StagedMover:
             expires_at=end_of_life(staged.ttl_s, staged.deliver_at or read_at),
         )
         key = xxhash.xxh3_128_digest(staged.transaction_id.encode(), self._hash_seed)
-        return _Prepared(staged, lanes[staged.lane_key], key, envelope)
+        return _Prepared(staged, partitions[staged.partition_key], key, envelope)
 
     def _judge(self, prepared: Sequence[_Prepared]) -> tuple[list[_Prepared], list[_Refused]]:
         """Let the rules decide, and encrypt what is to be stored."""
         accepted: list[_Prepared] = []
         refused: list[_Refused] = []
         for message in prepared:
-            rules = message.lane.rules
+            rules = message.partition.rules
             reason = rules.refusal_of(message.envelope)
             try:
                 sealed = message._replace(envelope=self._rule_book.seal(rules, message.envelope))
@@ -211,7 +217,9 @@ class StagedMover:
     async def _admit(self, accepted: Sequence[_Prepared]) -> tuple[list[_Prepared], list[_Refused]]:
         """Turn away the messages of queues that are full."""
         counts: Counter[QueueRules] = Counter(
-            message.lane.rules for message in accepted if message.lane.rules.size_limit is not None
+            message.partition.rules
+            for message in accepted
+            if message.partition.rules.size_limit is not None
         )
         full: set[QueueRules] = set()
         for rules, count in counts.items():
@@ -220,21 +228,21 @@ class StagedMover:
             if isinstance(verdict, Full):
                 full.add(rules)
         return (
-            [each for each in accepted if each.lane.rules not in full],
+            [each for each in accepted if each.partition.rules not in full],
             [
-                _Refused(each, f"queue {each.lane.key[0]} is full")
+                _Refused(each, f"queue {each.partition.key[0]} is full")
                 for each in accepted
-                if each.lane.rules in full
+                if each.partition.rules in full
             ],
         )
 
     async def _reject(self, refused: Sequence[_Refused]) -> bool:
-        """Make dead letters, a lane at a time."""
+        """Make dead letters, a partition at a time."""
         is_whole = True
-        by_lane: dict[int, list[_Refused]] = {}
+        by_partition: dict[int, list[_Refused]] = {}
         for each in refused:
-            by_lane.setdefault(each.message.lane.partition_id, []).append(each)
-        for partition_id, its_refused in by_lane.items():
+            by_partition.setdefault(each.message.partition.partition_id, []).append(each)
+        for partition_id, its_refused in by_partition.items():
             its_refused.sort(key=lambda each: each.message.staged.id)
             ((count,),) = await self._caller.call(
                 REJECT_CALL,
@@ -245,20 +253,20 @@ class StagedMover:
                 [storable_error(each.reason) for each in its_refused],
             )
             is_whole = is_whole and count is not None
-            self._note_letters(its_refused[0].message.lane.key[0], count or 0)
+            self._note_letters(its_refused[0].message.partition.key[0], count or 0)
         return is_whole
 
     async def _schedule(self, later: Sequence[_Prepared]) -> bool:
         """Let messages wait; of those with the same id the first, the others come again."""
         first_by_identity: dict[tuple[int, bytes], _Prepared] = {}
         for message in later:
-            first_by_identity.setdefault((message.lane.partition_id, message.key), message)
+            first_by_identity.setdefault((message.partition.partition_id, message.key), message)
         sent = sorted(first_by_identity.values(), key=lambda message: message.staged.id)
         rows = await self._caller.call(
             SCHEDULE_CALL,
             [message.staged.id for message in sent],
-            [message.lane.queue_id for message in sent],
-            [message.lane.key[1] for message in sent],
+            [message.partition.queue_id for message in sent],
+            [message.partition.key[1] for message in sent],
             [message.key for message in sent],
             [message.staged.transaction_id for message in sent],
             [message.envelope for message in sent],
@@ -276,16 +284,18 @@ class StagedMover:
         return await self._reject(too_many) and settled == len(later)
 
     async def _sequence(self, messages: Sequence[_Prepared]) -> bool:
-        """Append messages to their lanes; of those with the same id in a lane the first."""
+        """Append messages to their partitions; of those with one id in a partition, the first."""
         pending, repeated = _without_twins(messages)
         while pending or repeated:
             call = _SequenceCall(pending, repeated)
             rows = await self._caller.call(SEQUENCE_CALL, *call.arguments(self._cache))
             if not rows:
                 return False
-            lanes_by_queue = Counter(lane.queue_id for lane in call.settle(rows[1:], self._cache))
-            for queue_id, lane_count in lanes_by_queue.items():
-                self._announcer.announce(queue_id, lane_count)
+            partitions_by_queue = Counter(
+                partition.queue_id for partition in call.settle(rows[1:], self._cache)
+            )
+            for queue_id, partition_count in partitions_by_queue.items():
+                self._announcer.announce(queue_id, partition_count)
             pending, repeated = call.pending, call.repeated
         return True
 
@@ -293,25 +303,26 @@ class StagedMover:
 def _without_twins(
     messages: Sequence[_Prepared],
 ) -> tuple[list[_Prepared], list[_Prepared]]:
-    """Return the messages that have their key first in their lane, and the others."""
+    """Return the messages that have their key first in their partition, and the others."""
     first_by_key: dict[tuple[int, bytes], _Prepared] = {}
     twins = [
         message
         for message in messages
-        if first_by_key.setdefault((message.lane.partition_id, message.key), message) is not message
+        if first_by_key.setdefault((message.partition.partition_id, message.key), message)
+        is not message
     ]
     return list(first_by_key.values()), twins
 
 
 class _SequenceCall:
-    """The messages of one call by lane, no key twice in a lane."""
+    """The messages of one call by partition, no key twice in a partition."""
 
     def __init__(self, messages: Sequence[_Prepared], repeated: Sequence[_Prepared]) -> None:
         """Take what to store, and what is only to be dropped because it repeats another."""
-        by_lane: dict[Lane, list[_Prepared]] = {}
+        by_partition: dict[Partition, list[_Prepared]] = {}
         for message in messages:
-            by_lane.setdefault(message.lane, []).append(message)
-        self._lots: Final = sorted(by_lane.items(), key=lambda lot: lot[0].partition_id)
+            by_partition.setdefault(message.partition, []).append(message)
+        self._lots: Final = sorted(by_partition.items(), key=lambda lot: lot[0].partition_id)
         self._dropped: Final = repeated
         self.pending: list[_Prepared] = []
         """After the call: what has to go again."""
@@ -319,12 +330,12 @@ class _SequenceCall:
         """After the call: what turned out to be stored already."""
 
     def arguments(self, cache: DedupCache) -> tuple[object, ...]:
-        """Return the arguments of the call, with the word of the cache for its lanes."""
+        """Return the arguments of the call, with the word of the cache for its partitions."""
         numbers: dict[int, int | None] = {message.staged.id: None for message in self._dropped}
         for number, (_, messages) in enumerate(self._lots, start=1):
             numbers.update((message.staged.id, number) for message in messages)
         ids = sorted(numbers)
-        rules = {lane.rules for lane, _ in self._lots}
+        rules = {partition.rules for partition, _ in self._lots}
         keys = [b"".join([message.key for message in messages]) for _, messages in self._lots]
         words = self._vouch(keys, cache)
         return (
@@ -332,7 +343,7 @@ class _SequenceCall:
             [numbers[id_] for id_ in ids],
             [each.queue_id for each in rules],
             [each.version for each in rules],
-            [lane.partition_id for lane, _ in self._lots],
+            [partition.partition_id for partition, _ in self._lots],
             [len(messages) for _, messages in self._lots],
             [to for to, _ in words],
             [since for _, since in words],
@@ -344,27 +355,27 @@ class _SequenceCall:
         )
 
     def _vouch(self, keys: Sequence[bytes], cache: DedupCache) -> list[Vouch]:
-        """Give the cache's word for each lane; none for a lane in which it suspects a duplicate."""
-        partition_ids = [lane.partition_id for lane, _ in self._lots]
+        """Return what the cache guarantees for each partition; nothing where it sees a hit."""
+        partition_ids = [partition.partition_id for partition, _ in self._lots]
         suspects = {hit.lot for hit in cache.find(list(zip(partition_ids, keys, strict=True)))}
         return [
             _NO_WORD if lot in suspects or word is None else word
             for lot, word in enumerate(cache.vouch_each(partition_ids))
         ]
 
-    def settle(self, rows: Sequence[Any], cache: DedupCache) -> list[Lane]:
-        """Take what became of the lanes; return those that got something."""
-        woken: list[Lane] = []
+    def settle(self, rows: Sequence[Any], cache: DedupCache) -> list[Partition]:
+        """Take what became of the partitions; return those that got something."""
+        woken: list[Partition] = []
         for row in rows:
             number: int = row[0]
             first, created_at, duplicates, _, gap_first, gap_keys, gap_created_at = row[2:]
-            lane, messages = self._lots[number - 1]
+            partition, messages = self._lots[number - 1]
             if gap_keys is not None:
-                cache.adopt(lane.partition_id, gap_first, gap_keys, gap_created_at)
+                cache.adopt(partition.partition_id, gap_first, gap_keys, gap_created_at)
             if first is not None:
                 keys = b"".join([message.key for message in messages])
-                cache.record(lane.partition_id, first, keys, created_at)
-                woken.append(lane)
+                cache.record(partition.partition_id, first, keys, created_at)
+                woken.append(partition)
                 continue
             repeated = frozenset[int](duplicates)
             for index, message in enumerate(messages):

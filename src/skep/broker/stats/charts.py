@@ -45,7 +45,7 @@ REMOVED_CALL: Final = "select * from skep.removed_partitions($1, $2, $3, $4)"
 PARKED_CALL: Final = "select * from skep.chart_parked($1, $2, $3, $4, $5)"
 GROUPS_CALL: Final = "select * from skep.chart_groups($1, $2, $3, $4, $5, $6)"
 SAMPLES_CALL: Final = "select * from skep.worker_samples($1, $2, $3, $4, $5, $6)"
-COUNT_LANES_CALL: Final = (
+COUNT_PARTITIONS_CALL: Final = (
     "select p.queue_id, count(*) from skep.partition p where p.queue_id = any($1) group by 1"
 )
 
@@ -292,11 +292,11 @@ class Charts:
         removed = await self._caller.call(
             REMOVED_CALL, covered.since, covered.until, covered.bucket_s, queue_ids
         )
-        lanes = await self._caller.call(COUNT_LANES_CALL, queue_ids)
+        partitions = await self._caller.call(COUNT_PARTITIONS_CALL, queue_ids)
         return _Extras(
             parked,
             {(row["bucket"], row["queue_id"]): row["partitions"] for row in removed},
-            {row[0]: row[1] for row in lanes},
+            {row[0]: row[1] for row in partitions},
         )
 
 
@@ -305,7 +305,7 @@ class _Extras(NamedTuple):
 
     parked: Counter[tuple[datetime, str]]
     removed: dict[tuple[datetime, int], int]
-    lanes: dict[int, int]
+    partitions: dict[int, int]
 
 
 def _worker_sample(row: Any) -> WorkerSample:
@@ -348,7 +348,7 @@ def _operations_point(covered: ChartRange, row: Any, queue: str, extras: _Extras
         queue_name=queue,
         **counted,
         partitions_deleted=extras.removed.get((bucket, queue_id), 0),
-        partition_count=extras.lanes.get(queue_id, 0),
+        partition_count=extras.partitions.get(queue_id, 0),
         avg_lag_ms=average(row["lag_ms_sum"], row["pop_messages"]),
         p50_lag_ms=p50,
         p95_lag_ms=p95,

@@ -49,7 +49,7 @@ ROLL_UP_INTERVAL_S: Final = 60.0
 PURGE_INTERVAL_S: Final = 300.0
 PURGE_BATCH: Final = 5_000
 GROUPS_SAMPLED: Final = 200
-LANES_SAMPLED: Final = 2_000
+PARTITIONS_SAMPLED: Final = 2_000
 LAST_REPORT_S: Final = 1.0
 """How long the last report may hold up the end of the process."""
 
@@ -224,7 +224,7 @@ class LagSampleDuty:
 
     async def run(self) -> bool:
         """Look once."""
-        await self._caller.call(SAMPLE_GROUPS_CALL, *self._term, GROUPS_SAMPLED, LANES_SAMPLED)
+        await self._caller.call(SAMPLE_GROUPS_CALL, *self._term, GROUPS_SAMPLED, PARTITIONS_SAMPLED)
         return False
 
 

@@ -42,7 +42,7 @@ LEASES_MAX: Final = 10_000
 LETTERS_MAX: Final = 1_000
 ERRORS_SHOWN: Final = 10
 QUEUES_SHOWN: Final = 100
-LANES_EXACT: Final = 2_000
+PARTITIONS_EXACT: Final = 2_000
 """Partitions that the status counts one by one: it has more to do than a listing."""
 _MIB: Final = 1024 * 1024
 
@@ -91,7 +91,9 @@ class StatusReport:
         if choice.queue is not None:
             return await self._count_queue(choice.queue, choice)
         wanted = QueueFilter(namespace=choice.namespace, task=choice.task)
-        page = await self._catalog.queues(wanted, Page(QUEUES_SHOWN, 0), lanes_exact=LANES_EXACT)
+        page = await self._catalog.queues(
+            wanted, Page(QUEUES_SHOWN, 0), partitions_exact=PARTITIONS_EXACT
+        )
         shown = [_status_queue(each) for each in page.queues]
         if page.total <= len(shown):
             is_guess = any(each.estimated for each in page.queues)
@@ -120,10 +122,10 @@ class StatusReport:
         return _Counted([queue], found.totals, is_guess=found.estimated)
 
     async def _leases(self, *, acked: int) -> StatusLeases:
-        ((leases, lanes, messages),) = await self._caller.call(LEASES_CALL, LEASES_MAX)
+        ((leases, partitions, messages),) = await self._caller.call(LEASES_CALL, LEASES_MAX)
         return StatusLeases(
             active=leases,
-            partitions_with_leases=lanes,
+            partitions_with_leases=partitions,
             total_batch_size=messages,
             total_acked=acked,
         )

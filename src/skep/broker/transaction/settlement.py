@@ -28,7 +28,7 @@ from skep.broker.ack.statuses import (
     unknown_status,
 )
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.directory import Directory, Lane, LaneListener, LaneProvisioner
+from skep.broker.directory import Directory, Partition, PartitionListener, PartitionProvisioner
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.broker.push.rules import RuleBook
 from skep.broker.push.size_limit import AdmissionGate, Full
@@ -40,15 +40,15 @@ from skep.model.envelopes import (
     checked_trace_id,
     end_of_life,
 )
-from skep.model.errors import BadRequest, InvalidPayload, LaneDeferred, Refused
+from skep.model.errors import BadRequest, InvalidPayload, PartitionDeferred, Refused
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
 from skep.model.names import check_name, refuse_transaction_id
 from skep.model.wire import DEFAULT_PARTITION, QUEUE_MODE, AckItem, PushItem
 from skep.telemetry.meters import OTHER_QUEUES, Meters
 
-LANE_TRIES_MAX: Final = 3
-"""How often a lane may vanish under a call before its queue is taken to be in deletion."""
+PARTITION_TRIES_MAX: Final = 3
+"""How often a partition may vanish under a call before its queue is taken to be in deletion."""
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 """vouched_since of a broker that vouches for nothing."""
@@ -61,7 +61,7 @@ _digest = xxhash.xxh3_128_digest
 class StagedPush(msgspec.Struct, gc=False):
     """A message to store."""
 
-    lane_key: tuple[str, str]
+    partition_key: tuple[str, str]
     transaction_id: str
     trace_id: str | None
     key: bytes
@@ -94,9 +94,9 @@ class Operations(msgspec.Struct):
         """About how many bytes it holds on to."""
         return 1024 + 512 * len(self.acks) + sum(512 + len(push.envelope) for push in self.pushes)
 
-    def lane_keys(self) -> set[tuple[str, str]]:
+    def partition_keys(self) -> set[tuple[str, str]]:
         """Return the queue and partition of everything pushed."""
-        return {push.lane_key for push in self.pushes}
+        return {push.partition_key for push in self.pushes}
 
 
 class AckSettled(msgspec.Struct, gc=False):
@@ -109,7 +109,7 @@ class AckSettled(msgspec.Struct, gc=False):
 class PushSettled(msgspec.Struct, gc=False):
     """Where a message is stored."""
 
-    lane: Lane
+    partition: Partition
     offset: int
     is_duplicate: bool
 
@@ -141,11 +141,11 @@ class Stager:
         *,
         hash_seed: int,
         now: Callable[[], datetime],
-        check_lane: Callable[[tuple[str, str]], None] = lambda _: None,
+        check_partition: Callable[[tuple[str, str]], None] = lambda _: None,
         requires_lease: bool = False,
     ) -> None:
-        """Take what is needed; `check_lane` raises when nothing may be pushed into a lane now."""
-        self._check_lane: Final = check_lane
+        """Take what is needed; `check_partition` raises when a partition takes no pushes now."""
+        self._check_partition: Final = check_partition
         self._requires_lease: Final = requires_lease
         self._leases: Final = leases
         self._hash_seed: Final = hash_seed
@@ -158,7 +158,7 @@ class Stager:
 
         Raises:
             BadRequest: A name or an id cannot be stored, or an option does not work here.
-            Unavailable: Messages of its lane that came first are not stored yet.
+            Unavailable: Messages of its partition that came first are not stored yet.
         """
         if item.deliver_at is not None or item.delay_seconds is not None:
             raise BadRequest("messages for later cannot be part of this: push them on their own")
@@ -166,13 +166,13 @@ class Stager:
         if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
             refuse_transaction_id(name)
         trace_id = checked_trace_id(item.trace_id)
-        lane_key = (
+        partition_key = (
             check_name("queue", item.queue),
             check_name("partition", item.partition or DEFAULT_PARTITION),
         )
-        self._check_lane(lane_key)
+        self._check_partition(partition_key)
         return StagedPush(
-            lane_key=lane_key,
+            partition_key=partition_key,
             transaction_id=name,
             trace_id=trace_id,
             key=_digest(name.encode(), self._hash_seed),
@@ -250,8 +250,8 @@ class Settler:
         caller: Caller,
         *,
         directory: Directory,
-        provisioner: LaneProvisioner,
-        listener: LaneListener,
+        provisioner: PartitionProvisioner,
+        listener: PartitionListener,
         rule_book: RuleBook,
         gate: AdmissionGate,
         cache: DedupCache,
@@ -293,55 +293,61 @@ class Settler:
                 each push is: those with the same key are sent once.
 
         Raises:
-            LaneDeferred: Operations wait in a lane.
+            PartitionDeferred: Operations wait in a partition.
             Refused: A queue is being deleted faster than it can be created.
             BadRequest: A queue does not take a payload.
             QueueFull: A queue has no room.
             SkepError: As the call fails.
         """
-        for _ in range(LANE_TRIES_MAX):
-            pushed = _Pushed(operations, await self._find_lanes(operations))
+        for _ in range(PARTITION_TRIES_MAX):
+            pushed = _Pushed(operations, await self._find_partitions(operations))
             await self._enforce(pushed, is_repeated=is_repeated)
             places = [pushed.places] if with_places else []
             row = await self._call(statement, [*leading, *places], operations, pushed)
             if row[0] == "deferred":
-                partition_id = _deferred_lane(row[1], pushed.lanes, operations)
-                raise LaneDeferred(partition_id=partition_id)
-            if row[0] != "lane_gone":
+                partition_id = _deferred_partition(row[1], pushed.partitions, operations)
+                raise PartitionDeferred(partition_id=partition_id)
+            if row[0] != "partition_gone":
                 return self._conclude(row, operations, pushed)
             number: int = row[1]
-            lane = pushed.lanes[number - 1]
-            self._directory.forget_lane(lane)
-            self._cache.forget(lane.partition_id)
+            partition = pushed.partitions[number - 1]
+            self._directory.forget_partition(partition)
+            self._cache.forget(partition.partition_id)
         raise Refused("a queue that is pushed to is being deleted")
 
     async def _enforce(self, pushed: "_Pushed", *, is_repeated: bool) -> None:
         """Let the rules of the queues decide about what is pushed; all of it is, or nothing."""
         if not pushed.sent:
             return
-        await self._rule_book.read(lane.queue_id for lane in pushed.lanes)
-        sizes: Counter[Lane] = Counter()
-        for number, (lane_number, push) in enumerate(pushed.sent):
-            lane = pushed.lanes[lane_number - 1]
-            sizes[lane] += 1
-            if not is_repeated and (refusal := lane.rules.refusal_of(push.envelope)):
+        await self._rule_book.read(partition.queue_id for partition in pushed.partitions)
+        sizes: Counter[Partition] = Counter()
+        for number, (partition_number, push) in enumerate(pushed.sent):
+            partition = pushed.partitions[partition_number - 1]
+            sizes[partition] += 1
+            if not is_repeated and (refusal := partition.rules.refusal_of(push.envelope)):
                 raise InvalidPayload(refusal)
-            envelope = self._rule_book.seal(lane.rules, push.envelope)
-            pushed.sent[number] = lane_number, msgspec.structs.replace(push, envelope=envelope)
-        for lane, count in sizes.items():
-            if lane.rules.size_limit is not None and not is_repeated:
-                verdict = await self._gate.decide(lane.queue_id, count, lane.rules.size_limit)
+            envelope = self._rule_book.seal(partition.rules, push.envelope)
+            pushed.sent[number] = partition_number, msgspec.structs.replace(push, envelope=envelope)
+        for partition, count in sizes.items():
+            if partition.rules.size_limit is not None and not is_repeated:
+                verdict = await self._gate.decide(
+                    partition.queue_id, count, partition.rules.size_limit
+                )
                 if isinstance(verdict, Full):
-                    raise verdict.error(lane.key[0])
+                    raise verdict.error(partition.key[0])
 
-    async def _find_lanes(self, operations: Operations) -> dict[tuple[str, str], Lane]:
-        keys = operations.lane_keys()
+    async def _find_partitions(self, operations: Operations) -> dict[tuple[str, str], Partition]:
+        keys = operations.partition_keys()
         await self._provisioner.provide(keys)
-        lanes = {key: self._directory.lanes[key] for key in keys}
-        strange = [lane for lane in lanes.values() if not self._cache.vouch(lane.partition_id)]
+        partitions = {key: self._directory.partitions[key] for key in keys}
+        strange = [
+            partition
+            for partition in partitions.values()
+            if not self._cache.vouch(partition.partition_id)
+        ]
         if strange:
             await self._listener.prepare((), strange)
-        return lanes
+        return partitions
 
     async def _call(
         self,
@@ -363,10 +369,10 @@ class Settler:
             [ack.key for ack in acks],
             [ack.status for ack in acks],
             [ack.error for ack in acks],
-            [lane.partition_id for lane in pushed.lanes],
+            [partition.partition_id for partition in pushed.partitions],
             [to for to, _ in vouched],
             [since for _, since in vouched],
-            [lane_number for lane_number, _ in pushed.sent],
+            [partition_number for partition_number, _ in pushed.sent],
             [push.key for _, push in pushed.sent],
             [push.envelope for _, push in pushed.sent],
         )
@@ -399,7 +405,7 @@ class Settler:
         self._count(operations, pushes, queue_ids or ())
         for push in pushes:
             if not push.is_duplicate:
-                ready.setdefault(push.lane.queue_id, set()).add(push.lane.partition_id)
+                ready.setdefault(push.partition.queue_id, set()).add(push.partition.partition_id)
         for queue_id, partition_ids in ready.items():
             self._announcer.announce(queue_id, len(partition_ids))
         return Settled(None, 0, [ack for ack in acks if ack is not None], pushes, row[14:])
@@ -415,12 +421,12 @@ class Settler:
     def _count(
         self, operations: Operations, pushes: Sequence[PushSettled], acked: Sequence[int]
     ) -> None:
-        names = {push.lane.key[0] for push in pushes}
+        names = {push.partition.key[0] for push in pushes}
         names |= {self._directory.queue_name(queue_id) or OTHER_QUEUES for queue_id in acked}
         for name in names:
             self._queues.of(name).transactions += 1
         for push, staged in zip(pushes, operations.pushes, strict=True):
-            meter = self._queues.of(push.lane.key[0])
+            meter = self._queues.of(push.partition.key[0])
             if push.is_duplicate:
                 meter.push_duplicates += 1
             else:
@@ -428,39 +434,50 @@ class Settler:
                 meter.push_bytes += len(staged.envelope)
 
 
-def _deferred_lane(number: int, lanes: Sequence[Lane], operations: Operations) -> int:
+def _deferred_partition(
+    number: int, partitions: Sequence[Partition], operations: Operations
+) -> int:
     """Return the partition that is waited for, by its number among those pushed and acked."""
-    if number <= len(lanes):
-        return lanes[number - 1].partition_id
-    return operations.acks[number - len(lanes) - 1].partition_id
+    if number <= len(partitions):
+        return partitions[number - 1].partition_id
+    return operations.acks[number - len(partitions) - 1].partition_id
 
 
 class _Pushed:
-    """The pushes of one call by lane, each key once."""
+    """The pushes of one call by partition, each key once."""
 
-    def __init__(self, operations: Operations, lane_by_key: dict[tuple[str, str], Lane]) -> None:
-        self.lanes: list[Lane] = sorted(lane_by_key.values(), key=lambda lane: lane.partition_id)
+    def __init__(
+        self, operations: Operations, partition_by_key: dict[tuple[str, str], Partition]
+    ) -> None:
+        self.partitions: list[Partition] = sorted(
+            partition_by_key.values(), key=lambda partition: partition.partition_id
+        )
         self.sent: list[tuple[int, StagedPush]] = []
-        """(number of the lane from 1, push); later pushes of the same key are left out."""
+        """(number of the partition from 1, push); later pushes of the same key are left out."""
         self.places: list[int] = []
         """Of every push: where in `sent` it is, or the one of the same key before it."""
-        number_by_key = {lane.key: number for number, lane in enumerate(self.lanes, start=1)}
+        number_by_key = {
+            partition.key: number for number, partition in enumerate(self.partitions, start=1)
+        }
         place_by_key: dict[tuple[int, bytes], int] = {}
         for push in operations.pushes:
-            number = number_by_key[push.lane_key]
+            number = number_by_key[push.partition_key]
             place = place_by_key.setdefault((number, push.key), len(self.sent))
             if place == len(self.sent):
                 self.sent.append((number, push))
             self.places.append(place)
 
     def vouch(self, cache: DedupCache) -> list[tuple[int, datetime]]:
-        """Give the cache's word for each lane; none for a lane in which it suspects a duplicate."""
-        keys = self._keys_by_lane(self.sent)
-        lots = [(lane.partition_id, keys[number]) for number, lane in enumerate(self.lanes, 1)]
+        """Return what the cache guarantees for each partition; nothing where it sees a hit."""
+        keys = self._keys_by_partition(self.sent)
+        lots = [
+            (partition.partition_id, keys[number])
+            for number, partition in enumerate(self.partitions, 1)
+        ]
         suspects = {hit.lot for hit in cache.find(lots)}
         return [
-            (0, _NEVER) if lot in suspects else cache.vouch(lane.partition_id) or (0, _NEVER)
-            for lot, lane in enumerate(self.lanes)
+            (0, _NEVER) if lot in suspects else cache.vouch(partition.partition_id) or (0, _NEVER)
+            for lot, partition in enumerate(self.partitions)
         ]
 
     def settle(self, offsets: Sequence[int], duplicates: Sequence[bool]) -> list[PushSettled]:
@@ -468,31 +485,43 @@ class _Pushed:
         settled: list[PushSettled] = []
         seen: set[int] = set()
         for place in self.places:
-            lane = self.lanes[self.sent[place][0] - 1]
-            settled.append(PushSettled(lane, offsets[place], duplicates[place] or place in seen))
+            partition = self.partitions[self.sent[place][0] - 1]
+            settled.append(
+                PushSettled(partition, offsets[place], duplicates[place] or place in seen)
+            )
             seen.add(place)
         return settled
 
     def teach(
-        self, cache: DedupCache, duplicates: Sequence[bool], by_lane: Sequence[Sequence[Any] | None]
+        self,
+        cache: DedupCache,
+        duplicates: Sequence[bool],
+        by_partition: Sequence[Sequence[Any] | None],
     ) -> None:
         """Let the cache learn what was stored, by others since and by this call."""
-        if by_lane[0] is None:
+        if by_partition[0] is None:
             return  # an earlier try stored it; the next push finds it as a gap
         verdicts = zip(self.sent, duplicates, strict=True)
-        keys = self._keys_by_lane([sent for sent, is_duplicate in verdicts if not is_duplicate])
-        columns = [column or () for column in by_lane]
-        for number, (lane, first, created_at, gap_first, gap_keys, gap_created_at) in enumerate(
-            zip(self.lanes, *columns, strict=True), start=1
-        ):
+        keys = self._keys_by_partition(
+            [sent for sent, is_duplicate in verdicts if not is_duplicate]
+        )
+        columns = [column or () for column in by_partition]
+        for number, (
+            partition,
+            first,
+            created_at,
+            gap_first,
+            gap_keys,
+            gap_created_at,
+        ) in enumerate(zip(self.partitions, *columns, strict=True), start=1):
             if gap_keys is not None:
-                cache.adopt(lane.partition_id, gap_first, gap_keys, gap_created_at)
+                cache.adopt(partition.partition_id, gap_first, gap_keys, gap_created_at)
             if first is not None:
-                cache.record(lane.partition_id, first, keys[number], created_at)
+                cache.record(partition.partition_id, first, keys[number], created_at)
 
     @staticmethod
-    def _keys_by_lane(sent: Sequence[tuple[int, StagedPush]]) -> dict[int, bytes]:
-        """Return the joined keys of each lane, by its number."""
+    def _keys_by_partition(sent: Sequence[tuple[int, StagedPush]]) -> dict[int, bytes]:
+        """Return the joined keys of each partition, by its number."""
         keys: dict[int, list[bytes]] = {}
         for number, push in sent:
             keys.setdefault(number, []).append(push.key)

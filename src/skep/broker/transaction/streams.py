@@ -454,10 +454,12 @@ def _push_results(pushes: Sequence[StagedPush], settled: Settled) -> list[CycleP
                 index=index,
                 transaction_id=push.transaction_id,
                 status="queued" if found and not found.is_duplicate else "duplicate",
-                message_id=message_id(found.lane.partition_id, found.offset) if found else None,
-                partition_id=found.lane.uuid.decode() if found else None,
+                message_id=message_id(found.partition.partition_id, found.offset)
+                if found
+                else None,
+                partition_id=found.partition.uuid.decode() if found else None,
                 trace_id=push.trace_id,
-                queue_name=push.lane_key[0],
+                queue_name=push.partition_key[0],
             )
         )
     return results

@@ -1,8 +1,8 @@
 """Transaction: acknowledge and push, all or nothing.
 
-A request is checked, its lanes are provisioned, and it leaves as a call of its own: transactions do
-not wait for each other except for the rows they share. What cannot be done is an answer with
-`success: false` and nothing happened; only a request that makes no sense is an error.
+A request is checked, its partitions are provisioned, and it leaves as a call of its own:
+transactions do not wait for each other except for the rows they share. What cannot be done is an
+answer with `success: false` and nothing happened; only a request that makes no sense is an error.
 
 Repeating it after a lost answer is safe: the call is on record under the transaction's id.
 """
@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 
-from skep.broker.directory import Directory, LaneWish
+from skep.broker.directory import Directory, PartitionWish
 from skep.broker.transaction.settlement import (
     TEXT_BY_REFUSAL,
     Operations,
@@ -156,12 +156,12 @@ class Transaction:
 def submit_when_provisioned(
     engine: Engine, directory: Directory, operation: str, cargo: Cargo, operations: Operations
 ) -> None:
-    """Hand over a cargo once the lanes it pushes into exist.
+    """Hand over a cargo once the partitions it pushes into exist.
 
     Raises:
         Overloaded: The engine is full.
     """
-    missing = [key for key in operations.lane_keys() if key not in directory.lanes]
+    missing = [key for key in operations.partition_keys() if key not in directory.partitions]
     if not missing:
         engine.submit(operation, None, operations.weight, cargo)
         return
@@ -174,7 +174,7 @@ def submit_when_provisioned(
         except SkepError as refusal:
             cargo.fail(refusal)
 
-    engine.submit("provision", None, 512 * len(missing), LaneWish(missing, proceed))
+    engine.submit("provision", None, 512 * len(missing), PartitionWish(missing, proceed))
 
 
 class TransactionExecutor:
@@ -264,14 +264,14 @@ def _results(staged: Sequence[Staged], settled: Settled) -> list[dict[str, Any]]
 
 
 def _push_result(push: StagedPush, settled: PushSettled) -> dict[str, Any]:
-    partition_id = settled.lane.partition_id
+    partition_id = settled.partition.partition_id
     return {
         "type": "push",
         "success": True,
         "transactionId": push.transaction_id,
         "messageId": message_id(partition_id, settled.offset),
         "partitionId": partition_uuid(partition_id),
-        "queueName": push.lane_key[0],
+        "queueName": push.partition_key[0],
         "status": "duplicate" if settled.is_duplicate else "queued",
     }
 
@@ -307,7 +307,7 @@ def _undone(
         error = text if index == guilty else _NOT_DONE
         result = _ack_result(index, each.transaction_id or "", error)
         if isinstance(each, StagedPush | PushItem):
-            queue = each.queue if isinstance(each, PushItem) else each.lane_key[0]
+            queue = each.queue if isinstance(each, PushItem) else each.partition_key[0]
             result = {**result, "type": "push", "queueName": queue}
         results.append(result)
     return results

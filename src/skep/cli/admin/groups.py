@@ -55,7 +55,7 @@ _COLUMNS: Final = (
     "totalLag",
     "maxTimeLag",
     "partitionsWithLag",
-    "lanes",
+    "partition_count",
     "isPaused",
 )
 _PROGRESS_COLUMNS: Final = (
@@ -66,7 +66,7 @@ _PROGRESS_COLUMNS: Final = (
     "timeLagSeconds",
     "leaseActive",
 )
-_LANE_COLUMNS: Final = ("partition", "offsetLag", "timeLagSeconds", "leased", "failing")
+_PARTITION_COLUMNS: Final = ("partition", "offsetLag", "timeLagSeconds", "leased", "failing")
 _LAGGING_COLUMNS: Final = (
     "consumer_group",
     "queue_name",
@@ -115,7 +115,11 @@ def show_group(
     def fetch(rows: int, start: int) -> Any:
         path = path_of("consumer-groups", group, queue=queue, limit=rows, offset=start)
         found = client.request("GET", path)
-        return [{"queue": name, **lane} for name, of in found.items() for lane in of["partitions"]]
+        return [
+            {"queue": name, **partition}
+            for name, of in found.items()
+            for partition in of["partitions"]
+        ]
 
     pages = Pages(by_offset(fetch), limit=None if everything else limit, start=str(offset))
     print_pages(pages, _PROGRESS_COLUMNS, output, what="partition is known to it")
@@ -144,14 +148,14 @@ def show_lag(
     typer.echo(
         f"{group} on {queue}: {lag.state}, {lag.offset_lag:,} messages{about} behind, "
         f"the oldest for {lag.time_lag_seconds:,} s, "
-        f"in {lag.partitions_with_lag:,} of {lag.lanes:,} partitions"
+        f"in {lag.partitions_with_lag:,} of {lag.partition_count:,} partitions"
     )
 
     def fetch(rows: int, start: int) -> Any:
         return client.groups.lag(group, queue, limit=rows, offset=start).partitions
 
     pages = Pages(by_offset(fetch), limit=None if everything else limit, start=str(offset))
-    print_pages(pages, _LANE_COLUMNS, output, what="partition")
+    print_pages(pages, _PARTITION_COLUMNS, output, what="partition")
 
 
 @groups_app.command("lagging")

@@ -150,7 +150,7 @@ def _groups(frame: Frame, rows: int) -> "Table":
             group.queue_name,
             f"{group.total_lag or 0:,}",
             spell_seconds(group.max_time_lag) if group.total_lag else "-",
-            f"{group.partitions_with_lag:,} of {group.lanes:,}",
+            f"{group.partitions_with_lag:,} of {group.partition_count:,}",
             group.state,
             style="yellow" if is_late else "",
         )

@@ -285,8 +285,8 @@ class Settlement:
             return
         messages = self._held[completed.start : completed.stop]
         names = [message.transaction_id for message in messages]
-        lanes = self.progress.lanes_of(completed)
-        self._unsent_texts.append(completed_text(names, lanes, messages[0].lease_id))
+        partitions = self.progress.partitions_of(completed)
+        self._unsent_texts.append(completed_text(names, partitions, messages[0].lease_id))
         self._unsent_count += len(completed)
 
     def _take_unsent(self) -> "_Unsent":

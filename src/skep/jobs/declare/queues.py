@@ -36,7 +36,7 @@ CONSUME_CALL: Final = (
     "select partition_id, partition_name, taken_from, taken_to, delivery, first, created_at, body,"
     " passed_over from skep.consume_messages($1::text, $2::text, $3::integer, $4::integer)"
 )
-LANES_MAX: Final = 1_000
+PARTITIONS_MAX: Final = 1_000
 BATCH: Final = 100
 
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -77,7 +77,7 @@ async def consume(
     group: str,
     type: Any = Any,  # noqa: A002 -- as msgspec calls it
     limit: int = BATCH,
-    lanes: int = 1,
+    partitions: int = 1,
     open_envelope: "OpenEnvelope | None" = None,
     schema: str = DEFAULT_SCHEMA,
 ) -> list[QueueMessage[Any]]:
@@ -89,7 +89,7 @@ async def consume(
         group: whose place in the queue moves on; a new one begins with the oldest message.
         type: of the payloads, as msgspec decodes them.
         limit: messages at most.
-        lanes: partitions at most; within one the order is kept.
+        partitions: partitions at most; within one the order is kept.
         open_envelope: opens encrypted messages.
         schema: of the installation.
 
@@ -98,21 +98,21 @@ async def consume(
         BadRequest: a name or number is wrong, or a payload is not of the type.
         Refused: a message is encrypted, and there is no key.
     """
-    _check(queue, group, limit, lanes)
+    _check(queue, group, limit, partitions)
     rows = await join(connection, schema_named(schema)).fetch(
-        CONSUME_CALL, queue, group, limit, lanes
+        CONSUME_CALL, queue, group, limit, partitions
     )
     decoder = msgspec.json.Decoder(type)
     return [message for row in rows for message in _messages(row, decoder, open_envelope)]
 
 
-def _check(queue: str, group: str, limit: int, lanes: int) -> None:
+def _check(queue: str, group: str, limit: int, partitions: int) -> None:
     check_name("queue", queue)
     check_name("group", group)
     if not 1 <= limit <= POP_BATCH_MAX:
         raise BadRequest(f"1 to {POP_BATCH_MAX} messages are taken at a time")
-    if not 1 <= lanes <= LANES_MAX:
-        raise BadRequest(f"messages are taken from 1 to {LANES_MAX} partitions at a time")
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise BadRequest(f"messages are taken from 1 to {PARTITIONS_MAX} partitions at a time")
 
 
 def _messages(

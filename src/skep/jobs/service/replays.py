@@ -31,7 +31,7 @@ REPLAY_NAME_CHARS_MAX: Final = 100
 
 QUEUES_CALL: Final = (
     "select f.name, r.encryption_enabled, skep.now() as now, "
-    "exists (select from skep.resolve_lanes(f.id, array[$2])) as has_partition "
+    "exists (select from skep.resolve_partitions(f.id, array[$2])) as has_partition "
     "from skep.find_queues($1::text[], null) f "
     "cross join lateral skep.read_rules(array[f.id]) r"
 )

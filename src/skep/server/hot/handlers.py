@@ -89,7 +89,7 @@ _LEASE_PREFIX: Final = b"/api/v1/lease/"
 _EXTEND_SUFFIX: Final = b"/extend"
 
 AUTOPILOT_BATCH: Final = 200
-AUTOPILOT_LANES: Final = 10
+AUTOPILOT_PARTITIONS: Final = 10
 RENEWAL_SECONDS: Final = 60
 
 _encode = msgspec.json.encode
@@ -343,18 +343,20 @@ class HotHandlers:
         if batch < 1:
             raise BadRequest("batch must be at least 1")
         is_any = partition is None
-        lanes = _whole(query, "partitions", AUTOPILOT_LANES if is_autopilot and is_any else 1)
+        partitions = _whole(
+            query, "partitions", AUTOPILOT_PARTITIONS if is_autopilot and is_any else 1
+        )
         wait_ms = _whole(query, "timeout", self._defaults.wait_ms) if _flag(query, "wait") else 0
         if wait_ms < 0:
             raise BadRequest("timeout must not be negative")
         batch = min(batch, POP_BATCH_MAX)
-        lanes = POP_PARTITIONS_MAX if lanes < 1 else min(lanes, POP_PARTITIONS_MAX)
+        partitions = POP_PARTITIONS_MAX if partitions < 1 else min(partitions, POP_PARTITIONS_MAX)
         options = PollOptions(
             queue=queue,
             group=group,
             partition=partition,
             batch=batch,
-            lanes=lanes,
+            partitions=partitions,
             auto_ack=_flag(query, "autoAck"),
             lease_s=min(max(_whole(query, "leaseSeconds", 0), 0), LEASE_SECONDS_MAX),
             subscription=read_subscription(
@@ -363,7 +365,7 @@ class HotHandlers:
                 start=query.get("subscriptionFrom"),
                 default_mode=self._defaults.subscription_mode,
             ),
-            extra=_autopilot_echo(batch, lanes) if is_autopilot else b"",
+            extra=_autopilot_echo(batch, partitions) if is_autopilot else b"",
             conflation=_choice(query, "conflation"),
         )
         if options.conflation and (group == QUEUE_MODE or options.auto_ack):
@@ -453,8 +455,8 @@ def _lease_body(lease_id: str, expires_at: datetime | None) -> bytes:
     )
 
 
-def _autopilot_echo(batch: int, lanes: int) -> bytes:
-    return b'"autopilot":{"partitions":%d,"batch":%d,"waitMs":0},' % (lanes, batch)
+def _autopilot_echo(batch: int, partitions: int) -> bytes:
+    return b'"autopilot":{"partitions":%d,"batch":%d,"waitMs":0},' % (partitions, batch)
 
 
 def _flag(query: dict[str, str], name: str) -> bool:

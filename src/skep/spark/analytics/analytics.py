@@ -24,7 +24,7 @@ from skep.spark.analytics.lake import AnalyticsLake
 from skep.spark.analytics.volume import QUEUES_MAX, Volume, count_volume, pattern_of
 from skep.spark.lake.lake import Lake
 from skep.spark.lake.read import moment_of
-from skep.spark.source.log import Lanes, Present, microseconds_of
+from skep.spark.source.log import Partitions, Present, microseconds_of
 from skep.spark.source.options import read_options
 from skep.spark.source.positions import InvalidPosition, Position
 from skep.spark.source.tiers import TieredLog
@@ -169,9 +169,9 @@ class Analytics:
         )
 
     def _compute(self, connection: Connection, hours: Hours, done: Computed) -> None:
-        lanes = self._log.lanes()
-        present = self._log.present(lanes)
-        volume = self._count(connection, hours, lanes, present)
+        partitions = self._log.partitions()
+        present = self._log.present(partitions)
+        volume = self._count(connection, hours, partitions, present)
         self._on_step("counted")
         with self._lake.transaction() as transaction:
             self._store(transaction, hours, volume, present)
@@ -184,9 +184,9 @@ class Analytics:
         done.left_out += volume.left_out
 
     def _count(
-        self, connection: Connection, hours: Hours, lanes: Lanes, present: Present
+        self, connection: Connection, hours: Hours, partitions: Partitions, present: Present
     ) -> Volume:
-        if not lanes.queue_ids:
+        if not partitions.queue_ids:
             return Volume()
         start = self._start(connection.scalar(text(POSITION), {"since": hours.since}), present)
         options = self._options | (

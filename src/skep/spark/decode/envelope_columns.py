@@ -58,13 +58,15 @@ class FoundMessages:
 
     def _id_heads(self, offsets: Numbers) -> Numbers:
         """Return what the ids begin with; neighbours mostly share it."""
-        lanes = np.asarray(self.shared("partition_id"))
-        is_new = np.ones(len(lanes), np.bool_)
-        is_new[1:] = (np.diff(lanes) != 0) | (np.diff(offsets & ~OFFSET_LOW_BITS) != 0)
+        partitions = np.asarray(self.shared("partition_id"))
+        is_new = np.ones(len(partitions), np.bool_)
+        is_new[1:] = (np.diff(partitions) != 0) | (np.diff(offsets & ~OFFSET_LOW_BITS) != 0)
         rows = np.flatnonzero(is_new)
         heads = b"".join(
-            message_id_head(lane, offset)
-            for lane, offset in zip(lanes[rows].tolist(), offsets[rows].tolist(), strict=True)
+            message_id_head(partition, offset)
+            for partition, offset in zip(
+                partitions[rows].tolist(), offsets[rows].tolist(), strict=True
+            )
         )
         return np.frombuffer(heads, np.uint8).reshape(-1, _ID_HEAD)[np.cumsum(is_new) - 1]
 

@@ -23,7 +23,7 @@ from skep.spark.lake.schema import ARROW_SCHEMA, MEASURED, REPEATED
 from skep.spark.lake.storage import Storage
 from skep.spark.runtime.arrow import pa
 from skep.spark.runtime.postgres import Database, database
-from skep.spark.source.log import Lanes, span_arguments
+from skep.spark.source.log import Partitions, span_arguments
 from skep.spark.source.positions import Span
 from skep.spark.source.slices import span_statement
 
@@ -76,8 +76,8 @@ def copy_portion(task: CopyTask) -> Copied:
     """
     source = database(task.url, task.statement_timeout_s)
     _require_attempt(source, task)
-    lanes = Lanes((task.queue_id,), (task.queue,), None)
-    bounds = span_arguments(task.span, lanes, None, None)
+    partitions = Partitions((task.queue_id,), (task.queue,), None)
+    bounds = span_arguments(task.span, partitions, None, None)
     found = source.stream(span_statement(bounds, ("queue", "partition", "created_at")))
     with ExitStack() as files:
         writers: dict[date, FileWriter] = {}

@@ -26,13 +26,13 @@ from skep.model.errors import NotFound, Refused
 from skep.spark.lake.archive_files import Copied, CopyTask, copy_portion
 from skep.spark.lake.archive_jobs import OnProgress, RunTasks
 from skep.spark.lake.lake import METADATA, Lake
-from skep.spark.source.log import Lanes, Log
+from skep.spark.source.log import Log, Partitions
 from skep.spark.source.options import ReadOptions, Subscription
 from skep.spark.source.positions import Address, Snapshot, Span
 
 MESSAGES_PER_RUN: Final = 1_000_000
 SEGMENTS_PER_RUN: Final = 50_000
-"""Bounds how long the lanes of a run are locked while their segments go."""
+"""Bounds how long the partitions of a run are locked while their segments go."""
 MESSAGES_PER_TASK: Final = 250_000
 SEGMENTS_PER_SWEEP: Final = 1_000
 EVERYTHING: Final = 2**31 - 1
@@ -211,7 +211,10 @@ class Archiver:
         )
         seen, upto = Snapshot(run.since), Snapshot(run.upto)
         sizes = Log(options).divide(
-            Span(seen, upto), Lanes((queue_id,), (queue,), None), None, share=plan.messages_per_task
+            Span(seen, upto),
+            Partitions((queue_id,), (queue,), None),
+            None,
+            share=plan.messages_per_task,
         )
         self._on_run(queue, sum(size.messages for size in sizes))
         ends: list[Address | None] = [None, *(size.last for size in sizes)]
@@ -236,7 +239,7 @@ class Archiver:
             self._on_step("finished")
             self._lake.add(self._lake.table(), files, run=run.run_id)
             self._on_step("added")
-            # Last, because pushes into the lanes wait from here to the end of the transaction.
+            # Last, because pushes into the partitions wait from here to the end of the transaction.
             deleted = connection.execute(
                 text(DELETE),
                 {

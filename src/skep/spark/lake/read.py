@@ -80,16 +80,16 @@ class Choice:
 
     def mask(self, rows: Any) -> Any:
         """Tell for each row whether it is wanted."""
-        xid, lane, first = (_numbers(rows, name) for name in ADDRESS)
+        xid, partition, first = (_numbers(rows, name) for name in ADDRESS)
         wanted = _seen(self.span.upto, xid) & ~_seen(self.span.seen, xid)
         wanted &= np.isin(_numbers(rows, "queue_id"), self.queue_ids)
         if self.partition_ids is not None:
-            wanted &= np.isin(lane, self.partition_ids)
+            wanted &= np.isin(partition, self.partition_ids)
         if self.span.after is not None:
-            wanted &= _is_behind((xid, lane, first), self.span.after)
+            wanted &= _is_behind((xid, partition, first), self.span.after)
         if self.span.through is not None:
-            wanted &= ~_is_behind((xid, lane, first), self.span.through)
-        return wanted & self._in_time(rows, len(xid)) & self._missing(xid, lane, first)
+            wanted &= ~_is_behind((xid, partition, first), self.span.through)
+        return wanted & self._in_time(rows, len(xid)) & self._missing(xid, partition, first)
 
     def _in_time(self, rows: Any, count: int) -> Any:
         wanted = np.ones(count, bool)
@@ -102,10 +102,10 @@ class Choice:
             wanted &= end.to_numpy(zero_copy_only=False) > self.alive_at_us
         return wanted
 
-    def _missing(self, xid: Any, lane: Any, first: Any) -> Any:
+    def _missing(self, xid: Any, partition: Any, first: Any) -> Any:
         if not self.without:
             return np.ones(len(xid), bool)
-        addresses = zip(xid.tolist(), lane.tolist(), first.tolist(), strict=True)
+        addresses = zip(xid.tolist(), partition.tolist(), first.tolist(), strict=True)
         return np.fromiter((each not in self.without for each in addresses), bool, len(xid))
 
     def may_be_in(self, xid_min: int, xid_max: int) -> bool:
@@ -122,12 +122,12 @@ def _seen(snapshot: Snapshot, xid: Any) -> Any:
 
 
 def _is_behind(columns: tuple[Any, Any, Any], address: Address) -> Any:
-    xid, lane, first = columns
+    xid, partition, first = columns
     return (xid > address.xid) | (
         (xid == address.xid)
         & (
-            (lane > address.partition_id)
-            | ((lane == address.partition_id) & (first > address.first))
+            (partition > address.partition_id)
+            | ((partition == address.partition_id) & (first > address.first))
         )
     )
 

@@ -160,8 +160,8 @@ def as_messages(results: "DataFrame", partition: str | None) -> "DataFrame":
         if partition is None:
             return messages
         return messages.withColumn(PARTITION, f.expr(partition).cast("string"))
-    lane = f.expr(partition) if partition is not None else None
-    if lane is None and PARTITION in names:
-        lane = f.col(PARTITION)
-    columns = [] if lane is None else [lane.cast("string").alias(PARTITION)]
+    column = f.expr(partition) if partition is not None else None
+    if column is None and PARTITION in names:
+        column = f.col(PARTITION)
+    columns = [] if column is None else [column.cast("string").alias(PARTITION)]
     return results.select(*columns, f.struct("*").alias(PAYLOAD))

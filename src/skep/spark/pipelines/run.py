@@ -259,7 +259,7 @@ class _Watch:
         reader = reader_name(self._pipeline, sink, name)
         log = Log(read_options(source_options(source, self._url, reader)))
         position = Position.from_json(ends[0])
-        log.publish(reader, log.lanes(), position, position.seen)
+        log.publish(reader, log.partitions(), position, position.seen)
 
     def _lag(self, sinks: Sequence[SinkKind]) -> tuple[int, int]:
         """Return how far the readers are behind: the most of any sink."""

@@ -1,7 +1,7 @@
 """Find equal keys among millions, as arrays and not one by one.
 
-A key is 16 bytes and counts together with its lane. Both are mixed into a mark of 64 bits; marks
-are sorted and searched for, which takes some nanoseconds each. Only keys with equal marks are
+A key is 16 bytes and counts together with its partition. Both are mixed into a mark of 64 bits;
+marks are sorted and searched for, which takes some nanoseconds each. Only keys with equal marks are
 looked at themselves: what comes out is exact, whatever marks happen to be equal.
 """
 
@@ -11,28 +11,28 @@ import numpy as np
 
 KEY_BYTES: Final = 16
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
-"""Odd and without a pattern, so that the same key has other marks in other lanes."""
+"""Odd and without a pattern, so that the same key has other marks in other partitions."""
 
 
 class Keys(NamedTuple):
     """Keys in their order."""
 
     marks: Any
-    """Equal for equal keys of a lane, and hardly ever for others."""
+    """Equal for equal keys of a partition, and hardly ever for others."""
     rest: Any
-    """Another 64 bits: with mark and lane they are the whole key."""
-    lanes: Any
-    """The numbers of their lanes."""
+    """Another 64 bits: with mark and partition they are the whole key."""
+    partitions: Any
+    """The numbers of their partitions."""
 
     def at(self, places: Any) -> "Keys":
         """Return the keys at some places."""
         return Keys(*(column[places] for column in self))
 
 
-def keys_of(data: bytes, lanes: Any) -> Keys:
-    """Return keys that lie one behind the other, given as many numbers of lanes."""
+def keys_of(data: bytes, partitions: Any) -> Keys:
+    """Return keys that lie one behind the other, given as many numbers of partitions."""
     words = np.frombuffer(data, np.uint64).reshape(-1, 2)
-    return Keys(words[:, 0] ^ (lanes.astype(np.uint64) * _SPREAD), words[:, 1], lanes)
+    return Keys(words[:, 0] ^ (partitions.astype(np.uint64) * _SPREAD), words[:, 1], partitions)
 
 
 class Matches(NamedTuple):
@@ -40,7 +40,7 @@ class Matches(NamedTuple):
 
     duplicates: Any
     """Places of those that are stored, or were before among the new ones; ascending."""
-    lanes: Any
+    partitions: Any
     offsets: Any
     """Where a key is stored that is also among the new ones: the newest place of each."""
 
@@ -57,7 +57,7 @@ class KeyMatcher:
         """Stored keys whose marks are also among the new ones, and their offsets."""
 
     def compare(self, stored: Keys, offsets: Any) -> None:
-        """Compare with stored keys, which lie at these offsets of their lanes."""
+        """Compare with stored keys, which lie at these offsets of their partitions."""
         chosen = _places_in(stored.marks, self._sorted)
         if len(chosen):
             found = stored.at(chosen)
@@ -98,7 +98,7 @@ def _matches(keys: Keys, whereabouts: Any, stored: int) -> Matches:
     Sorting keeps the order of equal keys. So of each kind there are the stored ones first, the
     newest of them last; and a new one is a duplicate if anything equal is before it.
     """
-    order = np.lexsort((keys.lanes, keys.rest, keys.marks))
+    order = np.lexsort((keys.partitions, keys.rest, keys.marks))
     keys, whereabouts, is_new = keys.at(order), whereabouts[order], order >= stored
     is_repeated = np.append(
         False, np.logical_and.reduce([column[1:] == column[:-1] for column in keys])
@@ -107,6 +107,6 @@ def _matches(keys: Keys, whereabouts: Any, stored: int) -> Matches:
     is_after_stored = np.flatnonzero(is_duplicate & ~np.append(True, is_new[:-1]))
     return Matches(
         np.sort(whereabouts[is_duplicate]),
-        keys.lanes[is_after_stored],
+        keys.partitions[is_after_stored],
         whereabouts[is_after_stored - 1],
     )

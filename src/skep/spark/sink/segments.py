@@ -1,8 +1,9 @@
 """Turn checked rows into what is staged: finished segments, messages for later, dead letters.
 
-A task gathers rows for a while and sorts them by lane, keeping their order; then each lane's rows
-are cut into segments. Bodies are joined by Arrow, a column at a time, in the layout of
-`skep.model.envelopes`. Only hashing a transaction id and sealing a payload are done one by one.
+A task gathers rows for a while and sorts them by partition, keeping their order; then each
+partition's rows are cut into segments. Bodies are joined by Arrow, a column at a time, in the
+layout of `skep.model.envelopes`. Only hashing a transaction id and sealing a payload are done one
+by one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -67,10 +68,10 @@ class SegmentMaker:
         """Return the segments of rows that are to be delivered at once.
 
         Returns:
-            What is known of them, and the segments themselves as the log has them, in the lane of
-            the attempt.
+            What is known of them, and the segments themselves as the log has them, in the partition
+            of the attempt.
         """
-        codes = _lanes(rows)
+        codes = _partitions(rows)
         order = _order(codes)
         codes, sorted_rows = (
             (codes, rows) if order is None else (codes[order], _sorted(rows, order))
@@ -108,17 +109,17 @@ class SegmentMaker:
 
     def dead_letters(self, rejects: Sequence[Reject]) -> Any:
         """Return what is to be staged of rejects; each of them has a queue."""
-        lanes = pa.RecordBatch.from_pydict(
+        partitions = pa.RecordBatch.from_pydict(
             {
                 QUEUE: pa.array([each.queue for each in rejects], pa.string()),
                 PARTITION: pa.array([each.partition for each in rejects], pa.string()),
             }
         )
-        followed = self._followed(lanes)
+        followed = self._followed(partitions)
         plain = [build_envelope(each.transaction_id, each.payload) for each in rejects]
         is_sealed = followed["is_sealed"].to_pylist()
         return self._staged(
-            lanes,
+            partitions,
             is_sealed=followed["is_sealed"],
             transaction_id=pa.array([each.transaction_id for each in rejects], pa.string()),
             envelope=pa.array(self._sealed(plain, is_sealed), pa.binary()),
@@ -144,9 +145,9 @@ class SegmentMaker:
     def _staged_at(self, count: int) -> Any:
         return pa.array([self._place.staged_at] * count, pa.timestamp("us", tz="UTC"))
 
-    def _staged(self, lanes: Any, **columns: Any) -> Any:
-        """Return rows of staging: whose they are, in which lanes, and what."""
-        count = lanes.num_rows
+    def _staged(self, partitions: Any, **columns: Any) -> Any:
+        """Return rows of staging: whose they are, in which partitions, and what."""
+        count = partitions.num_rows
         numbers = np.arange(self._number, self._number + count, dtype=np.int32)
         self._number += count
         whose = {
@@ -155,15 +156,15 @@ class SegmentMaker:
             "task": pa.array(np.full(count, self._place.task, np.int32)),
             "attempt": pa.array(np.full(count, self._place.attempt, np.int64)),
             "number": pa.array(numbers),
-            QUEUE: lanes.column(QUEUE),
-            PARTITION: lanes.column(PARTITION),
+            QUEUE: partitions.column(QUEUE),
+            PARTITION: partitions.column(PARTITION),
             "staged_at": self._staged_at(count),
         }
         return pa.RecordBatch.from_pydict(whose | columns)
 
-    def _followed(self, lanes: Any) -> dict[str, Any]:
+    def _followed(self, partitions: Any) -> dict[str, Any]:
         """Return by which rules messages were made."""
-        queues = lanes.column(QUEUE).dictionary_encode()
+        queues = partitions.column(QUEUE).dictionary_encode()
         rules = [self._rules_of(queue) for queue in queues.dictionary.to_pylist()]
         is_sealed = pa.array([each.is_encrypted for each in rules], pa.bool_())
         digests = pa.array([each.schema_digest for each in rules], pa.string())
@@ -214,8 +215,8 @@ def _plain_parts(rows: Any) -> list[Any]:
     return [*parts, DATA_MARK.decode(), rows.column(PAYLOAD), "}"]
 
 
-def _lanes(rows: Any) -> Any:
-    """Return the lane of each row as a number."""
+def _partitions(rows: Any) -> Any:
+    """Return the partition of each row as a number."""
     queues = rows.column(QUEUE).dictionary_encode()
     partitions = rows.column(PARTITION).dictionary_encode()
     codes = partitions.indices.to_numpy()
@@ -225,7 +226,7 @@ def _lanes(rows: Any) -> Any:
 
 
 def _order(codes: Any) -> Any:
-    """Return in which order rows are sorted by lane and else stay in order; None if they are."""
+    """Return the stable order of rows by partition; None if they are in that order already."""
     if (codes[1:] >= codes[:-1]).all():
         return None
     return np.argsort(codes, kind="stable")
@@ -248,13 +249,15 @@ def _sizes(parts: Sequence[Any]) -> Any:
 
 
 def _segment_starts(codes: Any, sizes: Any) -> Any:
-    """Return where segments begin in rows sorted by lane."""
+    """Return where segments begin in rows sorted by partition."""
     rows = np.arange(len(codes))
-    lane_start = np.maximum.accumulate(np.where(np.append(True, codes[1:] != codes[:-1]), rows, 0))
+    partition_start = np.maximum.accumulate(
+        np.where(np.append(True, codes[1:] != codes[:-1]), rows, 0)
+    )
     bytes_before = np.append(0, np.cumsum(sizes, dtype=np.int64)[:-1])
-    by_count = (rows - lane_start) // SEGMENT_MESSAGES_MAX
-    by_bytes = (bytes_before - bytes_before[lane_start]) // SEGMENT_BYTES
-    # A new lane, or either of the two counters has gone on: a segment ends with both.
+    by_count = (rows - partition_start) // SEGMENT_MESSAGES_MAX
+    by_bytes = (bytes_before - bytes_before[partition_start]) // SEGMENT_BYTES
+    # A new partition, or either of the two counters has gone on: a segment ends with both.
     number = by_count + by_bytes
     is_start = np.append(True, (codes[1:] != codes[:-1]) | (number[1:] != number[:-1]))
     return np.flatnonzero(is_start)

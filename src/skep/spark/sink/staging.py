@@ -31,7 +31,7 @@ OPEN: Final = (
 GATHERED_ROWS: Final = 100_000
 GATHERED_BYTES: Final = 32 << 20
 """A task gathers rows up to one of these before it makes segments of them: the more, the larger the
-segments of each lane, and the more memory."""
+segments of each partition, and the more memory."""
 REJECTS_SHOWN: Final = 5
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from skep.spark.source.log import Lanes, Present
+from skep.spark.source.log import Partitions, Present
 from skep.spark.source.options import InvalidOption, read_options, shape_options
 from skep.spark.source.positions import NOTHING, Position
 from skep.spark.source.slices import PortionReader
@@ -37,23 +37,23 @@ class SkepReader(DataSourceReader):
             SkepError: The queues, the positions or the database do not allow it.
         """
         log = TieredLog(self._options)
-        lanes = log.lanes()
-        present = log.present(lanes)
-        start = self._start(log, lanes, present)
+        partitions = log.partitions()
+        present = log.present(partitions)
+        start = self._start(log, partitions, present)
         end = present.position() if self._options.end == "latest" else self._options.end
         log.check(end, present)
-        return self._portions.plan(log, lanes, start, end)
+        return self._portions.plan(log, partitions, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the messages of one task as record batches."""
         return self._portions.read(partition)
 
-    def _start(self, log: TieredLog, lanes: Lanes, present: Present) -> Position:
+    def _start(self, log: TieredLog, partitions: Partitions, present: Present) -> Position:
         start = self._options.start
         if not isinstance(start, Position):
             return Position(
                 present.system, NOTHING, present.snapshot, since_us=self._options.since_us
             )
         log.check(start, present)
-        log.check_losses(start, lanes)
+        log.check_losses(start, partitions)
         return start

@@ -23,7 +23,9 @@ from skep.spark.source.positions import (
 )
 
 FIND_QUEUES: Final = "select * from skep.find_queues($1::text::text[], $2)"
-RESOLVE_LANES: Final = "select * from skep.resolve_lanes($1::text::integer, $2::text::text[])"
+RESOLVE_PARTITIONS: Final = (
+    "select * from skep.resolve_partitions($1::text::integer, $2::text::text[])"
+)
 TAKE_POSITION: Final = "select * from skep.take_position($1::text::integer[])"
 FIND_LOST: Final = (
     "select * from skep.find_lost_spans($1::text::integer[], $2::text::pg_snapshot, "
@@ -86,8 +88,8 @@ class Size(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """What is read: queues, and in them all lanes or only some."""
+class Partitions:
+    """What is read: queues, and in them all partitions or only some."""
 
     queue_ids: tuple[int, ...]
     queue_names: tuple[str, ...]
@@ -108,7 +110,7 @@ class Log:
         except Unavailable:
             return database(url, timeout_s).rows(sql, *arguments)
 
-    def lanes(self) -> Lanes:
+    def partitions(self) -> Partitions:
         """Find what the reader subscribed to, as it is now.
 
         Raises:
@@ -123,7 +125,7 @@ class Log:
                 f"queue {', '.join(missing)} does not exist: check its name and the database in "
                 "the option url; subscribePattern reads queues that are made later"
             )
-        return Lanes(
+        return Partitions(
             tuple(row["id"] for row in found),
             tuple(row["name"] for row in found),
             self._partition_ids({row["name"]: row["id"] for row in found}),
@@ -135,19 +137,19 @@ class Log:
             return None
         ids: list[int] = []
         for queue, names in assigned.items():
-            found = self.ask(RESOLVE_LANES, str(queue_ids[queue]), array_of(names))
+            found = self.ask(RESOLVE_PARTITIONS, str(queue_ids[queue]), array_of(names))
             if missing := sorted(set(names) - {row["partition_name"] for row in found}):
                 raise NotFound(f"queue {queue} has no partition {', '.join(missing)}")
             ids += [row["partition_id"] for row in found]
         return tuple(ids)
 
-    def present(self, lanes: Lanes) -> Present:
+    def present(self, partitions: Partitions) -> Present:
         """Take the present position.
 
         Raises:
             RestoredDatabase: The log is from another server.
         """
-        (row,) = self.ask(TAKE_POSITION, array_of(lanes.queue_ids))
+        (row,) = self.ask(TAKE_POSITION, array_of(partitions.queue_ids))
         snapshot = Snapshot.parse(row["snapshot"])
         newest = row["newest"] or 0
         if newest >= snapshot.xmax:
@@ -184,7 +186,7 @@ class Log:
         forget = f"; before that run `select skep.forget_reader('{group}')`" if group else ""
         return f"Begin with a new checkpoint, and with {start}{forget}"
 
-    def check_losses(self, position: Position, lanes: Lanes) -> None:
+    def check_losses(self, position: Position, partitions: Partitions) -> None:
         """Complain if something was removed that the reader had not read.
 
         Removals are on record by queue. A reader of single partitions is not told about them,
@@ -193,12 +195,12 @@ class Log:
         Raises:
             DataLost: It was, and the reader is not to go on then.
         """
-        if lanes.partition_ids is not None:
+        if partitions.partition_ids is not None:
             return
         part = position.part
         lost = self.ask(
             FIND_LOST,
-            array_of(lanes.queue_ids),
+            array_of(partitions.queue_ids),
             str(position.checked),
             str(position.seen),
             str(part.snapshot) if part else None,
@@ -231,7 +233,7 @@ class Log:
     def divide(
         self,
         span: Span,
-        lanes: Lanes,
+        partitions: Partitions,
         since_us: int | None,
         *,
         messages: int | None = None,
@@ -241,7 +243,7 @@ class Log:
         """Cut a span into portions, as far as the limits allow."""
         rows = self.ask(
             DIVIDE,
-            *span_arguments(span, lanes, since_us, self._options.until_us),
+            *span_arguments(span, partitions, since_us, self._options.until_us),
             *(None if limit is None else str(limit) for limit in (messages, size_bytes, share)),
         )
         return [
@@ -249,20 +251,22 @@ class Log:
             for row in rows
         ]
 
-    def register(self, name: str, lanes: Lanes, position: Position) -> Position:
+    def register(self, name: str, partitions: Partitions, position: Position) -> Position:
         """Begin under a name; return where the reader of that name is to go on."""
-        queues = array_of(lanes.queue_names)
+        queues = array_of(partitions.queue_names)
         (row,) = self.ask(REGISTER, name, queues, str(position))
         known = Position.parse(row["position"])
-        self.publish(name, lanes, None, known.seen)
+        self.publish(name, partitions, None, known.seen)
         return known
 
-    def publish(self, name: str, lanes: Lanes, position: Position | None, seen: Snapshot) -> None:
+    def publish(
+        self, name: str, partitions: Partitions, position: Position | None, seen: Snapshot
+    ) -> None:
         """Put progress on record and keep the log from there on; None only renews the hold."""
         self.ask(
             PUBLISH,
             name,
-            array_of(lanes.queue_names),
+            array_of(partitions.queue_names),
             None if position is None else str(position),
             str(seen),
             str(self._options.keep_s),
@@ -274,12 +278,12 @@ class Log:
 
 
 def span_arguments(
-    span: Span, lanes: Lanes, since_us: int | None, until_us: int | None
+    span: Span, partitions: Partitions, since_us: int | None, until_us: int | None
 ) -> tuple[str | None, ...]:
     """Spell a span as the SQL functions take it, all as texts."""
     return (
-        array_of(lanes.queue_ids),
-        None if lanes.partition_ids is None else array_of(lanes.partition_ids),
+        array_of(partitions.queue_ids),
+        None if partitions.partition_ids is None else array_of(partitions.partition_ids),
         str(span.seen),
         str(span.upto),
         None if span.after is None else array_of(span.after),

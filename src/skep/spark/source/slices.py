@@ -19,7 +19,7 @@ from skep.spark.decode.segments import Cutter
 from skep.spark.runtime.encryption_keys import key_ring
 from skep.spark.runtime.postgres import database
 from skep.spark.source.columns import PAYLOAD, check_schema
-from skep.spark.source.log import Lanes, Log, Size, span_arguments
+from skep.spark.source.log import Log, Partitions, Size, span_arguments
 from skep.spark.source.options import ReadOptions, Shape
 from skep.spark.source.positions import Address, Position, Span, spans_between
 from skep.spark.source.tiers import NO_ARCHIVE, Boundary, TieredLog, storage_of
@@ -69,7 +69,7 @@ class LakePortion(InputPartition):
 class Portion(InputPartition):
     """What one task reads of the live log."""
 
-    lanes: Lanes
+    partitions: Partitions
     span: Span
     since_us: int | None
     taken_us: int
@@ -78,7 +78,7 @@ class Portion(InputPartition):
     @property
     def name(self) -> str:
         """What to call it in a message to a person."""
-        queues = ", ".join(self.lanes.queue_names)
+        queues = ", ".join(self.partitions.queue_names)
         return f"queue {queues}, transactions {self.span.seen.xmin} to {self.span.upto.xmax - 1}"
 
 
@@ -100,7 +100,7 @@ class PortionReader:
         self._schema: Final = schema
 
     def plan(
-        self, log: TieredLog, lanes: Lanes, start: Position, end: Position
+        self, log: TieredLog, partitions: Partitions, start: Position, end: Position
     ) -> list[InputPartition]:
         """Divide what lies between two positions.
 
@@ -117,20 +117,20 @@ class PortionReader:
                     portions += self._live(log, boundary, span, start, end)
             return portions
 
-        return log.settled(lanes, plan)
+        return log.settled(partitions, plan)
 
     def _live(
         self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
     ) -> Iterable[InputPartition]:
         if self._options.tier == "archive":
             return []
-        span, lanes = boundary.live(whole), boundary.lanes
-        sizes = log.divide(span, lanes, start.since_us)
+        span, partitions = boundary.live(whole), boundary.partitions
+        sizes = log.divide(span, partitions, start.since_us)
         if not sizes:
             return []
         share = self._share(sizes[0].messages)
-        sizes = log.divide(span, lanes, start.since_us, share=share)
-        return _portions(span, sizes, lanes, start.since_us, end.taken_us)
+        sizes = log.divide(span, partitions, start.since_us, share=share)
+        return _portions(span, sizes, partitions, start.since_us, end.taken_us)
 
     def _archived(
         self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
@@ -197,7 +197,7 @@ class PortionReader:
     ) -> Iterator[Any]:
         """Yield what was archived and deleted after it had been planned to be read here."""
         log = TieredLog(self._options)
-        boundary = Boundary(portion.lanes, NO_ARCHIVE)
+        boundary = Boundary(portion.partitions, NO_ARCHIVE)
         choice = replace(
             log.choice(boundary, portion.span, portion.since_us),
             alive_at_us=self._alive_at(portion.taken_us),
@@ -227,7 +227,7 @@ class PortionReader:
     def _statement(self, portion: Portion) -> str:
         needed = {_NEEDED[name] for name in self._schema.names if name in _NEEDED}
         bounds = span_arguments(
-            portion.span, portion.lanes, portion.since_us, self._options.until_us
+            portion.span, portion.partitions, portion.since_us, self._options.until_us
         )
         return span_statement(bounds, needed)
 
@@ -278,12 +278,12 @@ def _grouped(files: Iterable["LakeFile"], share: int) -> Iterator[tuple[str, ...
 
 
 def _portions(
-    span: Span, sizes: list[Size], lanes: Lanes, since_us: int | None, taken_us: int
+    span: Span, sizes: list[Size], partitions: Partitions, since_us: int | None, taken_us: int
 ) -> Iterator[Portion]:
     after = span.after
     for size in sizes:
         part = Span(span.seen, span.upto, after, size.last)
-        yield Portion(lanes, part, since_us, taken_us, size.segments)
+        yield Portion(partitions, part, since_us, taken_us, size.segments)
         after = size.last
 
 

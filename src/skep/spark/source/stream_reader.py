@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.source.log import Lanes, Present, Size
+from skep.spark.source.log import Partitions, Present, Size
 from skep.spark.source.options import InvalidOption, read_options, shape_options
 from skep.spark.source.positions import NOTHING, Part, Position, Snapshot, Span
 from skep.spark.source.slices import PortionReader
@@ -65,18 +65,18 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SkepError: The queues, the positions or the database do not allow it.
         """
         if self._initial is None:
-            lanes = self._log.lanes()
-            start = self._first_position(lanes, self._log.present(lanes))
+            partitions = self._log.partitions()
+            start = self._first_position(partitions, self._log.present(partitions))
             if self._options.consumer_group is not None:
-                start = self._log.register(self._options.consumer_group, lanes, start)
+                start = self._log.register(self._options.consumer_group, partitions, start)
             self._initial = start
         return self._initial.to_json()
 
-    def _first_position(self, lanes: Lanes, present: Present) -> Position:
+    def _first_position(self, partitions: Partitions, present: Present) -> Position:
         start = self._options.start
         if isinstance(start, Position):
             self._log.check(start, present)
-            self._log.check_losses(start, lanes)
+            self._log.check_losses(start, partitions)
             return start
         if start == "latest":
             return present.position()
@@ -94,7 +94,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember the present: the query ends when it has come to it."""
-        self._available = self._log.present(self._log.lanes()).seen
+        self._available = self._log.present(self._log.partitions()).seen
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next micro-batch ends; its start when there is nothing to do.
@@ -103,33 +103,33 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SkepError: The queues, the positions or the database do not allow it.
         """
         position = Position.from_json(start)
-        lanes = self._log.lanes()
-        present = self._log.present(lanes)
+        partitions = self._log.partitions()
+        present = self._log.present(partitions)
         self._log.check(position, present)
-        self._log.check_losses(position, lanes)
-        self._renew_hold(lanes, position)
-        end = self._end(position, lanes, present, limit)
+        self._log.check_losses(position, partitions)
+        self._renew_hold(partitions, position)
+        end = self._end(position, partitions, present, limit)
         return end.to_json()
 
     def _end(
-        self, position: Position, lanes: Lanes, present: Present, limit: ReadLimit
+        self, position: Position, partitions: Partitions, present: Present, limit: ReadLimit
     ) -> Position:
         # A span that was begun is finished first, so that a position has one part at most.
         target = position.target if position.part else self._target(present)
         after = position.part.through if position.part else None
         span = Span(position.seen, target, after)
-        size = self._admitted(span, lanes, position.since_us, limit)
+        size = self._admitted(span, partitions, position.since_us, limit)
         finished = Position(
             position.system, target, present.snapshot, present.taken_us, position.since_us
         )
         if size is None:
             # What was left of the span is gone; the loss has been reported.
-            return self._end(finished, lanes, present, limit) if position.part else position
+            return self._end(finished, partitions, present, limit) if position.part else position
         if self._should_wait(size):
             return position
         self._waiting_since = None
         rest = replace(span, after=size.last)
-        if self._log.admit(rest, lanes, position.since_us, messages=1) is None:
+        if self._log.admit(rest, partitions, position.since_us, messages=1) is None:
             return finished
         return replace(finished, seen=position.seen, part=Part(target, size.last))
 
@@ -137,13 +137,13 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return present.seen if self._available is None else self._available.common(present.seen)
 
     def _admitted(
-        self, span: Span, lanes: Lanes, since_us: int | None, limit: ReadLimit
+        self, span: Span, partitions: Partitions, since_us: int | None, limit: ReadLimit
     ) -> Size | None:
         """Return how much of a span one micro-batch may read; None if there is nothing."""
         is_limited = not isinstance(limit, ReadAllAvailable)
         return self._log.admit(
             span,
-            lanes,
+            partitions,
             since_us,
             messages=self._options.messages_per_trigger if is_limited else None,
             size_bytes=self._options.bytes_per_trigger if is_limited else None,
@@ -160,7 +160,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the present, for Spark to show beside the position of the query."""
-        return self._log.present(self._log.lanes()).position().to_json()
+        return self._log.present(self._log.partitions()).position().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plan the tasks of a micro-batch.
@@ -169,9 +169,9 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SkepError: The queues, the positions or the database do not allow it.
         """
         first, last = Position.from_json(start), Position.from_json(end)
-        lanes = self._log.lanes()
-        self._log.check(last, self._log.present(lanes))
-        return self._portions.plan(self._log, lanes, first, last)
+        partitions = self._log.partitions()
+        self._log.check(last, self._log.present(partitions))
+        return self._portions.plan(self._log, partitions, first, last)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the messages of one task as record batches."""
@@ -181,11 +181,11 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Put on record how far the query has come, and keep the log from there on."""
         if self._options.consumer_group is not None:
             position = Position.from_json(end)
-            lanes = self._log.lanes()
-            self._log.publish(self._options.consumer_group, lanes, position, position.seen)
+            partitions = self._log.partitions()
+            self._log.publish(self._options.consumer_group, partitions, position, position.seen)
             self._renewed_at = time.monotonic()
 
-    def _renew_hold(self, lanes: Lanes, position: Position) -> None:
+    def _renew_hold(self, partitions: Partitions, position: Position) -> None:
         """Say that this reader is alive: an idle stream commits nothing, but must not lapse."""
         group = self._options.consumer_group
         if group is None:
@@ -193,7 +193,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = time.monotonic()
         pause_s = self._options.keep_s / RENEWALS_PER_HOLD
         if self._renewed_at is None or now - self._renewed_at >= pause_s:
-            self._log.publish(group, lanes, None, position.seen)
+            self._log.publish(group, partitions, None, position.seen)
             self._renewed_at = now
 
     def stop(self) -> None:

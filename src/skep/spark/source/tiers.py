@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from skep.model.errors import NotFound
 from skep.settings import load_settings
-from skep.spark.source.log import Lanes, Log, Present, RestoredDatabase, Size, array_of
+from skep.spark.source.log import Log, Partitions, Present, RestoredDatabase, Size, array_of
 from skep.spark.source.options import ReadOptions
 from skep.spark.source.positions import Span
 
@@ -36,7 +36,7 @@ Planned = TypeVar("Planned")
 class Boundary:
     """Queues that change from the lake to the live log at the same transaction."""
 
-    lanes: Lanes
+    partitions: Partitions
     upto: int
 
     def live(self, span: Span) -> Span:
@@ -61,7 +61,7 @@ class TieredLog(Log):
         self._until_us: Final = options.until_us
         self._source: Final = options
 
-    def boundaries(self, lanes: Lanes) -> list[Boundary]:
+    def boundaries(self, partitions: Partitions) -> list[Boundary]:
         """Return where the queues change from the one tier to the other, now.
 
         Raises:
@@ -69,8 +69,8 @@ class TieredLog(Log):
             NotFound: Only the archive is to be read, and a queue has none.
         """
         if self._tiers == "live":
-            return [Boundary(lanes, NO_ARCHIVE)]
-        rows = self.ask(BOUNDS, array_of(lanes.queue_ids))
+            return [Boundary(partitions, NO_ARCHIVE)]
+        rows = self.ask(BOUNDS, array_of(partitions.queue_ids))
         if any(row["is_foreign"] for row in rows):
             raise RestoredDatabase(
                 "this database was restored from a dump, and its archive belongs to the server it "
@@ -80,32 +80,32 @@ class TieredLog(Log):
         for row in rows:
             queues.setdefault(row["upto"], []).append(row["queue_id"])
         if self._tiers == "archive" and NO_ARCHIVE in queues:
-            names = _some(lanes, queues[NO_ARCHIVE]).queue_names
+            names = _some(partitions, queues[NO_ARCHIVE]).queue_names
             raise NotFound(
                 f"nothing of queue {', '.join(names)} is archived: set archiveAfterSeconds and run "
                 "`skep archive run`, or read with tier=all"
             )
-        return [Boundary(_some(lanes, ids), upto) for upto, ids in sorted(queues.items())]
+        return [Boundary(_some(partitions, ids), upto) for upto, ids in sorted(queues.items())]
 
-    def settled(self, lanes: Lanes, plan: Callable[[list[Boundary]], Planned]) -> Planned:
+    def settled(self, partitions: Partitions, plan: Callable[[list[Boundary]], Planned]) -> Planned:
         """Return a plan during which no boundary has moved."""
-        boundaries = self.boundaries(lanes)
+        boundaries = self.boundaries(partitions)
         while True:
             planned = plan(boundaries)
-            after = boundaries if self._tiers == "live" else self.boundaries(lanes)
+            after = boundaries if self._tiers == "live" else self.boundaries(partitions)
             if after == boundaries:
                 return planned
             boundaries = after
 
-    def present(self, lanes: Lanes) -> Present:
+    def present(self, partitions: Partitions) -> Present:
         """Take the present position, in the tiers that are read.
 
         Raises:
             RestoredDatabase: Log or archive are from another server.
         """
         # Before the snapshot, which then sees everything below.
-        marks = [boundary.upto for boundary in self.boundaries(lanes)]
-        present = super().present(lanes)
+        marks = [boundary.upto for boundary in self.boundaries(partitions)]
+        present = super().present(partitions)
         if self._tiers == "live" or not marks:
             return present
         upto = min(marks) if self._tiers == "archive" else max(present.seen.xmax, *marks)
@@ -114,7 +114,7 @@ class TieredLog(Log):
     def admit(
         self,
         span: Span,
-        lanes: Lanes,
+        partitions: Partitions,
         since_us: int | None,
         *,
         messages: int | None = None,
@@ -126,7 +126,7 @@ class TieredLog(Log):
             if self._tiers == "archive":
                 return []
             return self.divide(
-                boundary.live(span), boundary.lanes, since_us, messages=messages,
+                boundary.live(span), boundary.partitions, since_us, messages=messages,
                 size_bytes=size_bytes, share=share,
             )  # fmt: skip
 
@@ -143,7 +143,7 @@ class TieredLog(Log):
             merged = heapq.merge(*archived, *live, key=lambda size: size.last)
             return _fitting(merged, messages, size_bytes)
 
-        return self.settled(lanes, admit)
+        return self.settled(partitions, admit)
 
     def _archived_sizes(
         self,
@@ -174,8 +174,10 @@ class TieredLog(Log):
         """Say what is wanted of the lake."""
         from skep.spark.lake.read import Choice  # noqa: PLC0415 (heavy, and seldom needed)
 
-        lanes = boundary.lanes
-        return Choice(lanes.queue_ids, lanes.partition_ids, part, since_us, self._until_us)
+        partitions = boundary.partitions
+        return Choice(
+            partitions.queue_ids, partitions.partition_ids, part, since_us, self._until_us
+        )
 
     def open_lake(self) -> "Lake":
         """Open the archive; to be closed."""
@@ -189,7 +191,7 @@ class TieredLog(Log):
 
         found = [
             file
-            for queue in boundary.lanes.queue_names
+            for queue in boundary.partitions.queue_names
             for file in lake.files(
                 queue,
                 since=moment_of(choice.since_us),
@@ -209,15 +211,15 @@ def storage_of(options: ReadOptions) -> dict[str, str]:
     return storage_properties(load_settings().settings.archive_storage if text is None else text)
 
 
-def _some(lanes: Lanes, queue_ids: Iterable[int]) -> Lanes:
+def _some(partitions: Partitions, queue_ids: Iterable[int]) -> Partitions:
     wanted = set(queue_ids)
     both = [
         (id_, name)
-        for id_, name in zip(lanes.queue_ids, lanes.queue_names, strict=True)
+        for id_, name in zip(partitions.queue_ids, partitions.queue_names, strict=True)
         if id_ in wanted
     ]
     return replace(
-        lanes,
+        partitions,
         queue_ids=tuple(id_ for id_, _ in both),
         queue_names=tuple(name for _, name in both),
     )

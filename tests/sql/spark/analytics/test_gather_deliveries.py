@@ -10,8 +10,8 @@ async def report(rollups, *queues, minutes):
 
 
 async def worked(rollups, log):
-    await log.lane("hive")
-    await log.lane("nest")
+    await log.partition("hive")
+    await log.partition("nest")
     first = used("hive", {0: 2, 3: 1}, 9, push_messages=5, pop_messages=3, redelivered=1)
     await report(rollups, first, minutes=0)
     second = used("hive", {3: 4}, 30, pop_messages=4, ack_success=6, ack_failed=1)

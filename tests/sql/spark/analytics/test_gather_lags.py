@@ -5,7 +5,7 @@ COLUMNS = ("queue", "group_name", "samples", "backlog_mean", "backlog_max", "lag
 
 
 async def sample(log, group, *backlogs, queue="hive", hours=0):
-    await log.lane(queue)
+    await log.partition(queue)
     group_id = await log.subscribe(queue, group)
     for minutes, backlog in enumerate(backlogs):
         await log.execute(

@@ -49,8 +49,8 @@ async def test_it_is_known_how_old_messages_were_when_they_died(analyses, log):
 
 async def test_letters_that_were_redriven_count_and_deleted_ones_stay_counted(analyses, log):
     first, second, third = await bury(log, "a", "b", "c")
-    lane, _ = await log.lane()
-    await redrive(log, {first: lane})
+    partition, _ = await log.partition()
+    await redrive(log, {first: partition})
     await analyses.gather("letters")
     assert await analyses.table("letter", "letters") == [(3,)]
 

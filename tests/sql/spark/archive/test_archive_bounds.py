@@ -2,10 +2,10 @@ from tests.sql.support.archiving import Archivist
 
 
 async def test_every_queue_has_a_bound_also_without_an_archive(log):
-    lane, _ = await log.lane()
-    await log.lane("comb")
+    partition, _ = await log.partition()
+    await log.partition("comb")
     await log.set_options("hive", archive_after_s=60)
-    await log.push(lane, "a")
+    await log.push(partition, "a")
     await log.advance(61)
     archivist = Archivist(log)
     run = await archivist.archive()

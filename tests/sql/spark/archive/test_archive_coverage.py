@@ -7,12 +7,12 @@ QUERY = "select * from skep.archive_coverage($1, $2)"
 
 async def prepare(log, *names):
     """Push a message a minute or so into a queue with an archive; return its partition."""
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.set_options("hive", archive_after_s=60, created_at=log.now)
     for name in names:
-        await log.push(lane, name)
+        await log.push(partition, name)
         await log.advance(61)
-    return lane
+    return partition
 
 
 async def test_before_the_first_run_only_the_live_log_covers_anything(log):
@@ -28,12 +28,12 @@ async def test_before_the_first_run_only_the_live_log_covers_anything(log):
 
 async def test_the_archive_reaches_to_the_oldest_message_that_is_not_in_it(log):
     start = log.now
-    lane = await prepare(log, "a")
+    partition = await prepare(log, "a")
     archivist = Archivist(log)
     run = await archivist.begin()
     [running] = await log.rows(QUERY, 10, 0)
     await archivist.finish(run, messages=1)
-    await log.push(lane, "b")
+    await log.push(partition, "b")
     archived_at, later = log.now, log.now
     await log.advance(61)
 
@@ -63,7 +63,7 @@ async def test_what_was_deleted_unarchived_is_told_and_not_covered(log):
 
 async def test_queues_without_an_archive_are_left_out_and_pages_know_the_total(log):
     for queue in ("b", "a", "c", "none"):
-        await log.lane(queue)
+        await log.partition(queue)
     for queue in ("a", "b", "c"):
         await log.set_options(queue, archive_after_s=60)
 

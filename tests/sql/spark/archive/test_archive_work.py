@@ -7,11 +7,11 @@ WORK = "select * from skep.archive_work($1)"
 
 async def test_queues_are_listed_that_want_an_archive_or_have_one(log):
     for queue in ("hive", "comb", "none"):
-        await log.lane(queue)
+        await log.partition(queue)
     await log.set_options("hive", archive_after_s=60)
     await log.set_options("comb", archive_after_s=60)
-    lane, _ = await log.lane("hive")
-    await log.push(lane, "a")
+    partition, _ = await log.partition("hive")
+    await log.push(partition, "a")
     await log.advance(61)
     archivist = Archivist(log)
     await archivist.finish(await archivist.begin(), messages=1)
@@ -26,9 +26,9 @@ async def test_queues_are_listed_that_want_an_archive_or_have_one(log):
 
 
 async def test_an_open_run_and_the_archive_of_another_server_are_told(log):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.set_options("hive", archive_after_s=60)
-    await log.push(lane, "a")
+    await log.push(partition, "a")
     await log.advance(61)
     archivist = Archivist(log)
     await archivist.begin()

@@ -13,16 +13,16 @@ def keeper(arun, log):
 
 @pytest.fixture
 def archivist(log, keeper, arun):
-    """The archivist of a queue with four old segments in a lane; three are in the lake."""
+    """The archivist of a queue with four old segments in a partition; three are in the lake."""
 
     async def prepare():
-        lane, group = await log.lane()
+        partition, group = await log.partition()
         await log.set_options("hive", archive_after_s=60, dedup_window_s=0)
         for names in ("ab", "c", "d", "e"):
-            await log.push(lane, *names)
+            await log.push(partition, *names)
         await log.advance(61)
         archivist = Archivist(log)
-        archivist.lane, archivist.group = lane, group
+        archivist.partition, archivist.group = partition, group
         await archivist.archive(segments=3)
         return archivist
 
@@ -42,7 +42,7 @@ async def test_what_every_group_has_read_goes_and_the_rest_of_the_log_stays(log,
 
     assert (gone["messages"], gone["segments"], gone["partitions"]) == (4, 3, 1)
     assert gone["is_done"]
-    assert await keeper.kept(archivist.lane) == (5, 5)
+    assert await keeper.kept(archivist.partition) == (5, 5)
     (history,) = await keeper.history()
     assert (history["kind"], history["messages"]) == ("archive", 4)
 
@@ -51,7 +51,7 @@ async def test_what_a_group_has_not_read_stays_until_it_has(log, archivist, keep
     await read(log, archivist, 2)
 
     assert (await archivist.delete())["messages"] == 2
-    assert await keeper.kept(archivist.lane) == (3, 5)
+    assert await keeper.kept(archivist.partition) == (3, 5)
     await read(log, archivist, 5)
     assert (await archivist.delete())["messages"] == 2
 
@@ -90,7 +90,7 @@ async def test_a_walk_is_bounded_and_goes_on_where_it_stopped(log, archivist):
     assert (second["segments"], second["is_done"]) == (2, True)
 
 
-async def test_a_lane_that_somebody_holds_is_left_for_the_next_time(log, archivist, open_log):
+async def test_a_partition_that_somebody_holds_is_left_for_the_next_time(log, archivist, open_log):
     await read(log, archivist, 5)
     other = await open_log()
     transaction = other.connection.transaction()

@@ -6,9 +6,9 @@ from tests.sql.support.archiving import Archivist
 @pytest.fixture
 def archivist(log, arun):
     async def prepare():
-        lane, _ = await log.lane()
+        partition, _ = await log.partition()
         await log.set_options("hive", archive_after_s=60)
-        await log.push(lane, "a", "b")
+        await log.push(partition, "a", "b")
         await log.advance(61)
         return Archivist(log)
 

@@ -2,9 +2,9 @@ from tests.sql.support.archiving import Archivist
 
 
 async def test_nothing_of_the_archive_is_left_in_the_database(log):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.set_options("hive", archive_after_s=60)
-    await log.push(lane, "a")
+    await log.push(partition, "a")
     await log.advance(61)
     archivist = Archivist(log)
     first = await archivist.archive()

@@ -2,9 +2,9 @@ from tests.sql.support.archiving import Archivist
 
 
 async def test_only_the_last_attempt_of_an_unfinished_run_is_under_way(log):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     await log.set_options("hive", archive_after_s=60)
-    await log.push(lane, "a")
+    await log.push(partition, "a")
     await log.advance(61)
     archivist = Archivist(log)
 

@@ -113,21 +113,21 @@ async def test_a_sweep_does_not_take_what_is_being_committed(staging, log, open_
 async def test_writes_into_the_same_new_queues_wait_for_each_other_and_never_in_a_circle(
     staging, open_log
 ):
-    lanes = [(queue, partition) for queue in ("ant", "bee", "cat") for partition in "abcdef"]
+    partitions = [(queue, partition) for queue in ("ant", "bee", "cat") for partition in "abcdef"]
 
     async def write(number):
         log = await open_log()
         own = Staging(log, f"write-{number}")
         attempt = 100 + number
         for epoch in range(3):
-            # Half of the writers name the lanes backwards.
-            for queue, partition in lanes if number % 2 else lanes[::-1]:
+            # Half of the writers name the partitions backwards.
+            for queue, partition in partitions if number % 2 else partitions[::-1]:
                 name = f"{number}-{epoch}-{queue}-{partition}"
-                lane = {"queue": queue, "partition": partition}
-                await own.segment(name, epoch=epoch, attempt=attempt, **lane)
+                address = {"queue": queue, "partition": partition}
+                await own.segment(name, epoch=epoch, attempt=attempt, **address)
             await own.commit(attempt, epoch=epoch)
 
     await asyncio.gather(*(write(number) for number in range(4)))
 
-    for queue, partition in lanes:
+    for queue, partition in partitions:
         assert len(await names_in(staging.log, queue, partition)) == 12

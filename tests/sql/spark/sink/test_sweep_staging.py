@@ -39,8 +39,8 @@ async def test_a_step_removes_no_more_than_it_should(log, staging):
 
 
 async def test_segments_that_a_crash_made_forgotten_go_too_and_the_log_stays(log, staging):
-    lane, _ = await log.lane()
-    await log.push(lane, "old")
+    partition, _ = await log.partition()
+    await log.push(partition, "old")
     await staging.segment("x")
     await log.execute("truncate skep.staged_segment")
 

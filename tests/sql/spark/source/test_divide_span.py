@@ -9,14 +9,14 @@ def reader(log):
 
 
 @pytest.fixture
-def lane(log, arun):
-    """A lane with segments of 3, 1, 2 and 4 messages."""
+def partition(log, arun):
+    """A partition with segments of 3, 1, 2 and 4 messages."""
 
     async def fill():
-        lane, _ = await log.lane()
+        partition, _ = await log.partition()
         for names in ("abc", "d", "ef", "ghij"):
-            await log.push(lane, *names)
-        return lane
+            await log.push(partition, *names)
+        return partition
 
     return arun(fill())
 
@@ -25,10 +25,10 @@ def sizes(portions):
     return [(row["last"][2], row["segments"], row["messages"]) for row in portions]
 
 
-async def test_without_limits_there_is_one_portion(log, reader, lane):
+async def test_without_limits_there_is_one_portion(log, reader, partition):
     (portion,) = await reader.divided()
 
-    assert portion["last"] == await address(log, lane, 7)
+    assert portion["last"] == await address(log, partition, 7)
     assert sizes([portion]) == [(7, 4, 10)]
     assert portion["bytes"] == await log.value("select sum(octet_length(body)) from skep.segment")
 
@@ -42,7 +42,9 @@ async def test_without_limits_there_is_one_portion(log, reader, lane):
         (10, [(7, 4, 10)]),
     ],
 )
-async def test_portions_have_at_most_their_share_but_whole_segments(reader, lane, share, expected):
+async def test_portions_have_at_most_their_share_but_whole_segments(
+    reader, partition, share, expected
+):
     assert sizes(await reader.divided(share=share)) == expected
 
 
@@ -50,14 +52,14 @@ async def test_portions_have_at_most_their_share_but_whole_segments(reader, lane
     ("messages", "last"), [(1, 1), (3, 1), (4, 4), (5, 4), (6, 5), (9, 5), (10, 7), (99, 7)]
 )
 async def test_a_limit_of_messages_ends_the_walk_and_the_first_segment_fits(
-    reader, lane, messages, last
+    reader, partition, messages, last
 ):
     (portion,) = await reader.divided(messages=messages)
 
     assert portion["last"][2] == last
 
 
-async def test_a_limit_of_bytes_ends_the_walk(log, reader, lane):
+async def test_a_limit_of_bytes_ends_the_walk(log, reader, partition):
     first_two = await log.value("select sum(octet_length(body)) from skep.segment where first < 5")
 
     assert sizes(await reader.divided(size_bytes=first_two)) == [(4, 2, 4)]
@@ -65,11 +67,11 @@ async def test_a_limit_of_bytes_ends_the_walk(log, reader, lane):
     assert sizes(await reader.divided(size_bytes=1)) == [(1, 1, 3)]
 
 
-async def test_an_empty_span_has_no_portion(reader, lane):
+async def test_an_empty_span_has_no_portion(reader, partition):
     assert await reader.divided(await reader.present(), share=1) == []
 
 
-async def test_portions_follow_one_another_in_the_order_of_addresses(log, reader, lane):
+async def test_portions_follow_one_another_in_the_order_of_addresses(log, reader, partition):
     portions = await reader.divided(share=1)
 
     rest = await reader.divided(after=portions[1]["last"])
@@ -78,10 +80,10 @@ async def test_portions_follow_one_another_in_the_order_of_addresses(log, reader
     assert sizes(rest) == [(7, 2, 6)]
 
 
-async def test_several_queues_are_divided_as_one(log, reader, lane):
-    other, _ = await log.lane("other")
+async def test_several_queues_are_divided_as_one(log, reader, partition):
+    other, _ = await log.partition("other")
     await log.push(other, "k", "l")
-    await log.push(lane, "m")
+    await log.push(partition, "m")
     both = [
         *await reader.queue_ids(),
         await log.value("select id from skep.queue where name = 'other'"),
@@ -90,7 +92,10 @@ async def test_several_queues_are_divided_as_one(log, reader, lane):
 
     portions = await reader.divided(share=10)
 
-    assert [(row["last"][1], row["messages"]) for row in portions] == [(lane, 10), (lane, 3)]
+    assert [(row["last"][1], row["messages"]) for row in portions] == [
+        (partition, 10),
+        (partition, 3),
+    ]
     (limited,) = await reader.divided(messages=12)
     assert (limited["last"][1], limited["messages"]) == (other, 12)
 
@@ -103,13 +108,13 @@ def answer(value):
 
 
 async def test_a_limited_portion_does_not_depend_on_the_backlog(log, reader):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     [queue_id] = await reader.queue_ids()
     for _ in range(20):
         await log.execute(
             f"""
             insert into skep.segment (partition_id, first, last, queue_id, created_at, keys, body)
-            select {lane}, o.first + n, o.first + n, {queue_id}, now(), '', '[]'
+            select {partition}, o.first + n, o.first + n, {queue_id}, now(), '', '[]'
             from generate_series(1, 500) n
             cross join (select coalesce(max(first), 0) as first from skep.segment) o
             """

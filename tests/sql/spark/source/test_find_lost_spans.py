@@ -26,30 +26,32 @@ def lost(log, reader):
     return lost
 
 
-async def xid_of(log, lane, first):
+async def xid_of(log, partition, first):
     query = "select xid::text::bigint from skep.segment where partition_id = $1 and first = $2"
-    return await log.value(query, lane, first)
+    return await log.value(query, partition, first)
 
 
-async def remove(log, lane, upto):
-    await log.execute(f"delete from skep.segment where partition_id = {lane} and first <= {upto}")
+async def remove(log, partition, upto):
+    await log.execute(
+        f"delete from skep.segment where partition_id = {partition} and first <= {upto}"
+    )
 
 
 async def test_a_removal_is_told_to_readers_that_have_not_seen_what_is_gone(log, reader, lost):
-    lane, _ = await log.lane()
-    await log.push(lane, "a")
-    xid = await xid_of(log, lane, 1)
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
+    xid = await xid_of(log, partition, 1)
     start = await reader.present()
-    await remove(log, lane, 1)
+    await remove(log, partition, 1)
 
     assert await lost(start) == [xid]
     assert await lost(start, seen=start) == []
 
 
 async def test_removals_before_the_reader_began_are_old_news(log, reader, lost):
-    lane, _ = await log.lane()
-    await log.push(lane, "a")
-    await remove(log, lane, 1)
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
+    await remove(log, partition, 1)
 
     assert await lost(await reader.present()) == []
 
@@ -57,12 +59,12 @@ async def test_removals_before_the_reader_began_are_old_news(log, reader, lost):
 async def test_a_removal_still_under_way_when_the_reader_looked_is_told_later(
     log, reader, lost, open_log
 ):
-    lane, _ = await log.lane()
-    await log.push(lane, "a")
-    xid = await xid_of(log, lane, 1)
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
+    xid = await xid_of(log, partition, 1)
     other = await open_log()
     async with other.connection.transaction():
-        await remove(other, lane, 1)
+        await remove(other, partition, 1)
         checked = await reader.present()
         assert await lost(checked) == []
 
@@ -70,36 +72,36 @@ async def test_a_removal_still_under_way_when_the_reader_looked_is_told_later(
 
 
 async def test_a_part_that_was_read_counts_up_to_its_last_transaction(log, reader, lost):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     start = await reader.present()
-    await log.push(lane, "a")
-    await log.push(lane, "b")
-    first, second = await xid_of(log, lane, 1), await xid_of(log, lane, 2)
+    await log.push(partition, "a")
+    await log.push(partition, "b")
+    first, second = await xid_of(log, partition, 1), await xid_of(log, partition, 2)
     present = await reader.present()
-    await remove(log, lane, 1)
+    await remove(log, partition, 1)
 
     assert await lost(start, start, present, second) == []
     assert await lost(start, start, present, first) == [first]
 
 
 async def test_of_several_removals_the_newest_stays_on_record(log, reader, lost):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     start = await reader.present()
     for name in "abc":
-        await log.push(lane, name)
-    newest = await xid_of(log, lane, 3)
+        await log.push(partition, name)
+    newest = await xid_of(log, partition, 3)
     for first in (1, 2, 3):
-        await remove(log, lane, first)
+        await remove(log, partition, first)
 
     assert await lost(start) == [newest]
     assert await log.value("select count(*) from skep.removed_span") == 1
 
 
 async def test_it_tells_the_queue_and_the_times(log, reader):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     start = await reader.present()
-    await log.push(lane, "a")
-    await remove(log, lane, 1)
+    await log.push(partition, "a")
+    await remove(log, partition, 1)
 
     (row,) = await log.rows(LOST, await reader.queue_ids(), start, EVERYTHING, None, None)
 
@@ -108,31 +110,31 @@ async def test_it_tells_the_queue_and_the_times(log, reader):
 
 
 async def test_removals_do_not_wait_for_one_another(log, open_log):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     [second] = await log.provision("hive", "b")
     other = await open_log()
-    await log.push(lane, "z")
-    await remove(log, lane, 1)
-    await log.push(lane, "a")
+    await log.push(partition, "z")
+    await remove(log, partition, 1)
+    await log.push(partition, "a")
     await log.push(second, "b")
 
     async with log.connection.transaction():
-        await remove(log, lane, 2)
+        await remove(log, partition, 2)
         async with asyncio.timeout(30):
             await remove(other, second, 1)
 
 
 async def test_the_sweep_of_a_removed_queue_is_nobodys_loss(log):
-    lane, _ = await log.lane()
-    await log.push(lane, "a")
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
     await log.value("select skep.remove_queue('hive')")
-    await remove(log, lane, 1)
+    await remove(log, partition, 1)
 
     assert await log.value("select count(*) from skep.removed_span") == 0
 
 
 async def test_nothing_removed_is_nothing_noted(log):
-    await log.lane()
+    await log.partition()
     await log.execute("delete from skep.segment")
 
     assert await log.value("select count(*) from skep.removed_span") == 0

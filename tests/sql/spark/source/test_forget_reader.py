@@ -1,5 +1,5 @@
 async def test_a_reader_is_forgotten_with_all_that_was_kept_for_it(log):
-    await log.lane()
+    await log.partition()
     await log.value("select skep.register_reader('spark', '{hive}', '{}')")
     await log.value("select skep.publish_progress('spark', '{hive}', null, '5:5:', 60)")
     await log.rows("select skep.place_hold('hive', 'archive', null, 60)")
@@ -11,7 +11,7 @@ async def test_a_reader_is_forgotten_with_all_that_was_kept_for_it(log):
 
 
 async def test_a_hold_of_somebody_else_is_no_reader(log):
-    await log.lane()
+    await log.partition()
     await log.rows("select skep.place_hold('hive', 'archive', null, 60)")
 
     assert not await log.value("select skep.forget_reader('archive')")

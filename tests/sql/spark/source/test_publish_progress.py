@@ -8,8 +8,8 @@ PUBLISH = "select skep.publish_progress($1, $2, $3::text::json, $4::text::pg_sna
 @pytest.fixture(autouse=True)
 def reader(log, arun):
     async def register():
-        await log.lane("hive")
-        await log.lane("other")
+        await log.partition("hive")
+        await log.partition("other")
         query = "select skep.register_reader('spark', '{hive}', $1::text::json)"
         await log.value(query, '{"seen":"1:1:"}')
 

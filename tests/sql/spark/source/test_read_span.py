@@ -10,33 +10,33 @@ def reader(log):
 
 
 async def test_segments_come_with_their_names_and_contents(log, reader):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     [other] = await log.provision("hive", "b")
-    await log.push_lots({lane: ["x"], other: ["y"]})
-    await log.push(lane, "z")
+    await log.push_lots({partition: ["x"], other: ["y"]})
+    await log.push(partition, "z")
 
     rows = await reader.call("read_span", EVERYTHING, None)
 
     found = {(row["partition_id"], row["first"]): tuple(row)[3:] for row in rows}
     assert found == {
-        (lane, 1): (1, "hive", "a", log.now, body_of([envelope("x")])),
+        (partition, 1): (1, "hive", "a", log.now, body_of([envelope("x")])),
         (other, 1): (1, "hive", "b", log.now, body_of([envelope("y")])),
-        (lane, 2): (2, "hive", "a", log.now, body_of([envelope("z")])),
+        (partition, 2): (2, "hive", "a", log.now, body_of([envelope("z")])),
     }
 
 
 async def test_it_reads_what_the_bounds_say(log, reader):
-    lane, _ = await log.lane()
-    await log.push(lane, "a")
-    await log.push(lane, "b")
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
+    await log.push(partition, "b")
 
-    rows = await reader.call("read_span", EVERYTHING, None, after=await address(log, lane, 1))
+    rows = await reader.call("read_span", EVERYTHING, None, after=await address(log, partition, 1))
 
     assert [row["first"] for row in rows] == [2]
 
 
 async def test_names_that_nobody_asks_for_are_not_looked_up(log, reader):
-    await log.lane()
+    await log.partition()
 
     plan = await log.rows(
         "explain select first, body from skep.read_span('{1}', null, '1:1:', '9:9:', null, null,"

@@ -6,9 +6,9 @@ async def queue_id(log, queue="hive"):
 
 
 async def test_it_names_the_database_the_present_and_the_newest_transaction(log):
-    lane, _ = await log.lane()
-    await log.push(lane, "a")
-    await log.push(lane, "b")
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
+    await log.push(partition, "b")
 
     taken = await log.row(TAKE, [await queue_id(log)])
 
@@ -23,9 +23,9 @@ async def test_it_names_the_database_the_present_and_the_newest_transaction(log)
 
 
 async def test_the_newest_transaction_is_that_of_the_queues_asked_for(log):
-    lane, _ = await log.lane("hive")
-    other, _ = await log.lane("other")
-    await log.push(lane, "a")
+    partition, _ = await log.partition("hive")
+    other, _ = await log.partition("other")
+    await log.push(partition, "a")
     await log.push(other, "b")
 
     one = await log.row(TAKE, [await queue_id(log)])
@@ -35,16 +35,16 @@ async def test_the_newest_transaction_is_that_of_the_queues_asked_for(log):
 
 
 async def test_queues_without_messages_have_no_newest_transaction(log):
-    await log.lane()
+    await log.partition()
 
     assert (await log.row(TAKE, [await queue_id(log)]))["newest"] is None
     assert (await log.row(TAKE, []))["newest"] is None
 
 
 async def test_an_open_transaction_is_neither_newest_nor_over(log, open_log):
-    lane, _ = await log.lane()
+    partition, _ = await log.partition()
     slow = await open_log()
-    await log.push(lane, "a")
+    await log.push(partition, "a")
     async with slow.connection.transaction():
         other = (await slow.provision("hive", "b"))[0]
         await slow.push(other, "late")
@@ -61,7 +61,7 @@ async def test_an_open_transaction_is_neither_newest_nor_over(log, open_log):
 
 
 async def test_a_plain_role_may_take_a_position(log):
-    await log.lane()
+    await log.partition()
     await log.execute(
         "create role plain_reader; grant usage on schema skep to plain_reader;"
         "grant select on all tables in schema skep to plain_reader"

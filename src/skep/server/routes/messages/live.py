@@ -207,8 +207,8 @@ class LiveSession:
             try:
                 frame = decode_body(_frames, text.encode(errors="surrogatepass"), {})
                 if isinstance(frame, AckFrame):
-                    lanes = {item.partition_id for item in frame.acknowledgments}
-                    await self._visitor.require(partition_ids=lanes)
+                    partitions = {item.partition_id for item in frame.acknowledgments}
+                    await self._visitor.require(partition_ids=partitions)
                 self._obey(frame)
             except SkepError as error:
                 self._reply(_error_frame(error))
@@ -240,13 +240,13 @@ class LiveSession:
         if frame.batch < 1:
             raise BadRequest("batch must be at least 1")
         group = check_name("consumerGroup", frame.consumer_group or QUEUE_MODE)
-        lanes = frame.partitions if frame.partitions > 0 else POP_PARTITIONS_MAX
+        partitions = frame.partitions if frame.partitions > 0 else POP_PARTITIONS_MAX
         return PollOptions(
             queue=self._queue,
             group=group,
             partition=None,
             batch=min(frame.batch, POP_BATCH_MAX),
-            lanes=min(lanes, POP_PARTITIONS_MAX),
+            partitions=min(partitions, POP_PARTITIONS_MAX),
             auto_ack=frame.auto_ack,
             lease_s=min(max(frame.lease_seconds, 0), LEASE_SECONDS_MAX),
             subscription=read_subscription(
@@ -267,9 +267,9 @@ class LiveSession:
     def _acknowledge(self, frame: AckFrame) -> None:
         items, feed = frame.acknowledgments, self._feed
         for item in items:
-            lane = parse_partition_uuid(item.partition_id)
-            if feed is not None and lane is not None and not item.lease_id:
-                lease_id = feed.lease_of(lane)
+            partition = parse_partition_uuid(item.partition_id)
+            if feed is not None and partition is not None and not item.lease_id:
+                lease_id = feed.lease_of(partition)
                 item.lease_id = None if lease_id is None else str(lease_id)
 
         def answer(request: AckRequest) -> None:
@@ -288,9 +288,9 @@ class LiveSession:
             return
         for item, result in zip(items, results, strict=True):
             outcome = _outcomes.decode(result)
-            lane = parse_partition_uuid(item.partition_id)
-            if outcome.lease_released and lane is not None and item.lease_id:
-                self._feed.forget_lane(lane, UUID(item.lease_id))
+            partition = parse_partition_uuid(item.partition_id)
+            if outcome.lease_released and partition is not None and item.lease_id:
+                self._feed.forget_partition(partition, UUID(item.lease_id))
 
     def _renew(self, frame: RenewFrame) -> None:
         if not 1 <= frame.seconds <= LEASE_SECONDS_MAX:

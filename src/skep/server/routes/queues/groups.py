@@ -13,7 +13,7 @@ from litestar.datastructures import ResponseHeader
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
-from skep.broker.groups.groups import GroupEntry, GroupLag, Groups, LaggingLane, QueueProgress
+from skep.broker.groups.groups import GroupEntry, GroupLag, Groups, LaggingPartition, QueueProgress
 from skep.broker.groups.subscriptions import (
     ChangedSubscription,
     DeletedFromQueue,
@@ -68,7 +68,7 @@ _TOTAL: Final = ResponseHeader(
 _PARTIAL: Final = ResponseHeader(
     name="X-Estimated",
     documentation_only=True,
-    description="`true` when more lanes are behind than were looked at.",
+    description="`true` when more partitions are behind than were looked at.",
 )
 
 
@@ -117,7 +117,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
         offset: Offset = 0,
         only_group: OnlyGroup = None,
         only_queue: OnlyQueue = None,
-    ) -> Response[list[LaggingLane]]:
+    ) -> Response[list[LaggingPartition]]:
         found = await groups.find_lagging(
             min_lag, Page(limit, offset), group=only_group, queue=only_queue
         )
@@ -125,7 +125,7 @@ def _listings(groups: Groups) -> list[HTTPRouteHandler]:
             "X-Total-Count": str(found.total),
             "X-Estimated": "true" if found.is_partial else "false",
         }
-        return Response(found.lanes, headers=headers)
+        return Response(found.partitions, headers=headers)
 
     @get(
         GROUP_PATH,

@@ -47,7 +47,7 @@ class Notification(msgspec.Struct, frozen=True):
     queue: str | None = None
     partition: str | None = None
     wake: list[tuple[int, int]] | None = None
-    """Of an instance: pairs of queue id and number of lanes."""
+    """Of an instance: pairs of queue id and number of partitions."""
     changed: list[tuple[str, int]] | None = None
     """Of an instance: what to read again."""
 

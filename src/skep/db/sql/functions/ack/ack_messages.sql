@@ -6,20 +6,20 @@ Takes   per ack, in parallel arrays: p_partition_id, p_group (name), p_lease_id 
         p_status: completed | failed | retry | dlq, or expired for a message that the broker
         passed over; p_error. p_is_deferred: these acks are operations that have waited.
 Returns one row per ack: item (1-based), outcome, queue_id, queue_name, partition_name,
-        lease_released, has_more (the lane was left ready or backing off). Outcomes: acked, noop
+        lease_released, has_more (the partition was left ready or backing off). Outcomes: acked, noop
         (was done already), redelivered (completed, but above a message that failed in this call),
         retried, dead_lettered, dropped (given up in a queue that keeps no dead letters), expired,
         lease_lost, beyond_lease (the lease is held but does not cover the message), not_found,
         already_done (a nack of what was done before), deferred (nothing was done: operations that
-        acknowledge in this lane wait, and this waits behind them). No row: no such partition or group.
+        acknowledge in this partition wait, and this waits behind them). No row: no such partition or group.
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting; then skep.partition rows for
         share, skipping locked ones.
 Why     The cursor only moves forward. A completed ack completes everything before it, except that
         the lowest failed message of the call stops it: nothing that failed is ever passed. (In a
-        queue of individual acks each speaks for its own message; see ack_lane.) A stale lease is
+        queue of individual acks each speaks for its own message; see ack_partition.) A stale lease is
         an outcome, not an error: the other acks of the call belong to other clients. Nearly all
-        acks complete a range under a valid lease, one per lane: those are done together in
-        complete_leases; whatever it leaves goes lane by lane. Whether operations wait is looked up
+        acks complete a range under a valid lease, one per partition: those are done together in
+        complete_leases; whatever it leaves goes partition by partition. Whether operations wait is looked up
         without a lock: see refuse_deferred. For the laterals see push_segments.
 */
 create function skep.ack_messages(
@@ -32,7 +32,7 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
-  v_known integer;                   -- acks whose lane and group exist
+  v_known integer;                   -- acks whose partition and group exist
   v_group_id integer[];              -- these by item, null where there is no such group
   v_plain_group_id integer[];        -- the same, null as well where acks are individual
   v_queue_id integer[];
@@ -42,7 +42,7 @@ declare
   v_done integer[];
   v_released boolean[];
   v_has_more boolean[];
-  v_lane record;
+  v_partition record;
 begin
   select count(i.group_id), array_agg(i.group_id),
          array_agg(case when i.ack_mode = 'cumulative' then i.group_id end),
@@ -105,7 +105,7 @@ begin
     end if;
   end if;
 
-  for v_lane in
+  for v_partition in
     select i.partition_id, i.group_id, array_agg(i.item::integer) as items
     from unnest(p_partition_id, v_group_id) with ordinality i(partition_id, group_id, item)
     where i.group_id is not null
@@ -115,8 +115,8 @@ begin
     return query
     select a.item, a.outcome, v_queue_id[a.item], v_queue_name[a.item], v_partition_name[a.item],
            a.lease_released, a.has_more
-    from skep.ack_lane(
-      v_lane.partition_id, v_lane.group_id, v_lane.items, p_lease_id, p_offset, p_key, p_status,
+    from skep.ack_partition(
+      v_partition.partition_id, v_partition.group_id, v_partition.items, p_lease_id, p_offset, p_key, p_status,
       p_error, v_now) a;
   end loop;
 end $$;

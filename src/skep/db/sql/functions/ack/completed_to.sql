@@ -1,11 +1,11 @@
 /*
-completed_to: the last offset of a lane that every group that reads its queue is done with.
+completed_to: the last offset of a partition that every group that reads its queue is done with.
 
 Takes   p_partition_id, p_queue_id.
-Returns the offset; 0 when a group has no cursor in the lane or nobody reads the queue.
+Returns the offset; 0 when a group has no cursor in the partition or nobody reads the queue.
 Locks   none.
 Why     Without a reader nobody has completed anything: the first one may be about to subscribe.
-        The group of queue mode counts from its first poll on, in every lane of the queue.
+        The group of queue mode counts from its first poll on, in every partition of the queue.
         What is done out of order above the cursor does not count; a little is kept too long.
 */
 create function skep.completed_to(p_partition_id bigint, p_queue_id integer) returns bigint

@@ -2,9 +2,9 @@
 end_backoff: let a message that failed be delivered again at once.
 
 Takes   p_partition_id, p_offset; p_group: a group's name, or null for all.
-Returns queue_id and the names of the groups in whose lanes the message failed and was waiting.
+Returns queue_id and the names of the groups in whose partitions the message failed and was waiting.
 Locks   skep.cursor rows in group order.
-Why     After a failure the whole lane waits, for its order. A lane under lease is not touched: its
+Why     After a failure the whole partition waits, for its order. A partition under lease is not touched: its
         message is being delivered already.
 */
 create function skep.end_backoff(p_partition_id bigint, p_offset bigint, p_group text)

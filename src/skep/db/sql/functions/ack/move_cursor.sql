@@ -8,11 +8,11 @@ Takes   p_cursor: as it is, locked. p_acked: where cumulative acks moved it, or 
 Returns is_finished: the cursor was moved or stopped and holds no range under lease any more;
         has_more: it was left ready or backing off, not idle.
 Locks   the skep.partition row for share, skipping it if locked.
-Why     A lease is over when every message under it was answered: done, or nacked. Then the lane
+Why     A lease is over when every message under it was answered: done, or nacked. Then the partition
         waits until the last of the nacked may come again; without any it is ready, or idle when
-        no push is in flight and nothing is left (see take_lanes). A lease with nacked messages
+        no push is in flight and nothing is left (see take_partitions). A lease with nacked messages
         lasts until these may come again, or its end would bring them early; and an ack without a
-        lease does not cut short the pause in which a lane rests. What was failed and counted is
+        lease does not cut short the pause in which a partition rests. What was failed and counted is
         forgotten as soon as it is done.
 */
 create function skep.move_cursor(
@@ -58,7 +58,7 @@ begin
   if not v_is_finished then
     v_available_at := greatest(v_available_at, v_retry_at);
   else
-    -- Idle only while no push is in flight on the lane.
+    -- Idle only while no push is in flight on the partition.
     perform 1 from skep.partition p
     where p.id = p_cursor.partition_id and p.head <= v_acked for share skip locked;
     v_available_at := case when not found then greatest(v_retry_at, p_now) end;

@@ -1,15 +1,15 @@
 /*
 move_cursors: put cursors of a group somewhere else, forwards or backwards.
 
-Takes   p_group_id; per lane, in parallel arrays, no lane twice: p_partition_id, p_acked (the last
+Takes   p_group_id; per partition, in parallel arrays, no partition twice: p_partition_id, p_acked (the last
         offset that counts as done). p_starts_at: nothing pushed before is to be delivered; counts
         only while it lies ahead.
 Returns per cursor that exists: partition_id, acked as it is now.
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
 Why     A seek starts afresh: leases end, so that late acks of the old position are refused;
         failures, deliveries and the former start are forgotten; of what was done above the
-        cursor only deleted messages stay done. The lane is left ready, not idle: only a claim may put it to rest,
-        under the partition's lock. p_acked is clamped to what the lane holds, and passes over
+        cursor only deleted messages stay done. The partition is left ready, not idle: only a claim may put it to rest,
+        under the partition's lock. p_acked is clamped to what the partition holds, and passes over
         deleted messages, for a cursor never stands before something that is done.
         For the laterals see push_segments.
 */

@@ -5,8 +5,8 @@ Takes   p_partition_id, p_moment; p_after, p_to: search only (p_after, p_to], nu
         the partition keeps.
 Returns the offset; p_after, or the one before the first kept message, when all are younger.
 Locks   none.
-Why     created_at never decreases along a partition, so halving finds the border: a lane may keep
-        millions of messages on either side of it. The ends are tried first, because most lanes lie
+Why     created_at never decreases along a partition, so halving finds the border: a partition may keep
+        millions of messages on either side of it. The ends are tried first, because most partitions lie
         on one side altogether. A segment that retention took meanwhile counts as old.
 */
 create function skep.offset_before(

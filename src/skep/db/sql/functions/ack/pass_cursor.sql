@@ -4,7 +4,7 @@ pass_cursor: move one cursor over messages that its group will not get.
 Takes   p_partition_id, p_group_id: the cursor. p_last: the last of those messages.
 Returns nothing. A cursor that is further already stays.
 Locks   the cursor, which the caller holds.
-Why     A lease that ends within them has nothing left to work on, so its lane is free at once;
+Why     A lease that ends within them has nothing left to work on, so its partition is free at once;
         one that reaches further stays. Acks of the consumer find their messages done. What was
         done out of order right behind them is passed as well: done never contains acked + 1.
         A lease that is given back later does not take the cursor back, as after an ack; but a

@@ -1,5 +1,5 @@
 /*
-pass_cursors: move every cursor of lanes over messages that are about to go.
+pass_cursors: move every cursor of partitions over messages that are about to go.
 
 Takes   p_partition_id: ascending, no id twice. p_last: the last offset to go, in each.
 Returns nothing.

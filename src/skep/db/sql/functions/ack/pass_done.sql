@@ -5,8 +5,8 @@ Takes   p_acked: every offset up to here is done. p_done: further offsets that a
 Returns acked and done after the move: done holds nothing up to acked + 1, and is null when empty.
 Locks   none.
 Why     Everybody who moves a cursor or adds to its done offsets keeps them in this form, so that
-        the message behind acked is always one to deliver, and a lane without done offsets, which
-        is nearly every lane, is told by a null.
+        the message behind acked is always one to deliver, and a partition without done offsets, which
+        is nearly every partition, is told by a null.
 */
 create function skep.pass_done(p_acked bigint, p_done int8multirange)
 returns table (acked bigint, done int8multirange)

@@ -2,10 +2,10 @@
 renew_leases: give the holders of leases more time.
 
 Takes   p_lease_id, p_seconds: parallel arrays.
-Returns one row per lease that is still held on at least one lane: lease_id, expires_at (the
-        earliest of its lanes).
+Returns one row per lease that is still held on at least one partition: lease_id, expires_at (the
+        earliest of its partitions).
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
-Why     A renewal never shortens a lease, and never revives one that expired: the lane may already
+Why     A renewal never shortens a lease, and never revives one that expired: the partition may already
         be on its way to another consumer. For the laterals see push_segments.
 */
 create function skep.renew_leases(p_lease_id uuid[], p_seconds integer[])

@@ -3,14 +3,14 @@ drain_records: store the messages of a part of a spill file, and remember that i
 
 Takes   p_file_id, p_from, p_to: which part. p_resolve: the messages may have been stored by a call
         that was lost before they were spilled; those lie above vouched_to, whatever the window.
-        p_lane_id, p_vouched_to, p_vouched_since, p_lane, p_key, p_envelope as push_distinct.
+        p_partition_id, p_vouched_to, p_vouched_since, p_partition, p_key, p_envelope as push_distinct.
         p_queue_id, p_version as push_segments. p_later_*: messages for later as schedule_messages.
 Returns first a row with the position the file is drained up to. If that is not p_to, an earlier
         call had been further or less far than the caller thought, and nothing was done. Then one
-        row per lane that got something: lane, and as push_distinct stored_item, first, created_at,
+        row per partition that got something: partition, and as push_distinct stored_item, first, created_at,
         duplicate_item, gap_first, gap_keys, gap_created_at.
-Raises  SK409 when a queue was configured anew; P0002 when a lane or a queue is gone; 55P03 while
-        operations wait for a lane, which were accepted before the messages were spilled.
+Raises  SK409 when a queue was configured anew; P0002 when a partition or a queue is gone; 55P03 while
+        operations wait for a partition, which were accepted before the messages were spilled.
 Locks   the file's row; skep.partition and skep.cursor rows as push_segments, all partitions first.
 Why     Duplicates are sought inside the queue's window only, and a spilled message may be older
         than that when it comes here a second time, after a crash or a lost answer. So the progress
@@ -18,19 +18,19 @@ Why     Duplicates are sought inside the queue's window only, and a spilled mess
 */
 create function skep.drain_records(
   p_file_id uuid, p_from bigint, p_to bigint, p_resolve boolean,
-  p_lane_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
-  p_lane integer[], p_key bytea[], p_envelope bytea[],
+  p_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_partition integer[], p_key bytea[], p_envelope bytea[],
   p_queue_id integer[], p_version integer[],
   p_later_queue_id integer[], p_later_partition text[], p_later_key bytea[],
   p_later_transaction_id text[], p_later_envelope bytea[], p_later_deliver_at timestamptz[])
 returns table (
-  "position" bigint, lane integer, stored_item integer[], first bigint, created_at timestamptz,
+  "position" bigint, partition integer, stored_item integer[], first bigint, created_at timestamptz,
   duplicate_item integer[], gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
 declare
   v_position bigint;
-  v_lanes bigint;
+  v_partitions bigint;
 begin
   insert into skep.drained_file (file_id, position, drained_at)
   values (p_file_id, p_from, skep.now())
@@ -50,21 +50,21 @@ begin
   perform skep.check_rules(p_queue_id, p_version);
   if (
     select bool_or(p.deferred_pushes > 0)
-    from unnest(p_lane_id) i(id)
+    from unnest(p_partition_id) i(id)
     cross join lateral (
       select p.deferred_pushes from skep.partition p where p.id = i.id for no key update
     ) p
   ) then
-    raise exception using errcode = '55P03', message = 'operations wait for a lane';
+    raise exception using errcode = '55P03', message = 'operations wait for a partition';
   end if;
   return query
-  select p_to, d.lane, d.stored_item, d.first, d.created_at, d.duplicate_item,
+  select p_to, d.partition, d.stored_item, d.first, d.created_at, d.duplicate_item,
          d.gap_first, d.gap_keys, d.gap_created_at
   from skep.push_distinct(
-    p_lane_id, p_vouched_to, p_vouched_since, p_lane, p_key, p_envelope, p_resolve) d;
-  get diagnostics v_lanes = row_count;
-  if v_lanes < cardinality(p_lane_id) then
-    raise exception using errcode = 'P0002', message = 'a lane is gone';
+    p_partition_id, p_vouched_to, p_vouched_since, p_partition, p_key, p_envelope, p_resolve) d;
+  get diagnostics v_partitions = row_count;
+  if v_partitions < cardinality(p_partition_id) then
+    raise exception using errcode = 'P0002', message = 'a partition is gone';
   end if;
 
   if cardinality(p_later_key) > 0 and exists (

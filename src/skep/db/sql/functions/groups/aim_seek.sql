@@ -7,7 +7,7 @@ Takes   p_group_id, p_partition_id: the cursors. p_to: 'end'; 'start'; 'timestam
 Returns per cursor: partition_id, acked (now), target (acked after the seek), skipped (unread
         messages it would pass), replayed (finished messages it would deliver again).
 Locks   none.
-Why     Preview and seek aim by the same rules. A target outside of what the lane holds becomes
+Why     Preview and seek aim by the same rules. A target outside of what the partition holds becomes
         the nearest end of it. For the laterals see push_segments.
 */
 create function skep.aim_seek(
@@ -17,7 +17,7 @@ returns table (
 language sql stable as $$
   select c.partition_id, greatest(c.acked, p.tail - 1), t.target, s.skipped,
          (p.head - t.target - d.deleted)
-         - skep.lane_backlog(p.head, p.tail, c.acked, c.done) + s.skipped
+         - skep.partition_backlog(p.head, p.tail, c.acked, c.done) + s.skipped
   from (
     select case when p_to <> 'subscription' then p_to
                 when g.subscription_mode = 'all' then 'start'
@@ -44,7 +44,7 @@ language sql stable as $$
     offset 0
   ) t
   cross join lateral (
-    select skep.lane_backlog(t.target, p.tail, c.acked, c.done) as skipped
+    select skep.partition_backlog(t.target, p.tail, c.acked, c.done) as skipped
   ) s
   cross join lateral (
     select count(*) as deleted from skep.deleted_message d

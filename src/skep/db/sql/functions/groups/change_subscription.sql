@@ -4,8 +4,8 @@ change_subscription: let a group's subscriptions start at another time.
 Takes   p_group: its name, on whatever queues. p_moment.
 Returns how many subscriptions were changed.
 Locks   skep.consumer_group rows in id order.
-Why     It changes where the group starts when its progress is forgotten (forget_lanes), and, if
-        that lies ahead, in lanes to come. Cursors stay where they are: to move them is a seek.
+Why     It changes where the group starts when its progress is forgotten (forget_partitions), and, if
+        that lies ahead, in partitions to come. Cursors stay where they are: to move them is a seek.
 */
 create function skep.change_subscription(p_group text, p_moment timestamptz) returns bigint
 language plpgsql as $$

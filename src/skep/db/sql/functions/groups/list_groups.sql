@@ -7,7 +7,7 @@ Returns total (of all that match), and of the page, by group and queue name: gro
         queue_id, queue_name, subscription_mode, subscribed_from (of mode 'new': when it
         subscribed), created_at, is_paused, conflation. An empty page is one row that holds only the total.
 Locks   none.
-Why     Reads groups and queues only, never lanes: what a group has yet to read is asked for the
+Why     Reads groups and queues only, never partitions: what a group has yet to read is asked for the
         groups of the page alone, by measure_backlog.
 */
 create function skep.list_groups(p_group text, p_queue text, p_limit integer, p_offset integer)

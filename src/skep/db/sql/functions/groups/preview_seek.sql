@@ -1,15 +1,15 @@
 /*
-preview_seek: what a seek in all lanes of a queue would skip and replay.
+preview_seek: what a seek in all partitions of a queue would skip and replay.
 
-Takes   p_group_id; p_to, p_moment: where to, as aim_seek. p_exact_max: up to so many lanes are
+Takes   p_group_id; p_to, p_moment: where to, as aim_seek. p_exact_max: up to so many partitions are
         looked at one by one.
-Returns one row: lanes, skipped, replayed (messages), is_estimated.
+Returns one row: partitions, skipped, replayed (messages), is_estimated.
 Locks   none.
-Why     Beyond p_exact_max lanes a sample answers, so that to ask never takes longer than to do.
+Why     Beyond p_exact_max partitions a sample answers, so that to ask never takes longer than to do.
 */
 create function skep.preview_seek(
   p_group_id integer, p_to text, p_moment timestamptz, p_exact_max integer)
-returns table (lanes bigint, skipped bigint, replayed bigint, is_estimated boolean)
+returns table (partitions bigint, skipped bigint, replayed bigint, is_estimated boolean)
 language plpgsql stable as $$
 #variable_conflict use_column
 declare
@@ -20,7 +20,7 @@ declare
 begin
   select l.partition_id, l.next_name into v_partition_id, v_next
   from skep.consumer_group g
-  cross join lateral skep.page_lanes(g.queue_id, '', p_exact_max) l
+  cross join lateral skep.page_partitions(g.queue_id, '', p_exact_max) l
   where g.id = p_group_id;
   if v_next is not null then
     select array_agg(s.partition_id), max(s.weight) into v_partition_id, v_weight

@@ -3,7 +3,7 @@ provision_group: find a consumer group of a queue, or subscribe it.
 
 Takes   p_queue, p_group: names. p_mode: 'all', 'new' or 'timestamp'. p_from: where a 'timestamp'
         subscription starts. Mode and start count only when the group is new. p_conflation:
-        whether it is to get only the newest message of each lane; counts only as long as nobody
+        whether it is to get only the newest message of each partition; counts only as long as nobody
         said so before, null says nothing.
 Returns queue_id, group_id and conflation, as it holds now.
 Locks   an existing group: nothing, or its own row when conflation is decided or queue mode is

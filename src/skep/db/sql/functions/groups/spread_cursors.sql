@@ -1,15 +1,15 @@
 /*
-spread_cursors: cursors of groups in some lanes of their queues, and how many each stands for.
+spread_cursors: cursors of groups in some partitions of their queues, and how many each stands for.
 
-Takes   p_group_id: groups of queues with some thousand lanes at most. p_lanes: about how many lanes
+Takes   p_group_id: groups of queues with some thousand partitions at most. p_partitions: about how many partitions
         of each queue to look at.
 Returns group_id, partition_id, acked, done, available_at and weight as sample_cursors.
 Locks   none.
-Why     The lanes lie at equal distances in the order of their names, so every queue is represented,
+Why     The partitions lie at equal distances in the order of their names, so every queue is represented,
         however small its share of the table is, where blocks of the table might miss it. The price
-        is a walk through the names. Groups of one queue share the walk and the lanes.
+        is a walk through the names. Groups of one queue share the walk and the partitions.
 */
-create function skep.spread_cursors(p_group_id integer[], p_lanes integer)
+create function skep.spread_cursors(p_group_id integer[], p_partitions integer)
 returns table (
   group_id integer, partition_id bigint, acked bigint, done int8multirange,
   available_at timestamptz, weight double precision)
@@ -20,12 +20,12 @@ language sql stable as $$
     from skep.consumer_group g where g.id = any(p_group_id) group by g.queue_id
   ) q
   cross join lateral (
-    select n.id, n.lanes::double precision / count(*) over () as weight
+    select n.id, n.partitions::double precision / count(*) over () as weight
     from (
-      select p.id, row_number() over (order by p.name) - 1 as place, count(*) over () as lanes
+      select p.id, row_number() over (order by p.name) - 1 as place, count(*) over () as partitions
       from skep.partition p where p.queue_id = q.queue_id
     ) n
-    where n.place % greatest(n.lanes / p_lanes, 1) = 0
+    where n.place % greatest(n.partitions / p_partitions, 1) = 0
   ) l
   cross join lateral (
     select c.group_id, c.acked, c.done, c.available_at from skep.cursor c

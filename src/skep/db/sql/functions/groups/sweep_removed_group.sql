@@ -2,13 +2,13 @@
 sweep_removed_group: delete a portion of what a removed consumer group has left behind.
 
 Takes   p_group_id: a removed group, or null for any that was removed a minute ago: until then
-        whoever removed it is at it. p_lanes: how many lanes to sweep.
-Returns one row: lanes (how many cursors were deleted) and has_more, whether to come again.
-Locks   the skep.removed_group row for update, one of any is skipped if locked; then as forget_lanes.
+        whoever removed it is at it. p_partitions: how many partitions to sweep.
+Returns one row: partitions (how many cursors were deleted) and has_more, whether to come again.
+Locks   the skep.removed_group row for update, one of any is skipped if locked; then as forget_partitions.
 Why     Small transactions: nobody waits for long, and after a crash the next one goes on.
 */
-create function skep.sweep_removed_group(p_group_id integer, p_lanes integer)
-returns table (lanes bigint, has_more boolean)
+create function skep.sweep_removed_group(p_group_id integer, p_partitions integer)
+returns table (partitions bigint, has_more boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -28,9 +28,9 @@ begin
     return;
   end if;
 
-  select f.lanes, f.next_name into lanes, v_next
-  from skep.forget_lanes(
-    v_removed.queue_id, v_removed.group_id, false, v_removed.next_name, p_lanes) f;
+  select f.partitions, f.next_name into partitions, v_next
+  from skep.forget_partitions(
+    v_removed.queue_id, v_removed.group_id, false, v_removed.next_name, p_partitions) f;
   if v_next is null then
     delete from skep.removed_group r where r.group_id = v_removed.group_id;
   else

@@ -1,42 +1,42 @@
 /*
 count_messages: how many messages queues hold, exactly while that is cheap and else by a sample.
 
-Takes   p_queue_id: queues. p_lanes_max: lanes to count one by one, in all. p_sample: lanes to look
+Takes   p_queue_id: queues. p_partitions_max: partitions to count one by one, in all. p_sample: partitions to look
         at for those queues that are not counted one by one. p_is_sum: only the sum over all queues
         is wanted.
-Returns one row per queue: queue_id, lanes (always exact), total, pending, processing, failed as
-        lane_counts, dead_letters, and is_estimate.
+Returns one row per queue: queue_id, partitions (always exact), total, pending, processing, failed as
+        partition_counts, dead_letters, and is_estimate.
 Locks   none.
-Why     A page of queues may stand for millions of lanes and has to be answered at once. The small
+Why     A page of queues may stand for millions of partitions and has to be answered at once. The small
         queues are counted first, so that a large one never makes them vague; a sum that will be
         vague anyway is not worth counting anything. Dead letters are
         counted by their own index, up to a bound.
 */
 create function skep.count_messages(
-  p_queue_id integer[], p_lanes_max integer, p_sample integer, p_is_sum boolean)
+  p_queue_id integer[], p_partitions_max integer, p_sample integer, p_is_sum boolean)
 returns table (
-  queue_id integer, lanes bigint, total bigint, pending bigint, processing bigint, failed bigint,
+  queue_id integer, partitions bigint, total bigint, pending bigint, processing bigint, failed bigint,
   dead_letters bigint, is_estimate boolean)
 language plpgsql stable as $$
 #variable_conflict use_column
 declare
   c_dead_letters_max constant integer := 100000;
   v_queue integer[];
-  v_lanes bigint[];
+  v_partitions bigint[];
   v_is_large boolean[];
   v_partition bigint[];
 begin
-  select array_agg(n.id), array_agg(n.lanes), array_agg(n.up_to > p_lanes_max)
-  into v_queue, v_lanes, v_is_large
+  select array_agg(n.id), array_agg(n.partitions), array_agg(n.up_to > p_partitions_max)
+  into v_queue, v_partitions, v_is_large
   from (
-    select c.id, c.lanes,
-           case when p_is_sum then sum(c.lanes) over ()
-                else sum(c.lanes) over (order by c.lanes, c.id) end as up_to
+    select c.id, c.partitions,
+           case when p_is_sum then sum(c.partitions) over ()
+                else sum(c.partitions) over (order by c.partitions, c.id) end as up_to
     from (
-      select q.id, coalesce(p.lanes, 0) as lanes
+      select q.id, coalesce(p.partitions, 0) as partitions
       from unnest(p_queue_id) q(id)
       left join (
-        select p.queue_id, count(*) as lanes from skep.partition p
+        select p.queue_id, count(*) as partitions from skep.partition p
         where p.queue_id = any(p_queue_id) group by p.queue_id
       ) p on p.queue_id = q.id
     ) c
@@ -54,20 +54,20 @@ begin
       select array_agg(q.id) as large
       from unnest(v_queue, v_is_large) q(id, is_large) where q.is_large
     ) q
-    cross join lateral skep.sample_lanes(q.large, p_sample) s
+    cross join lateral skep.sample_partitions(q.large, p_sample) s
     where q.large is not null
   ) l;
 
   return query
-  select q.id, q.lanes,
+  select q.id, q.partitions,
          round(c.total * s.scale)::bigint, round(c.pending * s.scale)::bigint,
          round(c.processing * s.scale)::bigint, round(c.failed * s.scale)::bigint,
          d.count, q.is_large or d.count = c_dead_letters_max
-  from unnest(v_queue, v_lanes, v_is_large) q(id, lanes, is_large)
+  from unnest(v_queue, v_partitions, v_is_large) q(id, partitions, is_large)
   left join (
-    select l.queue_id, count(*) as lanes, sum(l.total) as total, sum(l.pending) as pending,
+    select l.queue_id, count(*) as partitions, sum(l.total) as total, sum(l.pending) as pending,
            sum(l.processing) as processing, sum(l.failed) as failed
-    from skep.lane_counts(v_partition) l
+    from skep.partition_counts(v_partition) l
     group by l.queue_id
   ) l on l.queue_id = q.id
   cross join lateral (
@@ -75,7 +75,7 @@ begin
            coalesce(l.processing, 0) as processing, coalesce(l.failed, 0) as failed
   ) c
   cross join lateral (
-    select case when q.is_large then q.lanes::numeric / greatest(l.lanes, 1) else 1 end as scale
+    select case when q.is_large then q.partitions::numeric / greatest(l.partitions, 1) else 1 end as scale
   ) s
   cross join lateral (
     select count(*) from (

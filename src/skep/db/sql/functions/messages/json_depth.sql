@@ -6,7 +6,7 @@ Returns the depth of the deepest value: 0 for a scalar. A depth that cannot be l
         counted: then it is the number of brackets that open, which is as deep or deeper.
 Locks   none.
 Why     PostgreSQL parses deeper nesting than the parsers of brokers and clients do. Such a message
-        would stop its lane: nobody could cut it out of its segment. Few payloads have enough
+        would stop its partition: nobody could cut it out of its segment. Few payloads have enough
         brackets to make counting necessary.
 */
 create function skep.json_depth(p_json text) returns integer

@@ -4,7 +4,7 @@ newest_segments: the segments that hold one page of a queue's messages, newest f
 Takes   p_queue_id; p_limit, p_offset: messages.
 Returns the segments in order: partition_id, partition_name, first, created_at, body; rank: how
         many messages of the queue are newer than the segment's newest; tail, acked, leased, done
-        as lane_counts; buried: offsets of the segment that are dead letters.
+        as partition_counts; buried: offsets of the segment that are dead letters.
 Locks   none.
 Why     Newest is what was written by the latest transaction; that order has an index. A segment
         holds at least one message, so no more segments are looked at than messages are passed
@@ -43,7 +43,7 @@ begin
          l.done, d.buried
   from unnest(v_partition, v_first, v_last, v_rank) u(partition_id, first, last, rank)
   join skep.segment s on s.partition_id = u.partition_id and s.first = u.first
-  join skep.lane_counts(array(select distinct p.id from unnest(v_partition) p(id))) l
+  join skep.partition_counts(array(select distinct p.id from unnest(v_partition) p(id))) l
     on l.id = u.partition_id
   cross join lateral (
     select coalesce(array_agg(d.message_offset), '{}') as buried from skep.dead_letter d

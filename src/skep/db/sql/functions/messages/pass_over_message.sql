@@ -4,10 +4,10 @@ pass_over_message: let groups be done with a message that they need not get any 
 Takes   p_partition_id, p_group_id: the cursors; p_offset; p_now.
 Returns nothing.
 Locks   the caller holds the partition for no key update, then the cursors. (So no push is in
-        flight, and a lane in which nothing is left may be marked idle.)
+        flight, and a partition in which nothing is left may be marked idle.)
 Why     The next message to deliver is always the one after acked: a cursor that waits for a
-        message that is not there would claim its lane and find nothing, again and again. So acked
-        moves over what has become contiguous. A lease of which nothing is left ends. A lane that
+        message that is not there would claim its partition and find nothing, again and again. So acked
+        moves over what has become contiguous. A lease of which nothing is left ends. A partition that
         rests because a message failed goes on resting, unless it was this one. A claim that was
         acknowledged at once can still be undone (see release_claims).
 */

@@ -5,8 +5,8 @@ Takes   p_partition_id, p_offset.
 Returns created_at of the segment that holds the offset; null when no segment begins there or
         before.
 Locks   none.
-Why     The age of the first unread message is the time lag of a lane: one look-up in the index
-        of segments, whatever the lane holds.
+Why     The age of the first unread message is the time lag of a partition: one look-up in the index
+        of segments, whatever the partition holds.
 */
 create function skep.stored_at(p_partition_id bigint, p_offset bigint) returns timestamptz
 language sql stable as $$

@@ -30,7 +30,7 @@ declare
   v_segments integer := p_segments_max;
   v_messages bigint := p_messages_max;
   v_queue_id integer;
-  v_lane_id bigint;
+  v_named_id bigint;
   v_xid xid8;
   v_partition_id bigint;
   v_first bigint;
@@ -54,7 +54,7 @@ begin
       v_first := p_after_first;
     end if;
     if p_partition is not null then
-      select p.id into v_lane_id from skep.partition p
+      select p.id into v_named_id from skep.partition p
       where p.queue_id = v_queue_id and p.name = p_partition;
       continue when not found;
     end if;
@@ -72,7 +72,7 @@ begin
               s.created_at between v_from and p_to
                 and (p_key is null or position(p_key in s.keys) > 0)
        from skep.segment s
-       where p_partition is not null and s.partition_id = v_lane_id and s.first < v_first
+       where p_partition is not null and s.partition_id = v_named_id and s.first < v_first
        order by s.first desc limit v_segments)
     loop
       exit when v_segment.created_at < v_from - interval '10 minutes';

@@ -1,10 +1,10 @@
 /*
-advance_operations: let the next operation of a lane have its turn.
+advance_operations: let the next operation of a partition have its turn.
 
-Takes   p_partition_id, p_type: lanes, in parallel arrays, none twice.
+Takes   p_partition_id, p_type: partitions, in parallel arrays, none twice.
 Returns nothing.
 Locks   the skep.operation row that has its turn now; the caller holds the partitions.
-Why     A lane of which nothing is marked would never be found by claim_operations; so whoever takes
+Why     A partition of which nothing is marked would never be found by claim_operations; so whoever takes
         the marked one away ends with this.
 */
 create function skep.advance_operations(p_partition_id bigint[], p_type text[]) returns void

@@ -1,19 +1,19 @@
 /*
-claim_operations: take the oldest operations of some lanes, and what may go with them.
+claim_operations: take the oldest operations of some partitions, and what may go with them.
 
-Takes   p_claim_id: the name of the claim. p_priority: which to take, in this order. p_lanes: lanes at most. p_per_lane: operations of one
-        lane at most. p_bytes: payload to return at most, but at least one operation. p_timeout_s:
+Takes   p_claim_id: the name of the claim. p_priority: which to take, in this order. p_partitions: partitions at most. p_per_partition: operations of one
+        partition at most. p_bytes: payload to return at most, but at least one operation. p_timeout_s:
         after so long whoever comes may take them again.
 Returns id, type, queue, partition, partition_id, retries, is_gone (its queue was deleted),
-        payload; by priority, the operations of a lane in their order.
-Locks   the oldest skep.operation row of each lane taken, skipping locked ones.
-Why     Only the oldest operation of a lane is marked as claimed: nobody else may touch those behind
+        payload; by priority, the operations of a partition in their order.
+Locks   the oldest skep.operation row of each partition taken, skipping locked ones.
+Why     Only the oldest operation of a partition is marked as claimed: nobody else may touch those behind
         it meanwhile. One that was in work and comes again counts as an attempt that failed. Costs
-        what it takes, however much waits or backs off: an index holds the oldest of each lane, and
+        what it takes, however much waits or backs off: an index holds the oldest of each partition, and
         those that are ready come first in it.
 */
 create function skep.claim_operations(
-  p_claim_id uuid, p_priority integer[], p_lanes integer, p_per_lane integer, p_bytes bigint,
+  p_claim_id uuid, p_priority integer[], p_partitions integer, p_per_partition integer, p_bytes bigint,
   p_timeout_s double precision)
 returns table (
   id uuid, type text, queue text, partition text, partition_id bigint, retries integer,
@@ -31,10 +31,10 @@ begin
     cross join lateral (
       select o.id from skep.operation o
       where o.is_next and o.priority = i.priority and o.available_at <= v_now
-      order by o.available_at, o.number limit p_lanes
+      order by o.available_at, o.number limit p_partitions
       for update skip locked
     ) o
-    limit p_lanes
+    limit p_partitions
   ) h;
   if v_ids is null then
     return;
@@ -68,7 +68,7 @@ begin
       select b.* from skep.operation b
       where b.partition_id = o.partition_id and b.type = o.type and b.number >= o.number
         and b.status in ('waiting', 'processing')
-      order by b.number limit p_per_lane
+      order by b.number limit p_per_partition
     ) b
   ) f
   where f.is_next or f.bytes_before < p_bytes

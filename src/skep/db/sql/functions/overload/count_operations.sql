@@ -5,8 +5,8 @@ Takes   per change, in parallel arrays: p_partition_id, p_type, p_status, p_oper
         which are negative for what is leaving a status.
 Returns nothing.
 Locks   skep.operation_total rows in order, until commit; the last thing a transaction does.
-Why     A bound on what waits must not cost a count of what waits. The shard goes by the lane, so
-        those who work on different lanes rarely meet.
+Why     A bound on what waits must not cost a count of what waits. The shard goes by the partition, so
+        those who work on different partitions rarely meet.
 */
 create function skep.count_operations(
   p_partition_id bigint[], p_type text[], p_status text[], p_operations bigint[],

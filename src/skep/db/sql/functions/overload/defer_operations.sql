@@ -4,11 +4,11 @@ defer_operations: accept operations that there is no room for now.
 Takes   per operation, in parallel arrays: p_id, p_request (those of one request are accepted
         together or not at all), p_type, p_partition_id, p_priority, p_item_count, p_items (json),
         p_payload. p_queue_id, p_version: the queues pushed to and the versions of their rules.
-        p_depth_max, p_bytes_max: what may wait altogether. p_lane_max: what may wait in a lane.
-Returns one row per operation: id, outcome, queue_position in its lane; waiting and pace_s: how
+        p_depth_max, p_bytes_max: what may wait altogether. p_partition_max: what may wait in a partition.
+Returns one row per operation: id, outcome, queue_position in its partition; waiting and pace_s: how
         many operations wait now, and how many seconds each takes; queue and partition, the names
-        of its lane. Outcomes: accepted; full;
-        lane_full; gone (its lane does not exist); again (another lane of its request is gone).
+        of its partition. Outcomes: accepted; full;
+        partition_full; gone (its partition does not exist); again (another partition of its request is gone).
 Raises  SK409 when a queue was configured anew.
 Locks   skep.partition rows for no key update, in id order, until commit; then totals.
 Why     Positions are drawn under the lock that pushes and processors take as well, so whoever
@@ -20,7 +20,7 @@ Why     Positions are drawn under the lock that pushes and processors take as we
 create function skep.defer_operations(
   p_id uuid[], p_request integer[], p_type text[], p_partition_id bigint[], p_priority integer[],
   p_item_count integer[], p_items text[], p_payload bytea[], p_queue_id integer[],
-  p_version integer[], p_depth_max bigint, p_lane_max integer, p_bytes_max bigint)
+  p_version integer[], p_depth_max bigint, p_partition_max integer, p_bytes_max bigint)
 returns table (
   id uuid, outcome text, queue_position integer, waiting bigint, pace_s double precision,
   queue text, partition text)
@@ -72,7 +72,7 @@ begin
            case when bool_and(r.is_known) over w then 'accepted'
                 when bool_or(r.queue is null) over w
                   then case when r.queue is null then 'gone' else 'again' end
-                when bool_or(r.ahead + r.place > p_lane_max) over w then 'lane_full'
+                when bool_or(r.ahead + r.place > p_partition_max) over w then 'partition_full'
                 when max(v_waiting + r.rank) over w > p_depth_max
                   or max(v_bytes + r.bytes_to) over w > p_bytes_max then 'full'
                 else 'accepted' end as verdict

@@ -2,7 +2,7 @@
 hold_operations: make sure that a claim may still carry out its operations, and lock them.
 
 Takes   p_id: operations. p_claim_id: the claim.
-Returns whether it may: all of them wait, and the oldest of each lane belongs to the claim.
+Returns whether it may: all of them wait, and the oldest of each partition belongs to the claim.
 Locks   the skep.partition rows of the operations for no key update, in id order; then the
         skep.operation rows, in number order.
 Why     Between claim and effect another process may have taken the operation, or somebody may have

@@ -4,8 +4,8 @@ leave_operations: let operations that wait end, and those behind them move up.
 Takes   p_id: operations that wait or are in work, locked, as are their partitions. p_status: what
         they become. p_answer (json), p_error: by operation; null leaves them.
 Returns nothing.
-Locks   the next skep.operation row of each lane; then totals.
-Why     The one place where an operation stops waiting: counters of lanes, totals and whose turn it
+Locks   the next skep.operation row of each partition; then totals.
+Why     The one place where an operation stops waiting: counters of partitions, totals and whose turn it
         is change together. A payload is kept only where it could be needed once more.
 */
 create function skep.leave_operations(

@@ -6,7 +6,7 @@ Returns type, status, operations, bytes: one row per pair that ever was. Those i
         of their own here. Beside each: pace_s, and oldest_at, when the oldest that waits was
         accepted.
 Locks   none.
-Why     Reads totals, the operations in work (few: one per lane that a process holds) and the ends
+Why     Reads totals, the operations in work (few: one per partition that a process holds) and the ends
         of indexes; never what waits.
 */
 create function skep.operation_stats()

@@ -3,9 +3,9 @@ process_pushes: store the messages of operations, and let the operations end in 
 
 Takes   p_operation_id: operations of a claim, in order. p_claim_id. p_message_operation: per
         message, the 1-based position of its operation. p_place: per message, the 0-based position
-        in p_push_lane of it or of the one with its key before it. The rest as settle_operations.
+        in p_push_partition of it or of the one with its key before it. The rest as settle_operations.
 Returns as transact. refusal is claim_lost when the operations are in other hands by now, or
-        when a lane they wait for is not among the ones given or is gone.
+        when a partition they wait for is not among the ones given or is gone.
 Locks   as hold_operations, then as settle_operations, then as leave_operations.
 Why     Effect and end are one transaction: an operation is carried out once, whoever dies when.
 */
@@ -13,13 +13,13 @@ create function skep.process_pushes(
   p_operation_id uuid[], p_claim_id uuid, p_message_operation integer[], p_place integer[],
   p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
   p_ack_offset bigint[], p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
-  p_lane_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
-  p_push_lane integer[], p_push_key bytea[], p_push_envelope bytea[])
+  p_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_push_partition integer[], p_push_key bytea[], p_push_envelope bytea[])
 returns table (
   refusal text, refused_item integer,
   ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
   ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
-  lane_first bigint[], lane_created_at timestamptz[],
+  partition_first bigint[], partition_created_at timestamptz[],
   gap_first bigint[], gap_keys bytea[], gap_created_at timestamptz[])
 language plpgsql as $$
 #variable_conflict use_column
@@ -30,16 +30,16 @@ begin
     end if;
     if exists (
       select from skep.operation o
-      where o.id = any(p_operation_id) and o.partition_id <> all(p_lane_id))
+      where o.id = any(p_operation_id) and o.partition_id <> all(p_partition_id))
     then
       raise exception using errcode = 'SK409', message = 'claim_lost', detail = '1';
     end if;
     select s.* into strict
       ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id, push_offset,
-      push_is_duplicate, lane_first, lane_created_at, gap_first, gap_keys, gap_created_at
+      push_is_duplicate, partition_first, partition_created_at, gap_first, gap_keys, gap_created_at
     from skep.settle_operations(
       p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
-      p_ack_status, p_ack_error, p_lane_id, p_vouched_to, p_vouched_since, p_push_lane, p_push_key,
+      p_ack_status, p_ack_error, p_partition_id, p_vouched_to, p_vouched_since, p_push_partition, p_push_key,
       p_push_envelope) s;
     perform skep.leave_operations(
       array_agg(p_operation_id[a.operation]), 'completed', array_agg(a.answer), null)
@@ -56,7 +56,7 @@ begin
       group by m.operation
     ) a;
   exception when sqlstate 'SK409' then
-    -- The caller must not create the lane anew: nothing that waits outlives its queue.
+    -- The caller must not create the partition anew: nothing that waits outlives its queue.
     refusal := 'claim_lost';
     refused_item := 1;
   end;

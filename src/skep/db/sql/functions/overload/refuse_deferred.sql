@@ -1,26 +1,26 @@
 /*
-refuse_deferred: make sure that nothing waits in the lanes of a transaction.
+refuse_deferred: make sure that nothing waits in the partitions of a transaction.
 
-Takes   p_lane_id: lanes pushed to. p_ack_partition_id: lanes acknowledged.
+Takes   p_partition_id: partitions pushed to. p_ack_partition_id: partitions acknowledged.
 Returns nothing.
-Raises  SK409 with the message deferred and the 1-based position of the lane as detail.
+Raises  SK409 with the message deferred and the 1-based position of the partition as detail.
 Locks   none.
-Why     A transaction cannot wait in parts behind the operations of its lanes. A look without a lock
+Why     A transaction cannot wait in parts behind the operations of its partitions. A look without a lock
         is enough: an operation is committed before its client hears of it, so whatever that client
         sends later finds it here.
 */
-create function skep.refuse_deferred(p_lane_id bigint[], p_ack_partition_id bigint[]) returns void
+create function skep.refuse_deferred(p_partition_id bigint[], p_ack_partition_id bigint[]) returns void
 language plpgsql as $$
 #variable_conflict use_column
 declare
   v_item bigint;
 begin
   select min(u.item) into v_item
-  from unnest(p_lane_id || p_ack_partition_id) with ordinality u(id, item)
+  from unnest(p_partition_id || p_ack_partition_id) with ordinality u(id, item)
   cross join lateral (
     select p.deferred_pushes, p.deferred_acks from skep.partition p where p.id = u.id offset 0
   ) p
-  where case when u.item <= cardinality(p_lane_id) then p.deferred_pushes
+  where case when u.item <= cardinality(p_partition_id) then p.deferred_pushes
              else p.deferred_acks end > 0;
   if v_item is not null then
     raise exception using errcode = 'SK409', message = 'deferred', detail = v_item::text;

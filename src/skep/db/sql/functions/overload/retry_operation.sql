@@ -1,8 +1,8 @@
 /*
-retry_operation: let an operation that was given up wait once more, as the last of its lane.
+retry_operation: let an operation that was given up wait once more, as the last of its partition.
 
 Takes   p_id.
-Returns outcome: waiting, unknown (no such operation), unfit (it has not failed) or gone (its lane
+Returns outcome: waiting, unknown (no such operation), unfit (it has not failed) or gone (its partition
         does not exist any more); and queue_position.
 Locks   its skep.partition row for no key update; the skep.operation row; then totals.
 Why     At the end, because those behind it have been carried out or are next: its old place is gone.

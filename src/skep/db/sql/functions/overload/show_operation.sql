@@ -3,9 +3,9 @@ show_operation: one operation, and how long it may still wait.
 
 Takes   p_id.
 Returns one row or none: the columns of list_operations, partition_id, items, answer, and for one
-        that waits queue_position in its lane, waiting (operations altogether) and pace_s.
+        that waits queue_position in its partition, waiting (operations altogether) and pace_s.
 Locks   none.
-Why     A position is counted in the lane's index; defer_operations bounds how long that can be.
+Why     A position is counted in the partition's index; defer_operations bounds how long that can be.
 */
 create function skep.show_operation(p_id uuid)
 returns table (

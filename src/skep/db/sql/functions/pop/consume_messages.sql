@@ -2,8 +2,8 @@
 consume_messages: take messages of a queue for good, as part of the transaction that calls it.
 
 Takes   p_queue, p_group: names; a group that is new begins with the oldest message. p_batch:
-        messages at most. p_lanes: partitions at most.
-Returns one row per segment, as take_lanes: partition_id, partition_name, taken_from, taken_to,
+        messages at most. p_partitions: partitions at most.
+Returns one row per segment, as take_partitions: partition_id, partition_name, taken_from, taken_to,
         delivery, first, created_at, body, passed_over. None when there is nothing to take.
 Locks   as provision_group; then as pop_messages: the cursors until the transaction ends, and
         partitions that are read to their end for share.
@@ -13,7 +13,7 @@ Why     A rollback gives the messages back, a commit acknowledges them: whoever 
         session of the user is set to (see ADR 0004).
 */
 create function skep.consume_messages(
-  p_queue text, p_group text, p_batch integer, p_lanes integer)
+  p_queue text, p_group text, p_batch integer, p_partitions integer)
 returns table (
   partition_id bigint, partition_name text, taken_from bigint, taken_to bigint, delivery integer,
   first bigint, created_at timestamptz, body bytea, passed_over bigint[])
@@ -34,6 +34,6 @@ begin
   select m.partition_id, m.partition_name, m.taken_from, m.taken_to, m.delivery, m.first,
          m.created_at, m.body, m.passed_over
   from skep.pop_messages(
-    v_group_id, array[gen_random_uuid()], array[p_batch], array[p_lanes], array[true], array[0]) m
+    v_group_id, array[gen_random_uuid()], array[p_batch], array[p_partitions], array[true], array[0]) m
   where m.poll is not null;
 end $$;

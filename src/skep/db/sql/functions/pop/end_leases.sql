@@ -1,8 +1,8 @@
 /*
 end_leases: let leases end now, because their holder is gone.
 
-Takes   per lane, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
-Returns the number of lanes whose lease ended.
+Takes   per partition, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
+Returns the number of partitions whose lease ended.
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
 Why     The messages were delivered, so unlike release_claims this counts as a delivery: a message
         that kills its consumer must not be young for ever. Nothing but the time changes; the rest

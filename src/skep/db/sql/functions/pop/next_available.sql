@@ -1,15 +1,15 @@
 /*
-next_available: how long until each of many groups, or single lanes of groups, can be served.
+next_available: how long until each of many groups, or single partitions of groups, can be served.
 
-Takes   p_group_id, p_partition_id: parallel arrays; 0 as partition asks about all lanes.
+Takes   p_group_id, p_partition_id: parallel arrays; 0 as partition asks about all partitions.
 Returns one row per question with an answer: item (1-based) and the seconds until the earliest
         available_at: 0 or less = ready now, more = a lease ends or a delay is over then. 0 as well
-        when the group or the lane does not exist (any more): whoever polls then learns it. No row
+        when the group or the partition does not exist (any more): whoever polls then learns it. No row
         when everything asked about is idle, or the group or its queue is paused.
 Locks   none.
 Why     One question for all parked polls of a broker, three index look-ups each: an idle broker
         with a thousand parked polls asks it about once a second. The limit of 1 keeps the condition on
-        available_at out of the look-up of a single lane, or the index of ready lanes could serve.
+        available_at out of the look-up of a single partition, or the index of ready partitions could serve.
 */
 create function skep.next_available(p_group_id integer[], p_partition_id bigint[])
 returns table (item integer, seconds double precision)

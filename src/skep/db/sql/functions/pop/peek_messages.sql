@@ -2,12 +2,12 @@
 peek_messages: the messages a group would get next. Nothing is claimed.
 
 Takes   p_queue, p_partition (null: any), p_group: names; p_limit.
-Returns partition_id, partition_name, message_offset, created_at, envelope; lane by lane, the
+Returns partition_id, partition_name, message_offset, created_at, envelope; partition by partition, the
         longest waiting first, in order within each.
 Raises  SK404 when the group does not exist.
 Locks   none.
 Why     Where a lease is held, those behind it come next. A delay or a back-off is not waited for:
-        the question is what, not when. A thousand lanes are asked, and only while messages are
+        the question is what, not when. A thousand partitions are asked, and only while messages are
         wanted.
 */
 create function skep.peek_messages(
@@ -21,7 +21,7 @@ declare
   v_now constant timestamptz := skep.now();
   v_queue_id integer;
   v_group_id integer;
-  v_lane record;
+  v_partition record;
   v_wanted integer := p_limit;
   v_count integer;
 begin
@@ -32,7 +32,7 @@ begin
     raise exception using errcode = 'SK404', message = 'the consumer group does not exist';
   end if;
 
-  for v_lane in
+  for v_partition in
     select p.id, p.name, coalesce(c.done, '{}') as done,
            greatest(c.acked, p.tail - 1,
                     case when c.available_at > v_now then c.leased end) as position
@@ -51,23 +51,23 @@ begin
     order by c.available_at
   loop
     return query
-    select v_lane.id, v_lane.name, m.at, m.created_at, m.envelope
+    select v_partition.id, v_partition.name, m.at, m.created_at, m.envelope
     from (
       select s.first + e.position - 1 as at, s.created_at, e.envelope::text as envelope,
              json_typeof(e.envelope) as kind
       from (
         select s.first, s.created_at, s.body from skep.segment s
-        where s.partition_id = v_lane.id and s.last > v_lane.position
+        where s.partition_id = v_partition.id and s.last > v_partition.position
           and s.first >= coalesce(
             (select b.first from skep.segment b
-             where b.partition_id = v_lane.id and b.first <= v_lane.position + 1
-             order by b.first desc limit 1), v_lane.position + 1)
+             where b.partition_id = v_partition.id and b.first <= v_partition.position + 1
+             order by b.first desc limit 1), v_partition.position + 1)
         order by s.first limit v_wanted
       ) s
       cross join lateral json_array_elements(convert_from(s.body, 'UTF8')::json)
         with ordinality e(envelope, position)
     ) m
-    where m.at > v_lane.position and m.kind = 'object' and not v_lane.done @> m.at
+    where m.at > v_partition.position and m.kind = 'object' and not v_partition.done @> m.at
     order by m.at limit v_wanted;
     get diagnostics v_count = row_count;
     v_wanted := v_wanted - v_count;

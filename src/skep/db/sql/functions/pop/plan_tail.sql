@@ -3,15 +3,15 @@ plan_tail: which messages of a queue appeared between two snapshots.
 
 Takes   p_queue_id; p_after, p_until: snapshots as text, p_until null for the present; p_since: only
         segments created then or later.
-Returns per lane with something new, ascending: until (the later snapshot), partition_id,
+Returns per partition with something new, ascending: until (the later snapshot), partition_id,
         partition_name, first and last offset. Without anything new one row with until alone; no
         row when the queue does not exist (any more).
 Locks   none.
-Why     A position in all lanes of a queue at once is one snapshot, however many lanes there are.
-        What a snapshot shows of a lane is a prefix of it, because offset order is commit order;
-        so what is new in a lane is one range, and reading it in offset order keeps the lane's
+Why     A position in all partitions of a queue at once is one snapshot, however many partitions there are.
+        What a snapshot shows of a partition is a prefix of it, because offset order is commit order;
+        so what is new in a partition is one range, and reading it in offset order keeps the partition's
         order. Order by transaction id would not: a transaction may get its id early and its place
-        in a lane late. The index is walked from the oldest transaction that was running at p_after.
+        in a partition late. The index is walked from the oldest transaction that was running at p_after.
 */
 create function skep.plan_tail(
   p_queue_id integer, p_after text, p_until text, p_since timestamptz)

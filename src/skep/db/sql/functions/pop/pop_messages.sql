@@ -1,22 +1,22 @@
 /*
-pop_messages: serve many polls of one consumer group, each from whichever lanes waited longest.
+pop_messages: serve many polls of one consumer group, each from whichever partitions waited longest.
 
 Takes   p_group_id; per poll, in parallel arrays: p_lease_id (its new lease), p_batch (messages at
-        most, 1 or more), p_lanes (partitions at most, 1 or more), p_auto_ack, p_lease_s (0 for
+        most, 1 or more), p_partitions (partitions at most, 1 or more), p_auto_ack, p_lease_s (0 for
         the queue's lease time).
-Returns as take_lanes. No row for a poll that got nothing; the group or its queue may be paused.
+Returns as take_partitions. No row for a poll that got nothing; the group or its queue may be paused.
         A row without a poll: so many messages (delivery) became dead letters on the way.
 Raises  SK404 when the group does not exist (any more).
-Locks   ready skep.cursor rows, longest waiting first, skipping locked ones; then as take_lanes.
+Locks   ready skep.cursor rows, longest waiting first, skipping locked ones; then as take_partitions.
         It never waits for a lock.
 Why     available_at alone decides who may be served, so the cost depends neither on the number of
-        lanes nor on the backlog, and how much a lane holds is head - acked, known without reading
-        a message. Lanes that turn out empty or held back are put to rest and replaced in another
-        round, so that they cannot stand in front of lanes with work. Only lanes with rules or
+        partitions nor on the backlog, and how much a partition holds is head - acked, known without reading
+        a message. Partitions that turn out empty or held back are put to rest and replaced in another
+        round, so that they cannot stand in front of partitions with work. Only partitions with rules or
         done messages are planned one by one; all others need no more than this loop.
 */
 create function skep.pop_messages(
-  p_group_id integer, p_lease_id uuid[], p_batch integer[], p_lanes integer[],
+  p_group_id integer, p_lease_id uuid[], p_batch integer[], p_partitions integer[],
   p_auto_ack boolean[], p_lease_s integer[])
 returns table (
   poll integer, partition_id bigint, partition_name text, taken_from bigint, taken_to bigint,
@@ -29,18 +29,18 @@ declare
   v_polls constant integer := cardinality(p_lease_id);
   v_poll integer := 1;                    -- the poll being filled
   v_batch_left integer := p_batch[1];
-  v_lanes_left integer := p_lanes[1];
-  v_limit integer := 0;                   -- lanes to look at in this round
+  v_partitions_left integer := p_partitions[1];
+  v_limit integer := 0;                   -- partitions to look at in this round
   v_seen integer;
-  v_looked_at integer := 0;               -- lanes in all rounds
-  v_lane record;
+  v_looked_at integer := 0;               -- partitions in all rounds
+  v_partition record;
   v_take integer;
   v_group skep.consumer_group;
   v_queue skep.queue;
   v_has_rules boolean;
   v_plan record;
   v_buried integer := 0;
-  v_taken_poll integer[];                 -- null for a lane with nothing to take
+  v_taken_poll integer[];                 -- null for a partition with nothing to take
   v_taken_id bigint[];
   v_taken_place tid[];
   v_taken_from bigint[];
@@ -56,7 +56,7 @@ begin
   end if;
   v_has_rules := skep.has_delivery_rules(v_group, v_queue);
   for i in 1 .. v_polls loop
-    v_limit := v_limit + p_lanes[i];
+    v_limit := v_limit + p_partitions[i];
   end loop;
 
   loop
@@ -69,7 +69,7 @@ begin
     v_delivery := '{}';
     v_done := null;
     v_rest_until := null;
-    for v_lane in
+    for v_partition in
       select c.partition_id as id, c.ctid as place, c.done, p.head, p.pushed_at,
              greatest(c.acked, p.tail - 1) as acked,
              case when p.tail <= c.acked + 1 then c.deliveries else 0 end as deliveries,
@@ -86,47 +86,47 @@ begin
     loop
       exit when v_poll > v_polls;
       v_seen := v_seen + 1;
-      v_taken_id := v_taken_id || v_lane.id;
-      v_taken_place := v_taken_place || v_lane.place;
-      if v_has_rules or v_lane.done is not null then
-        v_plan := skep.plan_lane(
-          v_group, v_queue, v_lane.id, v_lane.acked, v_lane.done, v_lane.unanswered, v_lane.head,
-          v_lane.pushed_at, v_batch_left, v_now);
+      v_taken_id := v_taken_id || v_partition.id;
+      v_taken_place := v_taken_place || v_partition.place;
+      if v_has_rules or v_partition.done is not null then
+        v_plan := skep.plan_partition(
+          v_group, v_queue, v_partition.id, v_partition.acked, v_partition.done, v_partition.unanswered, v_partition.head,
+          v_partition.pushed_at, v_batch_left, v_now);
         v_take := v_plan.count;
         v_buried := v_buried + v_plan.is_buried::integer;
         v_taken_from := v_taken_from || v_plan.acked;
         v_taken_to := v_taken_to || v_plan.upto;
         v_delivery := v_delivery
-          || case when v_plan.acked > v_lane.acked then 1 else v_lane.deliveries + 1 end;
+          || case when v_plan.acked > v_partition.acked then 1 else v_partition.deliveries + 1 end;
         -- An array begins where it is first assigned to, and these must begin at 1.
         v_done[1] := v_done[1];
         v_rest_until[1] := v_rest_until[1];
         v_done[v_seen] := v_plan.done;
         v_rest_until[v_seen] := v_plan.rest_until;
       else
-        v_take := least(v_lane.head - v_lane.acked, v_batch_left);
-        v_taken_from := v_taken_from || v_lane.acked;
-        v_taken_to := v_taken_to || v_lane.acked + greatest(v_take, 0);
-        v_delivery := v_delivery || v_lane.deliveries + 1;
+        v_take := least(v_partition.head - v_partition.acked, v_batch_left);
+        v_taken_from := v_taken_from || v_partition.acked;
+        v_taken_to := v_taken_to || v_partition.acked + greatest(v_take, 0);
+        v_delivery := v_delivery || v_partition.deliveries + 1;
       end if;
       v_taken_poll := v_taken_poll || case when v_take > 0 then v_poll end;
       continue when v_take <= 0;
       v_batch_left := v_batch_left - v_take;
-      v_lanes_left := v_lanes_left - 1;
-      if v_batch_left = 0 or v_lanes_left = 0 then
+      v_partitions_left := v_partitions_left - 1;
+      if v_batch_left = 0 or v_partitions_left = 0 then
         v_poll := v_poll + 1;
         v_batch_left := p_batch[v_poll];
-        v_lanes_left := p_lanes[v_poll];
+        v_partitions_left := p_partitions[v_poll];
       end if;
     end loop;
 
     if v_seen > 0 then
-      return query select * from skep.take_lanes(
+      return query select * from skep.take_partitions(
         v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from,
         v_taken_to, v_delivery, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
     end if;
     -- Fewer than asked for means that nothing else is ready. The bound keeps the call short when
-    -- a hundred thousand lanes are to be put to rest; the next poll goes on where it ended.
+    -- a hundred thousand partitions are to be put to rest; the next poll goes on where it ended.
     v_looked_at := v_looked_at + v_seen;
     exit when v_poll > v_polls or v_seen < v_limit or v_looked_at >= 10000;
     v_limit := least(v_limit * 4, 1000);

@@ -1,16 +1,16 @@
 /*
-pop_partitions: serve polls of one consumer group that ask for a certain lane each.
+pop_partitions: serve polls of one consumer group that ask for a certain partition each.
 
-Takes   as pop_messages, with p_partition_id (the lane of each poll) instead of p_lanes.
-Returns as take_lanes. No row for a poll that got nothing: its lane is leased, held back or empty,
+Takes   as pop_messages, with p_partition_id (the partition of each poll) instead of p_partitions.
+Returns as take_partitions. No row for a poll that got nothing: its partition is leased, held back or empty,
         or the group or its queue is paused. A row with nothing but poll and partition_id: the
-        queue has no such lane (any more). A row without a poll: as pop_messages.
+        queue has no such partition (any more). A row without a poll: as pop_messages.
 Raises  SK404 when the group does not exist (any more).
-Locks   the skep.cursor rows named, if ready, skipping locked ones; then as take_lanes. It never
+Locks   the skep.cursor rows named, if ready, skipping locked ones; then as take_partitions. It never
         waits for a lock.
-Why     Apart from pop_messages because a lane asked for by name is found by its address and must
-        not be searched for among the ready ones. Of several polls for one lane the first gets it.
-        Brokers remember the ids of lanes; when one was removed, and perhaps created anew under
+Why     Apart from pop_messages because a partition asked for by name is found by its address and must
+        not be searched for among the ready ones. Of several polls for one partition the first gets it.
+        Brokers remember the ids of partitions; when one was removed, and perhaps created anew under
         another id, a poll that is told nothing would wait for a ghost.
 */
 create function skep.pop_partitions(
@@ -24,13 +24,13 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
-  v_lane record;
+  v_partition record;
   v_take integer;
   v_group skep.consumer_group;
   v_queue skep.queue;
   v_plan record;
   v_buried integer := 0;
-  v_taken_poll integer[] := '{}';         -- null for a lane with nothing to take
+  v_taken_poll integer[] := '{}';         -- null for a partition with nothing to take
   v_taken_id bigint[] := '{}';
   v_taken_place tid[] := '{}';
   v_taken_from bigint[] := '{}';
@@ -46,7 +46,7 @@ begin
     return;
   end if;
   v_has_rules := skep.has_delivery_rules(v_group, v_queue);
-  for v_lane in
+  for v_partition in
     select i.ord::integer as poll, i.batch, i.id, c.place, c.done, p.head, p.pushed_at,
            greatest(c.acked, p.tail - 1) as acked,
            case when p.tail <= c.acked + 1 then c.deliveries else 0 end as deliveries,
@@ -56,7 +56,7 @@ begin
       select c.ctid as place, c.acked, c.deliveries, c.unanswered, c.done
       from skep.cursor c
       where c.partition_id = i.id and c.group_id = p_group_id
-        -- Said like this, the index of ready lanes cannot serve and be searched for this one.
+        -- Said like this, the index of ready partitions cannot serve and be searched for this one.
         and coalesce(c.available_at, 'infinity') <= v_now
       for no key update skip locked
     ) c
@@ -64,34 +64,34 @@ begin
       select p.head, p.tail, p.pushed_at from skep.partition p where p.id = i.id offset 0
     ) p
   loop
-    continue when v_lane.id = any(v_taken_id);
-    v_taken_id := v_taken_id || v_lane.id;
-    v_taken_place := v_taken_place || v_lane.place;
-    if v_has_rules or v_lane.done is not null then
-      v_plan := skep.plan_lane(
-        v_group, v_queue, v_lane.id, v_lane.acked, v_lane.done, v_lane.unanswered, v_lane.head,
-        v_lane.pushed_at, v_lane.batch, v_now);
+    continue when v_partition.id = any(v_taken_id);
+    v_taken_id := v_taken_id || v_partition.id;
+    v_taken_place := v_taken_place || v_partition.place;
+    if v_has_rules or v_partition.done is not null then
+      v_plan := skep.plan_partition(
+        v_group, v_queue, v_partition.id, v_partition.acked, v_partition.done, v_partition.unanswered, v_partition.head,
+        v_partition.pushed_at, v_partition.batch, v_now);
       v_take := v_plan.count;
       v_buried := v_buried + v_plan.is_buried::integer;
       v_taken_from := v_taken_from || v_plan.acked;
       v_taken_to := v_taken_to || v_plan.upto;
       v_delivery := v_delivery
-        || case when v_plan.acked > v_lane.acked then 1 else v_lane.deliveries + 1 end;
+        || case when v_plan.acked > v_partition.acked then 1 else v_partition.deliveries + 1 end;
       -- An array begins where it is first assigned to, and these must begin at 1.
       v_done[1] := v_done[1];
       v_rest_until[1] := v_rest_until[1];
       v_done[cardinality(v_taken_id)] := v_plan.done;
       v_rest_until[cardinality(v_taken_id)] := v_plan.rest_until;
     else
-      v_take := least(v_lane.head - v_lane.acked, v_lane.batch);
-      v_taken_from := v_taken_from || v_lane.acked;
-      v_taken_to := v_taken_to || v_lane.acked + greatest(v_take, 0);
-      v_delivery := v_delivery || v_lane.deliveries + 1;
+      v_take := least(v_partition.head - v_partition.acked, v_partition.batch);
+      v_taken_from := v_taken_from || v_partition.acked;
+      v_taken_to := v_taken_to || v_partition.acked + greatest(v_take, 0);
+      v_delivery := v_delivery || v_partition.deliveries + 1;
     end if;
-    v_taken_poll := v_taken_poll || case when v_take > 0 then v_lane.poll end;
+    v_taken_poll := v_taken_poll || case when v_take > 0 then v_partition.poll end;
   end loop;
   if cardinality(v_taken_id) > 0 then
-    return query select * from skep.take_lanes(
+    return query select * from skep.take_partitions(
       v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from, v_taken_to,
       v_delivery, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
   end if;

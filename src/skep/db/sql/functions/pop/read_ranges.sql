@@ -1,11 +1,11 @@
 /*
-read_ranges: the segments that hold given ranges of lanes, without claiming anything.
+read_ranges: the segments that hold given ranges of partitions, without claiming anything.
 
 Takes   per range, in parallel arrays: p_partition_id, p_first, p_last. p_limit: segments at most.
 Returns the segments, range by range in offset order: item (1-based), first, last, created_at, body.
         The first and the last of a range may hold messages beyond it.
 Locks   none.
-Why     Lanes with one new message each are read many in a call, a long lane in several calls.
+Why     Partitions with one new message each are read many in a call, a long partition in several calls.
 */
 create function skep.read_ranges(
   p_partition_id bigint[], p_first bigint[], p_last bigint[], p_limit integer)

@@ -1,10 +1,10 @@
 /*
 release_claims: take back what was claimed for consumers who never received it.
 
-Takes   per claimed lane, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
-Returns the number of lanes released.
+Takes   per claimed partition, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
+Returns the number of partitions released.
 Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
-Why     A client that hung up during its poll must not keep the lane until the lease expires, and
+Why     A client that hung up during its poll must not keep the partition until the lease expires, and
         its messages must not count as delivered. An acknowledged-at-once claim is undone the same
         way, as long as nobody moved the cursor since: an ack that does clears leased_from, so that
         what it did is never taken back. Of a range acknowledged at once everything comes again,

@@ -2,7 +2,7 @@
 undo_claims: take back whatever polls of a group may have claimed before their connection broke.
 
 Takes   p_group_id; p_lease_id: the leases those polls would have had.
-Returns the number of lanes released.
+Returns the number of partitions released.
 Locks   as release_claims.
 Why     After a lost answer nobody knows whether the claim was committed. The cursor remembers the
         last claim, so it can be found and undone, and the polls can simply be served again. The

@@ -6,7 +6,7 @@ Takes   p_acked, p_done as pass_done leaves them; p_batch: messages at most; p_l
 Returns upto: the end of the range, with no done message behind it; count: how many messages in
         (p_acked, upto] are not done.
 Locks   none.
-Why     Done messages must not use up the batch, or a lane whose first message waits while
+Why     Done messages must not use up the batch, or a partition whose first message waits while
         thousands behind it are done would deliver nothing else. A done range is passed when fewer
         than p_batch messages to deliver lie before it; so the end is found without walking.
 */

@@ -1,11 +1,11 @@
 /*
-wake_held: look again at lanes whose queue held messages back, now that it holds them less long.
+wake_held: look again at partitions whose queue held messages back, now that it holds them less long.
 
 Takes   p_queue_id.
-Returns how many lanes were made ready.
+Returns how many partitions were made ready.
 Locks   skep.cursor rows that wait, in (partition_id, group_id) order.
-Why     A lane is woken for the moment its first message may be read. When the queue is configured
-        to hold messages back for a shorter time that moment is too late. Lanes that wait because
+Why     A partition is woken for the moment its first message may be read. When the queue is configured
+        to hold messages back for a shorter time that moment is too late. Partitions that wait because
         a message failed are left to their pause; whatever is ready too early is put off again by
         the next claim.
 */

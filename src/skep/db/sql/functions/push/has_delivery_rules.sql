@@ -1,10 +1,10 @@
 /*
-has_delivery_rules: whether what a group may take from a lane depends on more than its cursor.
+has_delivery_rules: whether what a group may take from a partition depends on more than its cursor.
 
 Takes   p_group, p_queue: the group and its queue.
-Returns true when plan_lane must be asked about every lane.
+Returns true when plan_partition must be asked about every partition.
 Locks   none.
-Why     Asked once per call. Most queues have none of these options, and their lanes must not pay
+Why     Asked once per call. Most queues have none of these options, and their partitions must not pay
         for them.
 */
 create function skep.has_delivery_rules(p_group skep.consumer_group, p_queue skep.queue)

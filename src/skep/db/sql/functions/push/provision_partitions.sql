@@ -4,10 +4,10 @@ provision_partitions: turn (queue, partition) names into ids, creating what does
 Takes   p_queue, p_partition: parallel arrays of names, no pair twice.
 Returns one row per pair: the names, queue_id, partition_id, and whether this call created it.
 Locks   skep.queue rows for share, in id order, against provision_group; then inserts partitions
-        in (queue_id, name) order, so two calls that create the same lanes wait, never deadlock.
+        in (queue_id, name) order, so two calls that create the same partitions wait, never deadlock.
 Why     A partition is born with a cursor for every group of its queue. provision_group takes the
         queue row for update and gives every partition a cursor; the share lock here makes sure
-        that no pair of a new group and a new partition is missed by both. Which lanes are new is
+        that no pair of a new group and a new partition is missed by both. Which partitions are new is
         told by the transaction that wrote them: ten thousand in one call are normal, and looking
         each up in a list of the new ones took seconds. For the laterals see push_segments.
 */
@@ -37,7 +37,7 @@ begin
   from born b join skep.consumer_group g on g.queue_id = b.queue_id
   order by b.id, g.id;
 
-  -- A statement of its own: its snapshot sees the lanes another call created while this waited.
+  -- A statement of its own: its snapshot sees the partitions another call created while this waited.
   return query
   select u.queue, u.partition, q.id, p.id,
          coalesce(p.writer = pg_current_xact_id_if_assigned()::xid, false)

@@ -1,12 +1,12 @@
 /*
-push_keyed: append messages to their lanes, and tell where each of them is.
+push_keyed: append messages to their partitions, and tell where each of them is.
 
 Takes   per message, in parallel arrays: p_partition_id, p_key, p_is_new (the key cannot be stored
         yet, because its id was just made), p_envelope.
 Returns the offsets of the messages, in the order of the arrays. Of those with the same key in the
-        same lane the first is stored; of one that was stored before, inside the queue's window, the
+        same partition the first is stored; of one that was stored before, inside the queue's window, the
         offset is where.
-Raises  40001 when a lane is gone.
+Raises  40001 when a partition is gone.
 Locks   skep.partition rows for no key update, in id order; then as push_distinct.
 Why     Brokers know what they have stored and sort their messages themselves; this does both for
         messages that SQL pushes.
@@ -17,7 +17,7 @@ returns bigint[]
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_lane_id constant bigint[] :=
+  v_partition_id constant bigint[] :=
     array(select distinct u.id from unnest(p_partition_id) u(id) order by u.id);
   v_vouched_to bigint[];
   v_vouched_since timestamptz[];
@@ -26,7 +26,7 @@ declare
   v_offset bigint[] := '{}';
 begin
   perform 1
-  from unnest(v_lane_id) i(id)
+  from unnest(v_partition_id) i(id)
   cross join lateral (
     select 1 from skep.partition p where p.id = i.id for no key update
   ) p;
@@ -39,7 +39,7 @@ begin
              l.id, array(select u.key from unnest(p_partition_id, p_key, p_is_new)
                                              u(id, key, is_new)
                          where u.id = l.id and not u.is_new)) as is_sure
-    from unnest(v_lane_id) l(id)
+    from unnest(v_partition_id) l(id)
   ) v;
 
   select array_agg(f.item order by f.item) into v_sent
@@ -50,13 +50,13 @@ begin
   ) f;
   for v_pushed in
     select p.* from (
-      select array_agg(array_position(v_lane_id, p_partition_id[s.item]) order by s.item) as lane,
+      select array_agg(array_position(v_partition_id, p_partition_id[s.item]) order by s.item) as partition,
              array_agg(p_key[s.item] order by s.item) as key,
              array_agg(p_envelope[s.item] order by s.item) as envelope
       from unnest(v_sent) s(item)
     ) m
     cross join lateral skep.push_distinct(
-      v_lane_id, v_vouched_to, v_vouched_since, m.lane, m.key, m.envelope) p
+      v_partition_id, v_vouched_to, v_vouched_since, m.partition, m.key, m.envelope) p
   loop
     for v_at in 1..coalesce(cardinality(v_pushed.stored_item), 0) loop
       v_offset[v_sent[v_pushed.stored_item[v_at]]] := v_pushed.first + v_at - 1;

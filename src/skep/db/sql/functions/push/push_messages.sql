@@ -7,10 +7,10 @@ Returns the ids of the messages, in the order of the arrays. Of one whose transa
         already, inside the queue's window, the id of what is stored.
 Raises  SK400 for a message that cannot be stored; SK403 for a queue with rules that SQL cannot
         follow; 40001 when a queue is deleted at this moment.
-Locks   as find_lanes; then as push_keyed, until the transaction ends: pushes of others into these
-        lanes wait until then.
-Why     The message is there if and only if the transaction commits, at the place in its lane that
-        it had when it was pushed. That takes the lane's lock; who cannot hold it briefly stages.
+Locks   as find_partitions; then as push_keyed, until the transaction ends: pushes of others into these
+        partitions wait until then.
+Why     The message is there if and only if the transaction commits, at the place in its partition that
+        it had when it was pushed. That takes the partition's lock; who cannot hold it briefly stages.
         The rights are the owner's: an application needs nothing but usage of the schema.
 */
 create function skep.push_messages(
@@ -21,7 +21,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_seed constant bigint := (select i.hash_seed from skep.installation i);
   v_now constant timestamptz := skep.now();
-  v_lane_id bigint[];
+  v_partition_id bigint[];
   v_key bytea[];
   v_envelope bytea[];
   v_offset bigint[];
@@ -29,10 +29,10 @@ begin
   perform skep.check_message(u.queue, u.partition, u.name, u.payload, u.headers, u.ttl_s)
   from unnest(p_queue, p_partition, p_transaction_id, p_payload, p_headers, p_ttl_s)
          u(queue, partition, name, payload, headers, ttl_s);
-  v_lane_id := skep.find_lanes(
+  v_partition_id := skep.find_partitions(
     p_queue, array(select coalesce(nullif(u.name, ''), 'Default')
                    from unnest(p_partition) with ordinality u(name, item) order by u.item));
-  perform skep.refuse_governed(v_lane_id);
+  perform skep.refuse_governed(v_partition_id);
 
   select array_agg(skep.transaction_key(m.name, v_seed) order by m.item),
          array_agg(convert_to(skep.spell_envelope(
@@ -47,7 +47,7 @@ begin
     offset 0  -- a name is made once, though it is used twice
   ) m;
   v_offset := skep.push_keyed(
-    v_lane_id, v_key,
+    v_partition_id, v_key,
     array(select coalesce(u.name, '') = ''
           from unnest(p_transaction_id) with ordinality u(name, item) order by u.item),
     v_envelope);
@@ -56,10 +56,10 @@ begin
     perform pg_notify('skep_pushed', q.id::text)
     from (
       select distinct p.queue_id as id
-      from unnest(v_lane_id) l(id) join skep.partition p on p.id = l.id
+      from unnest(v_partition_id) l(id) join skep.partition p on p.id = l.id
     ) q;
   end if;
   return array(
     select skep.message_uuid(m.id, m.at)
-    from unnest(v_lane_id, v_offset) with ordinality m(id, at, item) order by m.item);
+    from unnest(v_partition_id, v_offset) with ordinality m(id, at, item) order by m.item);
 end $$;

@@ -24,7 +24,7 @@ Why     The offset is allocated under the row lock and held to commit, so offset
         anyway. A repeated call does not ask: its first try may have been before them.
         Here and in all functions of the hot path, rows are looked up by laterals that hold a lock
         or `offset 0`. That leaves the planner one way to go, row by row through the index. Plans
-        are made once: the one that suits two lanes, to read the whole index and join, would be
+        are made once: the one that suits two partitions, to read the whole index and join, would be
         kept when there are a hundred thousand.
 */
 create function skep.push_segments(
@@ -77,7 +77,7 @@ begin
   v_now := greatest(v_now, skep.now());  -- the locks may have been waited for
 
   if cardinality(v_living) < cardinality(p_partition_id) then
-    -- Nothing may be stored in a lane whose queue was removed and that waits for the sweep, nor
+    -- Nothing may be stored in a partition whose queue was removed and that waits for the sweep, nor
     -- in one where operations wait.
     return query
     select r.* from (

@@ -1,7 +1,7 @@
 /*
 refuse_governed: refuse to push by SQL into queues whose rules only brokers can follow.
 
-Takes   p_partition_id: the lanes to push into.
+Takes   p_partition_id: the partitions to push into.
 Returns nothing.
 Raises  SK403 for a queue that encrypts, validates or limits its messages.
 Locks   none.

@@ -1,5 +1,5 @@
 /*
-vouch_by_sql: find out whether a lane can be vouched for, for the few keys of a push by SQL.
+vouch_by_sql: find out whether a partition can be vouched for, for the few keys of a push by SQL.
 
 Takes   p_partition_id; p_keys: those of the messages to push, without those of ids just made.
 Returns whether none of them is stored inside the window of the queue. False may mean that nobody

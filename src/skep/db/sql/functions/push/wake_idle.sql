@@ -1,10 +1,10 @@
 /*
-wake_idle: let groups know that there is something to read in lanes where they had read all.
+wake_idle: let groups know that there is something to read in partitions where they had read all.
 
-Takes   p_partition_id: lanes that were pushed to, ascending; p_now.
+Takes   p_partition_id: partitions that were pushed to, ascending; p_now.
 Returns nothing.
 Locks   idle skep.cursor rows in (partition_id, group_id) order. The caller holds the partitions of
-        the lanes that matter; waking another one costs a poll, nothing else.
+        the partitions that matter; waking another one costs a poll, nothing else.
 Why     Apart because every way to push ends with it. The cursors are updated by their place: the
         rows are locked, so they stay where they are. Where the queue holds messages back they are
         woken for the moment when the first of these may be read.

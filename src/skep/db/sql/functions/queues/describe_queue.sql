@@ -3,14 +3,14 @@ describe_queue: one queue with all its options and its groups.
 
 Takes   p_name.
 Returns one row, or none when there is no such queue: queue (all columns), default_partition_id
-        (null when it has no partition 'Default'), lanes, and its groups, parallel and by name:
+        (null when it has no partition 'Default'), partitions, and its groups, parallel and by name:
         group_name, group_mode, group_from, group_is_paused, group_created_at.
 Locks   none.
 Why     What a queue is, in one look.
 */
 create function skep.describe_queue(p_name text)
 returns table (
-  queue jsonb, default_partition_id bigint, lanes bigint, group_name text[], group_mode text[],
+  queue jsonb, default_partition_id bigint, partitions bigint, group_name text[], group_mode text[],
   group_from timestamptz[], group_is_paused boolean[], group_created_at timestamptz[])
 language sql stable as $$
   select to_jsonb(q),

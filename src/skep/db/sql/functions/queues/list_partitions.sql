@@ -1,12 +1,12 @@
 /*
-list_partitions: one page of lanes, with what they hold.
+list_partitions: one page of partitions, with what they hold.
 
 Takes   p_queue_id: of this queue, or null for all. p_search: part of the name, in any case, or
-        null. p_after: begin behind this lane, or null. p_limit, p_offset.
-Returns the lanes by queue and name: the columns of lane_counts, queue_name, dead_letters, and
+        null. p_after: begin behind this partition, or null. p_limit, p_offset.
+Returns the partitions by queue and name: the columns of partition_counts, queue_name, dead_letters, and
         oldest_at: when the oldest message kept was pushed.
 Locks   none.
-Why     The order is that of the index of names, so a page costs what it shows (behind a lane) or
+Why     The order is that of the index of names, so a page costs what it shows (behind a partition) or
         what it shows and passes over (by offset). Only a search reads names it does not show.
 */
 create function skep.list_partitions(
@@ -18,7 +18,7 @@ returns table (
 language plpgsql stable as $$
 #variable_conflict use_column
 declare
-  -- In front of all lanes: no queue has the id 0 and no lane an empty name.
+  -- In front of all partitions: no queue has the id 0 and no partition an empty name.
   v_after_queue integer := 0;
   v_after_name text := '';
   v_page bigint[];
@@ -57,7 +57,7 @@ begin
   return query
   select l.id, l.queue_id, l.name, l.head, l.tail, l.created_at, l.pushed_at, l.total, l.pending,
          l.processing, l.failed, q.name, d.count, s.created_at
-  from skep.lane_counts(v_page) l
+  from skep.partition_counts(v_page) l
   join skep.queue q on q.id = l.queue_id
   left join lateral (
     select s.created_at from skep.segment s

@@ -1,66 +1,66 @@
 /*
 measure_backlog: what consumer groups have yet to read, in messages and in time.
 
-Takes   p_group_id. p_exact_max: up to so many lanes are counted one by one, in all.
-Returns one row per group that exists: group_id; lanes; lanes_behind, backlog, lag_s: the
-        lanes with unread messages, the messages, and the age of the oldest of them in seconds;
-        ready_s: how long some lane has been waiting for a poll; is_held: some lane is under
+Takes   p_group_id. p_exact_max: up to so many partitions are counted one by one, in all.
+Returns one row per group that exists: group_id; partitions; partitions_behind, backlog, lag_s: the
+        partitions with unread messages, the messages, and the age of the oldest of them in seconds;
+        ready_s: how long some partition has been waiting for a poll; is_held: some partition is under
         lease; is_estimated: the figures come from a sample, either because the queue has more
-        than p_exact_max lanes, or because too many of them are not at rest.
+        than p_exact_max partitions, or because too many of them are not at rest.
 Locks   none.
-Why     Only lanes that are not at rest can hold something unread, and an index lists these: the
-        cost depends on them, not on the number of lanes, and a sample bounds it from above. The
-        groups with few such lanes are counted first, so that a busy one never makes them vague.
+Why     Only partitions that are not at rest can hold something unread, and an index lists these: the
+        cost depends on them, not on the number of partitions, and a sample bounds it from above. The
+        groups with few such partitions are counted first, so that a busy one never makes them vague.
         stored_at is written out, because ten thousand calls of a function take longer than what
         it does. For the laterals see push_segments.
 */
 create function skep.measure_backlog(p_group_id integer[], p_exact_max integer)
 returns table (
-  group_id integer, lanes bigint, lanes_behind bigint, backlog bigint, lag_s bigint,
+  group_id integer, partitions bigint, partitions_behind bigint, backlog bigint, lag_s bigint,
   ready_s bigint, is_held boolean, is_estimated boolean)
 language plpgsql stable as $$
 #variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
   v_sample_blocks constant integer := 150;
-  v_sample_lanes constant integer := 100;
-  -- Lanes not at rest that a single group may have and still be counted.
+  v_sample_partitions constant integer := 100;
+  -- Partitions not at rest that a single group may have and still be counted.
   v_share constant integer := p_exact_max / least(greatest(cardinality(p_group_id), 1), 10);
   v_queue integer[];                      -- the queues of the groups ...
-  v_lanes bigint[];                       -- ... and their lanes, counted to one above the maximum
-  v_large integer[];                      -- groups whose queue has too many lanes to count
-  v_busy integer[];                       -- groups with too many lanes not at rest
+  v_partitions bigint[];                       -- ... and their partitions, counted to one above the maximum
+  v_large integer[];                      -- groups whose queue has too many partitions to count
+  v_busy integer[];                       -- groups with too many partitions not at rest
 begin
-  select array_agg(q.id), array_agg(n.lanes) into v_queue, v_lanes
+  select array_agg(q.id), array_agg(n.partitions) into v_queue, v_partitions
   from (
     select distinct g.queue_id as id from skep.consumer_group g where g.id = any(p_group_id)
   ) q
   cross join lateral (
-    select count(*) as lanes from (
+    select count(*) as partitions from (
       select 1 from skep.partition p where p.queue_id = q.id limit p_exact_max + 1
     ) p
   ) n;
   select coalesce(array_agg(g.id), '{}') into v_large
-  from unnest(v_queue, v_lanes) q(id, lanes)
+  from unnest(v_queue, v_partitions) q(id, partitions)
   join skep.consumer_group g on g.queue_id = q.id
-  where q.lanes > p_exact_max and g.id = any(p_group_id);
+  where q.partitions > p_exact_max and g.id = any(p_group_id);
   select coalesce(array_agg(g.id), '{}') into v_busy
   from (
-    select i.id, r.lanes, sum(r.lanes) over (order by r.lanes, i.id) as up_to
+    select i.id, r.partitions, sum(r.partitions) over (order by r.partitions, i.id) as up_to
     from unnest(p_group_id) i(id)
     cross join lateral (
-      select count(*) as lanes from (
+      select count(*) as partitions from (
         select 1 from skep.cursor c
         where c.group_id = i.id and c.available_at is not null limit v_share + 1
       ) c
     ) r
   ) g
-  where g.lanes > v_share or g.up_to > p_exact_max;
+  where g.partitions > v_share or g.up_to > p_exact_max;
 
   return query
   with sampled as materialized (
-    select s.group_id, count(*) * max(s.weight) as lanes,
-           count(*) filter (where b.backlog > 0) * max(s.weight) as lanes_behind,
+    select s.group_id, count(*) * max(s.weight) as partitions,
+           count(*) filter (where b.backlog > 0) * max(s.weight) as partitions_behind,
            sum(b.backlog) * max(s.weight) as backlog,
            min(b.oldest_at) as oldest_at
     from (
@@ -68,12 +68,12 @@ begin
       where cardinality(v_large) > 0
       union all
       select * from skep.spread_cursors(
-        array(select unnest(v_busy) except select unnest(v_large)), v_sample_lanes)
+        array(select unnest(v_busy) except select unnest(v_large)), v_sample_partitions)
     ) s
     left join lateral (
       select l.backlog, o.created_at as oldest_at
       from (
-        select p.tail, skep.lane_backlog(p.head, p.tail, s.acked, s.done) as backlog
+        select p.tail, skep.partition_backlog(p.head, p.tail, s.acked, s.done) as backlog
         from skep.partition p
         where p.id = s.partition_id and s.available_at is not null and s.group_id = any(v_busy)
         offset 0
@@ -89,8 +89,8 @@ begin
     group by s.group_id
   )
   select g.id,
-         case when x.is_large then coalesce(round(s.lanes)::bigint, n.lanes) else n.lanes end,
-         coalesce(round(case when x.is_busy then s.lanes_behind end)::bigint, b.lanes_behind, 0),
+         case when x.is_large then coalesce(round(s.partitions)::bigint, n.partitions) else n.partitions end,
+         coalesce(round(case when x.is_busy then s.partitions_behind end)::bigint, b.partitions_behind, 0),
          coalesce(round(case when x.is_busy then s.backlog end)::bigint, b.backlog, 0),
          skep.age_s(case when x.is_busy then s.oldest_at else b.oldest_at end, v_now),
          skep.age_s(r.ready_since, v_now),
@@ -104,13 +104,13 @@ begin
     select g.id = any(v_large) as is_large, g.id = any(v_busy) as is_busy
   ) x
   left join sampled s on s.group_id = g.id
-  join unnest(v_queue, v_lanes) n(queue_id, lanes) on n.queue_id = g.queue_id
+  join unnest(v_queue, v_partitions) n(queue_id, partitions) on n.queue_id = g.queue_id
   left join lateral (
-    select count(*) as lanes_behind, sum(l.backlog)::bigint as backlog,
+    select count(*) as partitions_behind, sum(l.backlog)::bigint as backlog,
            min(o.created_at) as oldest_at
     from (
       select c.partition_id, greatest(c.acked + 1, p.tail) as unread,
-             skep.lane_backlog(p.head, p.tail, c.acked, c.done) as backlog
+             skep.partition_backlog(p.head, p.tail, c.acked, c.done) as backlog
       from skep.cursor c
       cross join lateral (
         select p.head, p.tail from skep.partition p where p.id = c.partition_id offset 0

@@ -5,9 +5,9 @@ Takes   p_queue_id; p_at_most.
 Returns the number, or p_at_most when it is as large or larger. Messages under lease count. Without
         any group: the messages kept.
 Locks   none.
-Why     Only lanes with something to read are visited, through the partial index of the cursors,
-        and the walk ends when the bound is reached: a group costs as many lanes as have messages
-        and at most p_at_most of them. Many lanes that only look ready (a new group's) can make the
+Why     Only partitions with something to read are visited, through the partial index of the cursors,
+        and the walk ends when the bound is reached: a group costs as many partitions as have messages
+        and at most p_at_most of them. Many partitions that only look ready (a new group's) can make the
         number too small, never the walk too long. Which groups count: see reading_groups.
 */
 create function skep.queue_backlog(p_queue_id integer, p_at_most bigint) returns bigint
@@ -17,11 +17,11 @@ declare
   v_group_id integer;
   v_backlog bigint := 0;
   v_waiting bigint;
-  v_lane_count bigint;
+  v_partition_count bigint;
 begin
   for v_group_id in select g from skep.reading_groups(p_queue_id) g loop
     v_waiting := 0;
-    for v_lane_count in
+    for v_partition_count in
       select greatest(0, p.head - greatest(c.acked, p.tail - 1))
              - coalesce((select sum(upper(r) - lower(r)) from unnest(c.done) r), 0)
       from (
@@ -33,7 +33,7 @@ begin
         select p.head, p.tail from skep.partition p where p.id = c.partition_id offset 0
       ) p
     loop
-      v_waiting := v_waiting + v_lane_count;
+      v_waiting := v_waiting + v_partition_count;
       exit when v_waiting >= p_at_most;
     end loop;
     v_backlog := greatest(v_backlog, v_waiting);

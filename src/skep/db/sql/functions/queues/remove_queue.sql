@@ -6,7 +6,7 @@ Returns the queue's id, which sweep_removed_queue takes, or null when there is n
 Locks   the skep.queue row for update, which waits for those who create partitions or groups on it;
         then its skep.scheduled rows, skipping those that are just being sequenced: that finds the
         queue gone and drops them.
-Why     The queue's row and its groups are few, its lanes may be a hundred thousand. Without these
+Why     The queue's row and its groups are few, its partitions may be a hundred thousand. Without these
         rows polls and acks find no group, pushes no queue (see push_segments), listings neither;
         whoever comes next creates the name anew, with nothing inherited.
 */

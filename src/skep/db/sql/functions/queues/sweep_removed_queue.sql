@@ -3,19 +3,19 @@ sweep_removed_queue: delete a portion of what a removed queue has left behind.
 
 Takes   p_queue_id: a removed queue, or null for any. p_rows: about how many rows to delete.
 Returns whether to come again: false when nothing is left, or someone else is at it.
-Locks   the skep.removed_queue row for update, skipping if locked; then, once only lanes are left,
+Locks   the skep.removed_queue row for update, skipping if locked; then, once only partitions are left,
         skep.partition rows for update in id order, and all that belongs to them.
 Why     Small transactions: nobody waits for long, and after a crash the next one goes on. A push
-        or an ack that was under way when the queue was removed may still write to a lane; it
-        holds the lane or its cursor, so what it wrote is there to be deleted with the lane.
+        or an ack that was under way when the queue was removed may still write to a partition; it
+        holds the partition or its cursor, so what it wrote is there to be deleted with the partition.
 */
 create function skep.sweep_removed_queue(p_queue_id integer, p_rows integer) returns boolean
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  c_rows_per_lane constant integer := 5;
+  c_rows_per_partition constant integer := 5;
   v_queue_id integer;
-  v_lanes bigint[];
+  v_partitions bigint[];
 begin
   select r.queue_id into v_queue_id from skep.removed_queue r
   where p_queue_id is null or r.queue_id = p_queue_id
@@ -39,13 +39,13 @@ begin
     return true;
   end if;
 
-  select array_agg(l.id) into v_lanes
+  select array_agg(l.id) into v_partitions
   from (
     select p.id from skep.partition p where p.queue_id = v_queue_id
-    order by p.name limit greatest(p_rows / c_rows_per_lane, 1)
+    order by p.name limit greatest(p_rows / c_rows_per_partition, 1)
   ) l;
-  if v_lanes is not null then
-    perform skep.drop_lanes(v_lanes);
+  if v_partitions is not null then
+    perform skep.drop_partitions(v_partitions);
     return true;
   end if;
   delete from skep.removed_queue r where r.queue_id = v_queue_id;

@@ -9,8 +9,8 @@ Returns one row: messages, segments, partitions deleted; reached; is_done, the r
         further step. No row when the queue is gone.
 Raises  SK423 as assert_leadership.
 Locks   skep.hold in share mode (held_from); then as delete_segments; then the history row.
-Why     Bounded, so that it holds the lanes it works on for milliseconds. It gives up after two
-        seconds of waiting for a lock: whoever holds lanes for so long matters more.
+Why     Bounded, so that it holds the partitions it works on for milliseconds. It gives up after two
+        seconds of waiting for a lock: whoever holds partitions for so long matters more.
 */
 create function skep.apply_retention(
   p_service text, p_holder uuid, p_run_id uuid, p_queue_id integer, p_kind text, p_after bigint,

@@ -1,5 +1,5 @@
 /*
-delete_segments: delete the oldest segments of lanes, as far as they may go.
+delete_segments: delete the oldest segments of partitions, as far as they may go.
 
 Takes   p_partition_id: ascending, no id twice. p_first: the newest segment to delete in each.
         p_cutoff, p_held_from: only what was created before and written below. p_completed_only:
@@ -7,13 +7,13 @@ Takes   p_partition_id: ascending, no id twice. p_first: the newest segment to d
 Returns one row: messages, segments and partitions touched.
 Locks   skep.partition rows for no key update, in id order; then the skep.cursor rows that are
         still before the end of what goes, in (partition_id, group_id) order.
-Why     A lane loses segments only from its oldest end, each as a whole: offsets stay dense from
-        tail to head. created_at never decreases along a lane, so what precedes an old segment is
+Why     A partition loses segments only from its oldest end, each as a whole: offsets stay dense from
+        tail to head. created_at never decreases along a partition, so what precedes an old segment is
         old; whatever else protects a segment protects those after it, too.
         Cursors are moved although readers know the tail: a claim reads the tail in one statement
         and the segments in the next. It holds its cursor meanwhile. Waiting for that, and leaving
         the cursor changed, makes sure that nobody claims what is not there any more and blocks a
-        lane for the time of a lease. For the laterals see push_segments.
+        partition for the time of a lease. For the laterals see push_segments.
 */
 create function skep.delete_segments(
   p_partition_id bigint[], p_first bigint[], p_cutoff timestamptz, p_held_from xid8,
@@ -24,7 +24,7 @@ language plpgsql as $$
 declare
   v_id bigint[];
   v_tail bigint[];
-  v_last bigint[];                      -- the last offset to go, in each lane
+  v_last bigint[];                      -- the last offset to go, in each partition
 begin
   perform 1 from unnest(p_partition_id) i(id)
   cross join lateral (

@@ -10,10 +10,10 @@ Locks   skep.hold in share mode (held_from); then skep.partition rows for no key
         order.
 Why     Whole segments go, in the order they came into the queue, so up to a segment more than
         asked for is dropped. Older messages that everybody has read go with them. A segment that
-        shares its lane with an older one of a later transaction takes that one along: what is kept
-        of a lane is always contiguous. A lane left empty stays ready until a poll finds out.
-        A thousand segments a call bound how long pushes of these lanes wait. What a reader outside
-        still needs is kept, and so is what follows it in its lane: such a queue outgrows its limit
+        shares its partition with an older one of a later transaction takes that one along: what is kept
+        of a partition is always contiguous. A partition left empty stays ready until a poll finds out.
+        A thousand segments a call bound how long pushes of these partitions wait. What a reader outside
+        still needs is kept, and so is what follows it in its partition: such a queue outgrows its limit
         until the hold moves on or lapses.
 */
 create function skep.drop_oldest(p_queue_id integer, p_count bigint)
@@ -23,12 +23,12 @@ language plpgsql as $$
 declare
   v_held_from constant xid8 := skep.held_from(p_queue_id);
   v_groups integer[];
-  v_lane bigint[];
+  v_partition bigint[];
   v_upto bigint[];
 begin
   select coalesce(array_agg(g), '{}') into v_groups from skep.reading_groups(p_queue_id) g;
 
-  select array_agg(l.partition_id), array_agg(coalesce(h.first - 1, l.upto)) into v_lane, v_upto
+  select array_agg(l.partition_id), array_agg(coalesce(h.first - 1, l.upto)) into v_partition, v_upto
   from (
     select o.partition_id, max(o.last) as upto
     from (
@@ -51,22 +51,22 @@ begin
     select min(s.first) as first from skep.segment s
     where s.partition_id = l.partition_id and s.first <= l.upto and s.xid >= v_held_from
   ) h on true;
-  perform from skep.partition p where p.id = any(v_lane) order by p.id for no key update;
+  perform from skep.partition p where p.id = any(v_partition) order by p.id for no key update;
 
   with gone as (
     delete from skep.segment s
-    using unnest(v_lane, v_upto) l(id, upto)
+    using unnest(v_partition, v_upto) l(id, upto)
     where s.partition_id = l.id and s.first <= l.upto
     returning s.partition_id, s.first, s.last
   ),
   moved as (
     update skep.partition p set tail = l.upto + 1
-    from unnest(v_lane, v_upto) l(id, upto)
+    from unnest(v_partition, v_upto) l(id, upto)
     where p.id = l.id and p.tail <= l.upto
   ),
   forgotten as (
     delete from skep.deleted_message d
-    using unnest(v_lane, v_upto) l(id, upto)
+    using unnest(v_partition, v_upto) l(id, upto)
     where d.partition_id = l.id and d.message_offset <= l.upto
   )
   select coalesce(sum(g.last - g.first + 1), 0),

@@ -13,9 +13,9 @@ Locks   ready skep.cursor rows of one group, skipping locked ones; then the hist
 Why     A message waits for each group by itself, from the moment it may be delivered or from the
         group's first poll, whichever is later: nothing is taken from a group that keeps up, and
         one that has just subscribed to everything is not robbed of it. A message under lease or in
-        a lane that backs off does not wait, nor does one from before the start of a subscription,
-        nor any where a group gets only the newest of a lane: what waits there is replaced. Only
-        ready lanes are looked at; lanes with nothing to read cost nothing.
+        a partition that backs off does not wait, nor does one from before the start of a subscription,
+        nor any where a group gets only the newest of a partition: what waits there is replaced. Only
+        ready partitions are looked at; partitions with nothing to read cost nothing.
 */
 create function skep.evict_waiting(
   p_service text, p_holder uuid, p_run_id uuid, p_queue_id integer, p_group_id integer,
@@ -27,12 +27,12 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   v_started constant timestamptz := skep.now();
-  v_lanes constant integer := 500;      -- lanes to look at
-  v_segments constant integer := 100;   -- segments to look at in a lane
+  v_partitions constant integer := 500;      -- partitions to look at
+  v_segments constant integer := 100;   -- segments to look at in a partition
   v_cutoff timestamptz;
   v_keeps boolean;                      -- the queue keeps dead letters
   v_group_id integer;
-  v_lane record;
+  v_partition record;
   v_seen integer := 0;
   v_to bigint;
 begin
@@ -60,7 +60,7 @@ begin
     after_at := 'epoch'; after_id := 0;
   end if;
 
-  for v_lane in
+  for v_partition in
     select c.partition_id as id, c.available_at, p.acked, w.last
     from skep.cursor c
     cross join lateral (
@@ -85,24 +85,24 @@ begin
     where c.group_id = v_group_id and c.available_at >= after_at and c.available_at <= p_until
       and (c.available_at, c.partition_id) > (after_at, after_id)
     order by c.available_at, c.partition_id
-    limit v_lanes
+    limit v_partitions
     for no key update of c skip locked
   loop
     v_seen := v_seen + 1;
-    after_at := v_lane.available_at;
-    after_id := v_lane.id;
-    continue when v_lane.last is null or v_lane.last <= v_lane.acked;
-    v_to := least(v_lane.last, v_lane.acked + p_limit - messages);
+    after_at := v_partition.available_at;
+    after_id := v_partition.id;
+    continue when v_partition.last is null or v_partition.last <= v_partition.acked;
+    v_to := least(v_partition.last, v_partition.acked + p_limit - messages);
     if v_keeps then
       messages := messages + skep.bury_range(
-        v_lane.id, v_group_id, v_lane.acked, v_to, 'Waited too long', v_started);
+        v_partition.id, v_group_id, v_partition.acked, v_to, 'Waited too long', v_started);
     else
-      messages := messages + v_to - v_lane.acked;
+      messages := messages + v_to - v_partition.acked;
     end if;
-    perform skep.pass_cursor(v_lane.id, v_group_id, v_to);
+    perform skep.pass_cursor(v_partition.id, v_group_id, v_to);
     partitions := partitions + 1;
-    if v_to < v_lane.last or messages >= p_limit then
-      after_id := after_id - 1;         -- there may be more in this lane
+    if v_to < v_partition.last or messages >= p_limit then
+      after_id := after_id - 1;         -- there may be more in this partition
       exit;
     end if;
   end loop;

@@ -1,18 +1,18 @@
 /*
-find_expired: walk the oldest segments of a queue and name the lanes in which some are too old.
+find_expired: walk the oldest segments of a queue and name the partitions in which some are too old.
 
 Takes   p_queue_id. p_cutoff: what was created before it is too old. p_after: segments of this
         transaction and earlier ones were walked before. p_held_from: where readers outside begin
         to need them. p_limit: segments to walk.
 Returns one row: partition_id and first, parallel arrays in ascending id, the newest segment that
-        is too old in each lane; reached, the last transaction walked; is_done, there is nothing
+        is too old in each partition; reached, the last transaction walked; is_done, there is nothing
         old beyond.
 Locks   none.
-Why     Retention must cost what it deletes, however many lanes there are. Transaction order is
+Why     Retention must cost what it deletes, however many partitions there are. Transaction order is
         nearly the order of time, so the walk ends soon after the first segment that is young. Only
-        nearly: a push locks its first lane, and with that gets its transaction id, before it may
+        nearly: a push locks its first partition, and with that gets its transaction id, before it may
         wait for its second, and its segments are stamped after that. Hence some patience, and
-        hence this only names lanes: what is deleted in them goes by their own order.
+        hence this only names partitions: what is deleted in them goes by their own order.
         A transaction is walked as a whole, whatever the limit, so that the walk can go on after it.
 */
 create function skep.find_expired(

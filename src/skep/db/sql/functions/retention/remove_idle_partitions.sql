@@ -1,18 +1,18 @@
 /*
-remove_idle_partitions: remove lanes that hold nothing and got nothing for long. One step of a run.
+remove_idle_partitions: remove partitions that hold nothing and got nothing for long. One step of a run.
 
 Takes   p_service, p_holder, p_run_id: as apply_retention. p_after: reached of the step before, 0
-        to begin. p_look: lanes to look at. p_idle_s: how long nothing was pushed.
+        to begin. p_look: partitions to look at. p_idle_s: how long nothing was pushed.
 Returns one row: partitions removed; reached, the last id looked at; is_done, there is none beyond.
 Raises  SK423 as assert_leadership.
 Locks   skep.queue rows for share, in id order; then the skep.partition rows to go for update, in
         id order, skipping locked ones; then their cursors; shards of streams as
         drop_stream_state; then the history rows.
-Why     A walk by id, some thousand lanes at a time: an index on pushed_at would be written by
-        every push. A lane is looked at again under its lock, so that a push is either seen here
-        or finds the lane gone and makes a new one: there offsets begin at 1, every group of the
+Why     A walk by id, some thousand partitions at a time: an index on pushed_at would be written by
+        every push. A partition is looked at again under its lock, so that a push is either seen here
+        or finds the partition gone and makes a new one: there offsets begin at 1, every group of the
         queue has a cursor at 0, and nothing is skipped or served twice. The lock on the queue
-        keeps a group from subscribing meanwhile, whose cursor would be left behind. Lanes with
+        keeps a group from subscribing meanwhile, whose cursor would be left behind. Partitions with
         dead letters stay, for these name them, and so does 'Default', which a queue is born with.
 */
 create function skep.remove_idle_partitions(

@@ -1,11 +1,11 @@
 /*
-claim_due: choose the scheduled messages to sequence next, and see that their lanes exist.
+claim_due: choose the scheduled messages to sequence next, and see that their partitions exist.
 
 Takes   p_limit, p_bytes as sequence_due; p_now.
 Returns their ids, or null when none is due.
 Locks   the rows of skep.scheduled chosen, skipping locked ones; their skep.queue rows for share,
-        in id order; as provision_partitions when lanes are missing.
-Why     Apart from sequence_due so that each half reads well. A lane is created again when it was
+        in id order; as provision_partitions when partitions are missing.
+Why     Apart from sequence_due so that each half reads well. A partition is created again when it was
         cleaned up while a message waited; a queue is not: what waits for a deleted one is dropped.
         The lock keeps a queue from being deleted in between, or its name would be created anew.
 */

@@ -14,7 +14,7 @@ Returns one row per message: item (1-based), outcome, and by the outcome
         again       nothing: who was first with the key is not visible yet, or is gone by now
 Locks   none but on the rows it inserts, in (queue, partition, key) order.
 Why     A duplicate is looked for without a lock: what slips through is found again, under the
-        lane's lock, when the message is sequenced. A repeated call knows its own rows by their
+        partition's lock, when the message is sequenced. A repeated call knows its own rows by their
         envelopes. Ids are drawn in the order of the items, which decides between messages of the
         same time; rows are inserted in the order of their keys, so that two calls with the same
         keys never wait for each other in a circle. The number that wait is counted through the

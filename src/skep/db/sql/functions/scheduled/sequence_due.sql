@@ -2,29 +2,29 @@
 sequence_due: append the scheduled messages whose time has come to the log.
 
 Takes   p_limit: messages, and p_bytes: bytes of envelopes, to move at most; the first one always.
-Returns one row. queue_id, lanes: parallel arrays, the queues that got messages and in how many
-        lanes each. moved: messages taken off the waiting ones, duplicates included. is_busy:
+Returns one row. queue_id, partitions: parallel arrays, the queues that got messages and in how many
+        partitions each. moved: messages taken off the waiting ones, duplicates included. is_busy:
         another session is at it, and nothing was done. next_s: seconds until the next message is
         due, 0 or less when some are due already; null when none waits.
 Locks   an advisory lock for the transaction, or nothing at all; the rows of skep.scheduled,
-        skipping locked ones; as provision_partitions for lanes that are gone; then as
+        skipping locked ones; as provision_partitions for partitions that are gone; then as
         push_segments.
 Why     Moving is one transaction, so a message is in the log or waiting, never both, never
-        neither. One session at a time keeps messages of a lane in the order of their times. A
+        neither. One session at a time keeps messages of a partition in the order of their times. A
         message that is being cancelled or put forward is skipped and looked at again. A message
         whose transaction id is stored already, inside the window, is dropped: it was pushed
-        meanwhile. push_segments names all duplicates at once and the lanes stay locked, so the
+        meanwhile. push_segments names all duplicates at once and the partitions stay locked, so the
         second round finds none.
 */
 create function skep.sequence_due(p_limit integer, p_bytes bigint)
 returns table (
-  queue_id integer[], lanes integer[], moved integer, is_busy boolean, next_s double precision)
+  queue_id integer[], partitions integer[], moved integer, is_busy boolean, next_s double precision)
 language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
   v_ids bigint[];
-  v_stored bigint[] := '{}';  -- lanes that got a segment
+  v_stored bigint[] := '{}';  -- partitions that got a segment
   v_done bigint[] := '{}';    -- messages that need not wait any more
 begin
   moved := 0;
@@ -79,9 +79,9 @@ begin
 
   delete from skep.scheduled s where s.id = any(v_done);
   moved := cardinality(v_done);
-  select array_agg(q.queue_id), array_agg(q.lanes) into queue_id, lanes
+  select array_agg(q.queue_id), array_agg(q.partitions) into queue_id, partitions
   from (
-    select p.queue_id, count(*)::integer as lanes
+    select p.queue_id, count(*)::integer as partitions
     from unnest(v_stored) u(id) join skep.partition p on p.id = u.id group by p.queue_id
   ) q;
   select extract(epoch from s.deliver_at - v_now) into next_s

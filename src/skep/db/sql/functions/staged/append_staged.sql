@@ -1,7 +1,7 @@
 /*
 append_staged: allocate offsets for staged segments and give them their addresses in the log.
 
-Takes   p_write_id, p_epoch, p_attempt: whose staging. p_lane_id: its partitions, ascending. p_now:
+Takes   p_write_id, p_epoch, p_attempt: whose staging. p_partition_id: its partitions, ascending. p_now:
         the moment of the push.
 Returns how many messages were stored.
 Locks   the partitions are locked by the caller; idle skep.cursor rows in (partition_id, group_id)
@@ -14,7 +14,7 @@ Why     As append_segments, for any number of segments per partition: in the ord
         the whole log.
 */
 create function skep.append_staged(
-  p_write_id text, p_epoch bigint, p_attempt bigint[], p_lane_id bigint[], p_now timestamptz)
+  p_write_id text, p_epoch bigint, p_attempt bigint[], p_partition_id bigint[], p_now timestamptz)
 returns bigint
 language plpgsql
 set enable_hashjoin = off
@@ -63,6 +63,6 @@ begin
     returning l.count
   )
   select coalesce(sum(s.count), 0) into v_count from stored s;
-  perform skep.wake_idle(p_lane_id, p_now);
+  perform skep.wake_idle(p_partition_id, p_now);
   return v_count;
 end $$;

@@ -1,8 +1,8 @@
 /*
 bury_staged: keep rows that a writer refused as dead letters.
 
-Takes   p_write_id, p_epoch, p_attempt: whose staging. p_lane_id, p_queue, p_partition: the
-        partitions, as staged_lanes returns them. p_now.
+Takes   p_write_id, p_epoch, p_attempt: whose staging. p_partition_id, p_queue, p_partition: the
+        partitions, as staged_partitions returns them. p_now.
 Returns how many there were.
 Locks   none beyond the new rows; the caller holds the partitions.
 Why     The group is that of queue mode, which every queue has: no group has failed at the row, and
@@ -11,7 +11,7 @@ Why     The group is that of queue mode, which every queue has: no group has fai
 */
 create function skep.bury_staged(
   p_write_id text, p_epoch bigint, p_attempt bigint[],
-  p_lane_id bigint[], p_queue text[], p_partition text[], p_now timestamptz) returns bigint
+  p_partition_id bigint[], p_queue text[], p_partition text[], p_now timestamptz) returns bigint
 language sql
 set enable_hashjoin = on
 as $$
@@ -24,7 +24,7 @@ as $$
     from (
       select l.id, g.id as group_id, g.queue_id, r.transaction_id, r.envelope, r.error
       from skep.staged_reject r
-      join unnest(p_lane_id, p_queue, p_partition) l(id, queue, partition)
+      join unnest(p_partition_id, p_queue, p_partition) l(id, queue, partition)
         on l.queue = r.queue and l.partition = r.partition
       cross join lateral (select q.id from skep.queue q where q.name = r.queue offset 0) q
       cross join lateral (

@@ -1,19 +1,19 @@
 /*
 drop_staged_duplicates: take out of staged segments what their partitions hold already.
 
-Takes   p_write_id, p_epoch, p_attempt: whose staging. p_lane_id, p_queue, p_partition, p_window_s:
-        the partitions, as staged_lanes returns them. p_now. p_findings: what a driver has found,
-        as {lanes, duplicates}: lanes as checked_lanes takes them, duplicates an array of {attempt,
+Takes   p_write_id, p_epoch, p_attempt: whose staging. p_partition_id, p_queue, p_partition, p_window_s:
+        the partitions, as staged_partitions returns them. p_now. p_findings: what a driver has found,
+        as {partitions, duplicates}: partitions as checked_partitions takes them, duplicates an array of {attempt,
         number, indexes}; null when nobody has looked.
 Returns how many messages were taken out.
 Locks   none beyond the staged rows; the caller holds the partitions.
 Why     The driver compares keys a hundred times as quickly, and before anybody has to wait. What it
-        found counts in lanes of which it still holds; only the others, and those that were pushed
+        found counts in partitions of which it still holds; only the others, and those that were pushed
         to since, are compared here.
 */
 create function skep.drop_staged_duplicates(
   p_write_id text, p_epoch bigint, p_attempt bigint[],
-  p_lane_id bigint[], p_queue text[], p_partition text[], p_window_s integer[], p_now timestamptz,
+  p_partition_id bigint[], p_queue text[], p_partition text[], p_window_s integer[], p_now timestamptz,
   p_findings json default null)
 returns bigint
 language plpgsql
@@ -33,21 +33,21 @@ begin
     return 0;
   end if;
   for v_segment in
-    with lane as materialized (
-      select c.* from skep.checked_lanes(
-        p_lane_id, p_queue, p_partition, p_window_s, p_findings -> 'lanes', p_now) c
+    with target as materialized (
+      select c.* from skep.checked_partitions(
+        p_partition_id, p_queue, p_partition, p_window_s, p_findings -> 'partitions', p_now) c
     ),
     uncompared as materialized (
       select array_agg(l.id) as id, array_agg(l.queue) as queue, array_agg(l.partition) as partition,
              array_agg(l.upto) as upto, array_agg(l.is_checked) as is_checked
-      from lane l where l.head > l.upto or not l.is_checked
+      from target l where l.head > l.upto or not l.is_checked
     ),
     found as (
       select d.attempt, d.number, d.indexes
       from json_to_recordset(p_findings -> 'duplicates')
              d(attempt bigint, number integer, indexes integer[])
       join skep.staged_segment s on s.attempt = d.attempt and s.number = d.number
-      join lane l on l.queue = s.queue and l.partition = s.partition and l.is_checked
+      join target l on l.queue = s.queue and l.partition = s.partition and l.is_checked
       where s.write_id = p_write_id and s.epoch = p_epoch
       union all
       select d.attempt, d.number, d.indexes

@@ -1,20 +1,20 @@
 /*
-find_staged_duplicates: compare the keys of staged segments with those of their lanes.
+find_staged_duplicates: compare the keys of staged segments with those of their partitions.
 
-Takes   p_write_id, p_epoch, p_attempt: whose staging. Parallel arrays of lanes: p_lane_id, p_queue,
+Takes   p_write_id, p_epoch, p_attempt: whose staging. Parallel arrays of partitions: p_partition_id, p_queue,
         p_partition, p_upto (what is stored up to this offset is not compared), p_is_checked (nor
         are the staged keys with each other).
 Returns one row per segment that holds duplicates: attempt, number, indexes (from 0).
 Locks   none beyond the staged rows; the caller holds the partitions.
-Why     A push probes segment by segment. Here a lane gets hundreds of segments at a time, and each
-        would be compared with all before it; so all keys of all lanes are compared at once, with
+Why     A push probes segment by segment. Here a partition gets hundreds of segments at a time, and each
+        would be compared with all before it; so all keys of all partitions are compared at once, with
         those of the window and with each other. Of two rows with one transaction id the first one
         stays. Ids that were made up by the writer itself are not looked at. `|| ''` reads keys
         that are stored out of line once and not once for each of them. Nobody has statistics of
         staging: without the settings a plan may compare every key with every other.
 */
 create function skep.find_staged_duplicates(
-  p_write_id text, p_epoch bigint, p_attempt bigint[], p_lane_id bigint[], p_queue text[],
+  p_write_id text, p_epoch bigint, p_attempt bigint[], p_partition_id bigint[], p_queue text[],
   p_partition text[], p_upto bigint[], p_is_checked boolean[])
 returns table (attempt bigint, number integer, indexes integer[])
 language sql stable
@@ -23,8 +23,8 @@ set enable_nestloop = off
 set enable_mergejoin = off
 set work_mem = '64MB'
 as $$
-  with lane as materialized (
-    select l.* from unnest(p_lane_id, p_queue, p_partition, p_upto, p_is_checked)
+  with target as materialized (
+    select l.* from unnest(p_partition_id, p_queue, p_partition, p_upto, p_is_checked)
       l(id, queue, partition, upto, is_checked)
   ),
   given as materialized (
@@ -34,7 +34,7 @@ as $$
       select l.id, l.is_checked, s.task, s.attempt, s.number, s.messages,
              b.keys || ''::bytea as keys
       from skep.staged_segment s
-      join lane l on l.queue = s.queue and l.partition = s.partition
+      join target l on l.queue = s.queue and l.partition = s.partition
       cross join lateral (
         select b.keys from skep.segment b
         where b.partition_id = -s.attempt and b.first = s.number offset 0
@@ -49,7 +49,7 @@ as $$
     select s.id, substr(s.keys, g.index * 16 + 1, 16) as key
     from (
       select l.id, s.last - s.first as last_index, s.keys || ''::bytea as keys
-      from lane l
+      from target l
       cross join lateral (
         select s.first, s.last, s.keys from skep.segment s
         where s.partition_id = l.id and s.first > l.upto offset 0

@@ -1,14 +1,14 @@
 /*
 reject_staged: make dead letters of staged messages that their queue does not take.
 
-Takes   p_partition_id: the lane they were meant for. Per message, in parallel arrays: p_id
+Takes   p_partition_id: the partition they were meant for. Per message, in parallel arrays: p_id
         (ascending), p_key (16 bytes that no other message has), p_envelope, p_error: why.
 Returns how many there are now; null when the messages were taken by somebody else.
-Raises  SK409 when the lane is gone; nothing has happened then.
+Raises  SK409 when the partition is gone; nothing has happened then.
 Locks   as claim_staged; the skep.partition row for no key update; its skep.cursor rows in group
         order; as drop_staged.
 Why     The transaction that staged them has committed: nobody is left to be told, and nothing may
-        be lost. A dead letter needs an address, so each message gets its place in the lane, as one
+        be lost. A dead letter needs an address, so each message gets its place in the partition, as one
         that is deleted already; no consumer sees it. Its letter is that of queue mode, and can be
         redriven when the reason is gone. The key is not that of its transaction id: who stages it
         again, corrected, must not be taken for a duplicate.

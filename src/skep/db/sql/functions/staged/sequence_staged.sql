@@ -1,53 +1,53 @@
 /*
 sequence_staged: move staged messages into the log.
 
-Takes   p_id: the staged messages, ascending. p_id_lane: the number of the lane each goes to, from 1;
+Takes   p_id: the staged messages, ascending. p_id_partition: the number of the partition each goes to, from 1;
         null for one that is to be dropped, because it repeats another. p_queue_id, p_version: as
-        check_rules. p_lane_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body: by lane, as
+        check_rules. p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body: by partition, as
         push_segments.
-Returns a row with lane 0, then one row per lane: lane (its number), then as push_segments. The
-        messages of a lane in which some are duplicates stay staged; they go again without those.
+Returns a row with partition 0, then one row per partition: partition (its number), then as push_segments. The
+        messages of a partition in which some are duplicates stay staged; they go again without those.
         No row at all when somebody else has taken the messages.
-Raises  SK409 when a queue was configured anew or a lane is gone; nothing has happened then.
+Raises  SK409 when a queue was configured anew or a partition is gone; nothing has happened then.
 Locks   as claim_staged; as push_segments; then as drop_staged.
 Why     One transaction stores the messages and takes them off the staged ones: they arrive once,
-        whatever dies in between. All lanes go in one call of push_segments, because a portion may
-        have a message for each of a thousand. Lane ids ascend, so halving finds their numbers.
+        whatever dies in between. All partitions go in one call of push_segments, because a portion may
+        have a message for each of a thousand. Partition ids ascend, so halving finds their numbers.
 */
 create function skep.sequence_staged(
-  p_id bigint[], p_id_lane integer[], p_queue_id integer[], p_version integer[],
-  p_lane_id bigint[], p_count integer[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_id bigint[], p_id_partition integer[], p_queue_id integer[], p_version integer[],
+  p_partition_id bigint[], p_count integer[], p_vouched_to bigint[], p_vouched_since timestamptz[],
   p_keys bytea[], p_body bytea[])
 returns table (
-  lane integer, partition_id bigint, first bigint, created_at timestamptz,
+  partition integer, partition_id bigint, first bigint, created_at timestamptz,
   duplicate_index integer[], duplicate_offset bigint[],
   gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_is_stored boolean[] := array_fill(false, array[cardinality(p_lane_id)]);
-  v_lanes integer := 0;
+  v_is_stored boolean[] := array_fill(false, array[cardinality(p_partition_id)]);
+  v_partitions integer := 0;
 begin
   perform skep.check_rules(p_queue_id, p_version);
   if not skep.claim_staged(p_id) then
     return;
   end if;
-  lane := 0;
+  partition := 0;
   return next;
-  for lane, partition_id, first, created_at, duplicate_index, duplicate_offset, gap_first,
+  for partition, partition_id, first, created_at, duplicate_index, duplicate_offset, gap_first,
       gap_keys, gap_created_at in
-    select width_bucket(s.partition_id, p_lane_id), s.*
+    select width_bucket(s.partition_id, p_partition_id), s.*
     from skep.push_segments(
-      p_lane_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body, false) s
+      p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body, false) s
   loop
-    v_lanes := v_lanes + 1;
-    v_is_stored[lane] := first is not null;
+    v_partitions := v_partitions + 1;
+    v_is_stored[partition] := first is not null;
     return next;
   end loop;
-  if v_lanes < cardinality(p_lane_id) then
+  if v_partitions < cardinality(p_partition_id) then
     raise exception using errcode = 'SK409', message = 'a queue was deleted meanwhile';
   end if;
   perform skep.drop_staged(array(
-    select i.id from unnest(p_id, p_id_lane) i(id, lane)
-    where i.lane is null or v_is_stored[i.lane]));
+    select i.id from unnest(p_id, p_id_partition) i(id, partition)
+    where i.partition is null or v_is_stored[i.partition]));
 end $$;

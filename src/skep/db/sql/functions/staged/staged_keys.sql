@@ -1,10 +1,10 @@
 /*
 staged_keys: the keys of an epoch that have to be compared, for a driver that compares them.
 
-Takes   p_write_id, p_epoch, p_attempt: whose staging. p_queue, p_partition: only lanes behind this
+Takes   p_write_id, p_epoch, p_attempt: whose staging. p_queue, p_partition: only partitions behind this
         one in the order of names; empty for all. p_limit: how many keys to return at most.
-Returns one row per staged segment, by lane, task and number: queue, partition, lane_id (null for a
-        lane that does not exist yet), attempt, number, keys. Lanes come whole, as many as fit into
+Returns one row per staged segment, by partition, task and number: queue, partition, partition_id (null for a
+        partition that does not exist yet), attempt, number, keys. Partitions come whole, as many as fit into
         the limit; those that never will are left out.
 Locks   none.
 Why     Ids that were made up by the writer itself are not compared, nor is anything in queues
@@ -14,15 +14,15 @@ create function skep.staged_keys(
   p_write_id text, p_epoch bigint, p_attempt bigint[], p_queue text, p_partition text,
   p_limit bigint)
 returns table (
-  queue text, partition text, lane_id bigint, attempt bigint, number integer, keys bytea)
+  queue text, partition text, partition_id bigint, attempt bigint, number integer, keys bytea)
 language sql stable as $$
   select s.queue, s.partition, p.id, s.attempt, s.number, b.keys
   from (
-    -- A running total counts the rows of a lane all at once: they are peers in its order.
+    -- A running total counts the rows of a partition all at once: they are peers in its order.
     select s.*, sum(s.messages) over (order by s.queue, s.partition) as total
     from (
       select s.*, q.id as queue_id,
-             sum(s.messages) over (partition by s.queue, s.partition) as of_lane
+             sum(s.messages) over (partition by s.queue, s.partition) as of_partition
       from skep.staged_segment s
       left join lateral (
         select q.id, q.dedup_window_s from skep.queue q where q.name = s.queue offset 0
@@ -31,7 +31,7 @@ language sql stable as $$
         and not s.is_unique and (s.queue, s.partition) > (p_queue, p_partition)
         and (q.id is null or q.dedup_window_s > 0)
     ) s
-    where s.of_lane <= p_limit
+    where s.of_partition <= p_limit
   ) s
   left join lateral (
     select p.id from skep.partition p

@@ -1,7 +1,7 @@
 /*
 sample_groups: note how far behind the groups are whose queues are in use.
 
-Takes   p_service, p_holder: as apply_retention. p_limit: groups to look at, and p_lanes: lanes of
+Takes   p_service, p_holder: as apply_retention. p_limit: groups to look at, and p_partitions: partitions of
         them to look at one by one, see measure_backlog.
 Returns how many groups were noted.
 Raises  SK423 as assert_leadership.
@@ -10,7 +10,7 @@ Why     A lag that can be charted has to be measured when it is there. Queues th
         the last minutes are left out: the cost follows the queues that are used.
 */
 create function skep.sample_groups(
-  p_service text, p_holder uuid, p_limit integer, p_lanes integer) returns bigint
+  p_service text, p_holder uuid, p_limit integer, p_partitions integer) returns bigint
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -31,7 +31,7 @@ begin
     limit p_limit);
   insert into skep.group_minute (group_id, at, backlog, lag_s)
   select b.group_id, date_trunc('minute', skep.now(), 'UTC'), b.backlog, b.lag_s
-  from skep.measure_backlog(v_group, p_lanes) b
+  from skep.measure_backlog(v_group, p_partitions) b
   on conflict (group_id, at) do update set backlog = excluded.backlog, lag_s = excluded.lag_s;
   get diagnostics v_count = row_count;
   return v_count;

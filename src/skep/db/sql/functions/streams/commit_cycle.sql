@@ -22,13 +22,13 @@ create function skep.commit_cycle(
   p_window_end double precision[], p_version bigint[], p_bytes_max bigint,
   p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
   p_ack_offset bigint[], p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
-  p_lane_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
-  p_push_lane integer[], p_push_key bytea[], p_push_envelope bytea[])
+  p_push_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_push_partition integer[], p_push_key bytea[], p_push_envelope bytea[])
 returns table (
   refusal text, refused_item integer,
   ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
   ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
-  lane_first bigint[], lane_created_at timestamptz[],
+  partition_first bigint[], partition_created_at timestamptz[],
   gap_first bigint[], gap_keys bytea[], gap_created_at timestamptz[],
   queue_name text, queue_id integer, state_count integer)
 language plpgsql as $$
@@ -73,13 +73,13 @@ begin
     perform 1 from skep.stream_shard s
     where s.query_id = p_query_id and s.partition_id = p_partition_id for update;
 
-    perform skep.refuse_deferred(p_lane_id, p_ack_partition_id);
+    perform skep.refuse_deferred(p_push_partition_id, p_ack_partition_id);
     select s.* into strict
       ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id, push_offset,
-      push_is_duplicate, lane_first, lane_created_at, gap_first, gap_keys, gap_created_at
+      push_is_duplicate, partition_first, partition_created_at, gap_first, gap_keys, gap_created_at
     from skep.settle_operations(
       p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
-      p_ack_status, p_ack_error, p_lane_id, p_vouched_to, p_vouched_since, p_push_lane, p_push_key,
+      p_ack_status, p_ack_error, p_push_partition_id, p_vouched_to, p_vouched_since, p_push_partition, p_push_key,
       p_push_envelope) s;
     if ack_outcome[1] = 'noop' then
       raise exception using errcode = 'SK409', message = 'already_done', detail = '1';

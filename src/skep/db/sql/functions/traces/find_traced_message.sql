@@ -6,7 +6,7 @@ Returns the offset, or null.
 Locks   none.
 Why     A trace mostly comes from a consumer that holds the message, so what is under lease is
         searched first; then the newest segments; then what lies around the other cursors, for
-        consumers that have just acknowledged. All searches are bounded, because a lane may keep
+        consumers that have just acknowledged. All searches are bounded, because a partition may keep
         millions of messages; a message out of their reach is traced by its message id.
 */
 create function skep.find_traced_message(p_partition_id bigint, p_key bytea) returns bigint

@@ -1,10 +1,10 @@
 /*
 push_distinct: append messages to partitions, leaving out those that are stored already.
 
-Takes   per partition, in parallel arrays: p_lane_id (ascending, no id twice), p_vouched_to,
-        p_vouched_since as push_segments; per message: p_lane (1-based position in p_lane_id),
+Takes   per partition, in parallel arrays: p_partition_id (ascending, no id twice), p_vouched_to,
+        p_vouched_since as push_segments; per message: p_partition (1-based position in p_partition_id),
         p_key, p_envelope. No key is twice in the same partition. p_resolve as push_segments.
-Returns one row per partition that exists and gets something: lane (position), stored_item and
+Returns one row per partition that exists and gets something: partition (position), stored_item and
         duplicate_item (1-based positions of its messages, in order), first and created_at of what
         was stored, duplicate_offset, gap_first, gap_keys, gap_created_at as push_segments.
 Locks   skep.partition and skep.cursor rows as push_segments, partition by partition; who pushes
@@ -14,42 +14,42 @@ Why     push_segments stores nothing for a partition with a duplicate and leaves
         still under the partition's lock: the second try needs no probe.
 */
 create function skep.push_distinct(
-  p_lane_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
-  p_lane integer[], p_key bytea[], p_envelope bytea[], p_resolve boolean default false)
+  p_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_partition integer[], p_key bytea[], p_envelope bytea[], p_resolve boolean default false)
 returns table (
-  lane integer, stored_item integer[], first bigint, created_at timestamptz,
+  partition integer, stored_item integer[], first bigint, created_at timestamptz,
   duplicate_item integer[], duplicate_offset bigint[],
   gap_first bigint, gap_keys bytea, gap_created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_lane record;
+  v_partition record;
   v_rest record;
   v_pushed record;
 begin
-  for v_lane in
-    select m.lane, array_agg(m.item::integer order by m.item) as items,
+  for v_partition in
+    select m.partition, array_agg(m.item::integer order by m.item) as items,
            array_agg(m.key order by m.item) as keys,
            array_agg(m.envelope order by m.item) as envelopes,
            string_agg(m.key, '' order by m.item) as joined_keys,
            '['::bytea || string_agg(m.envelope, ',' order by m.item) || ']' as body
-    from unnest(p_lane, p_key, p_envelope) with ordinality m(lane, key, envelope, item)
-    group by m.lane order by m.lane
+    from unnest(p_partition, p_key, p_envelope) with ordinality m(partition, key, envelope, item)
+    group by m.partition order by m.partition
   loop
-    lane := v_lane.lane;
-    stored_item := v_lane.items;
+    partition := v_partition.partition;
+    stored_item := v_partition.items;
     first := null; created_at := null;
     duplicate_item := null; duplicate_offset := null;
     select * into v_pushed from skep.push_segments(
-      array[p_lane_id[lane]], array[cardinality(stored_item)], array[p_vouched_to[lane]],
-      array[p_vouched_since[lane]], array[v_lane.joined_keys], array[v_lane.body], p_resolve);
+      array[p_partition_id[partition]], array[cardinality(stored_item)], array[p_vouched_to[partition]],
+      array[p_vouched_since[partition]], array[v_partition.joined_keys], array[v_partition.body], p_resolve);
     continue when not found;
     gap_first := v_pushed.gap_first;
     gap_keys := v_pushed.gap_keys;
     gap_created_at := v_pushed.gap_created_at;
 
     if v_pushed.duplicate_index is not null then
-      select array_agg(v_lane.items[d.index + 1] order by d.index),
+      select array_agg(v_partition.items[d.index + 1] order by d.index),
              array_agg(d.at order by d.index)
       into duplicate_item, duplicate_offset
       from unnest(v_pushed.duplicate_index, v_pushed.duplicate_offset) d(index, at);
@@ -57,12 +57,12 @@ begin
              string_agg(m.key, '' order by m.item) as joined_keys,
              '['::bytea || string_agg(m.envelope, ',' order by m.item) || ']' as body
       into v_rest
-      from unnest(v_lane.items, v_lane.keys, v_lane.envelopes) m(item, key, envelope)
+      from unnest(v_partition.items, v_partition.keys, v_partition.envelopes) m(item, key, envelope)
       where m.item <> all(duplicate_item);
       stored_item := v_rest.items;
       if stored_item is not null then
         select * into strict v_pushed from skep.push_segments(
-          array[p_lane_id[lane]], array[cardinality(stored_item)], array[9223372036854775807],
+          array[p_partition_id[partition]], array[cardinality(stored_item)], array[9223372036854775807],
           array['-infinity'::timestamptz], array[v_rest.joined_keys], array[v_rest.body], false);
       end if;
     end if;

@@ -1,14 +1,14 @@
 /*
 settle_operations: acknowledge and push together, or raise and leave nothing.
 
-Takes   p_required_lease: leases that must be held. p_ack_*: per ack as ack_messages. p_lane_id,
-        p_vouched_to, p_vouched_since, p_push_lane, p_push_key, p_push_envelope as push_distinct.
+Takes   p_required_lease: leases that must be held. p_ack_*: per ack as ack_messages. p_push_partition_id,
+        p_vouched_to, p_vouched_since, p_push_partition, p_push_key, p_push_envelope as push_distinct.
 Returns one row. ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id: parallel, one
-        element per ack as ack_messages. push_offset, push_is_duplicate: by message. lane_first,
-        lane_created_at, gap_first, gap_keys, gap_created_at: by lane; first is null where nothing
+        element per ack as ack_messages. push_offset, push_is_duplicate: by message. partition_first,
+        partition_created_at, gap_first, gap_keys, gap_created_at: by partition; first is null where nothing
         was stored.
         Raises SK409 with the reason as message and the 1-based position as detail:
-        required_lease (which lease), lane_gone (which lane), or an outcome of ack_messages or
+        required_lease (which lease), partition_gone (which partition), or an outcome of ack_messages or
         no_group (which ack).
 Locks   skep.partition rows pushed to, for no key update, in id order; then skep.cursor rows, those
         acknowledged and the idle ones of these partitions, in (partition_id, group_id) order; then
@@ -21,7 +21,7 @@ Why     Partitions come before cursors and each kind in ascending order, as in a
         theirs can become idle, for that takes their share lock, so what append_segments finds idle
         later is locked already. Where ack_messages looks at partitions it holds cursors, and does
         not wait.
-        An ack that names no lease is fenced by the required ones: on a lane that was last claimed
+        An ack that names no lease is fenced by the required ones: on a partition that was last claimed
         under another lease, theirs is lost. Completing what is done already is no reason to refuse
         while the lease is held (a later message of the batch completed it), but otherwise it means
         that somebody else did the work. Unless everything this would push is stored already: then
@@ -30,12 +30,12 @@ Why     Partitions come before cursors and each kind in ascending order, as in a
 create function skep.settle_operations(
   p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
   p_ack_offset bigint[], p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
-  p_lane_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
-  p_push_lane integer[], p_push_key bytea[], p_push_envelope bytea[])
+  p_push_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_push_partition integer[], p_push_key bytea[], p_push_envelope bytea[])
 returns table (
   ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
   ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
-  lane_first bigint[], lane_created_at timestamptz[],
+  partition_first bigint[], partition_created_at timestamptz[],
   gap_first bigint[], gap_keys bytea[], gap_created_at timestamptz[])
 language plpgsql as $$
 #variable_conflict use_column
@@ -48,7 +48,7 @@ declare
   v_pushed record;
 begin
   perform 1
-  from unnest(p_lane_id) i(id)
+  from unnest(p_push_partition_id) i(id)
   cross join lateral (
     select 1 from skep.partition p where p.id = i.id for no key update
   ) p;
@@ -65,7 +65,7 @@ begin
     ) g
     union
     select k.partition_id, k.group_id
-    from unnest(p_lane_id) i(id)
+    from unnest(p_push_partition_id) i(id)
     cross join lateral (
       select k.partition_id, k.group_id from skep.cursor k
       where k.partition_id = i.id and k.available_at is null offset 0
@@ -139,32 +139,32 @@ begin
     end if;
   end if;
   if v_refusal is not null and (
-    cardinality(p_push_lane) = 0
+    cardinality(p_push_partition) = 0
     or coalesce(cardinality(ack_item), 0) < cardinality(p_ack_partition_id)
     or exists (select 1 from unnest(ack_outcome) o(outcome) where o.outcome <> 'noop'))
   then
     raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;
   end if;
 
-  push_offset := array_fill(null::bigint, array[cardinality(p_push_lane)]);
-  push_is_duplicate := array_fill(false, array[cardinality(p_push_lane)]);
-  lane_first := array_fill(null::bigint, array[cardinality(p_lane_id)]);
-  lane_created_at := array_fill(null::timestamptz, array[cardinality(p_lane_id)]);
-  gap_first := lane_first;
-  gap_keys := array_fill(null::bytea, array[cardinality(p_lane_id)]);
-  gap_created_at := lane_created_at;
+  push_offset := array_fill(null::bigint, array[cardinality(p_push_partition)]);
+  push_is_duplicate := array_fill(false, array[cardinality(p_push_partition)]);
+  partition_first := array_fill(null::bigint, array[cardinality(p_push_partition_id)]);
+  partition_created_at := array_fill(null::timestamptz, array[cardinality(p_push_partition_id)]);
+  gap_first := partition_first;
+  gap_keys := array_fill(null::bytea, array[cardinality(p_push_partition_id)]);
+  gap_created_at := partition_created_at;
   for v_pushed in
     select * from skep.push_distinct(
-      p_lane_id, p_vouched_to, p_vouched_since, p_push_lane, p_push_key, p_push_envelope)
+      p_push_partition_id, p_vouched_to, p_vouched_since, p_push_partition, p_push_key, p_push_envelope)
   loop
     if v_refusal is not null and v_pushed.first is not null then
       raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;
     end if;
-    lane_first[v_pushed.lane] := v_pushed.first;
-    lane_created_at[v_pushed.lane] := v_pushed.created_at;
-    gap_first[v_pushed.lane] := v_pushed.gap_first;
-    gap_keys[v_pushed.lane] := v_pushed.gap_keys;
-    gap_created_at[v_pushed.lane] := v_pushed.gap_created_at;
+    partition_first[v_pushed.partition] := v_pushed.first;
+    partition_created_at[v_pushed.partition] := v_pushed.created_at;
+    gap_first[v_pushed.partition] := v_pushed.gap_first;
+    gap_keys[v_pushed.partition] := v_pushed.gap_keys;
+    gap_created_at[v_pushed.partition] := v_pushed.gap_created_at;
     for i in 1 .. coalesce(cardinality(v_pushed.stored_item), 0) loop
       push_offset[v_pushed.stored_item[i]] := v_pushed.first + i - 1;
     end loop;
@@ -174,8 +174,8 @@ begin
     end loop;
   end loop;
   if array_position(push_offset, null) is not null then
-    raise exception using errcode = 'SK409', message = 'lane_gone',
-      detail = p_push_lane[array_position(push_offset, null)]::text;
+    raise exception using errcode = 'SK409', message = 'partition_gone',
+      detail = p_push_partition[array_position(push_offset, null)]::text;
   end if;
   return next;
 end $$;

@@ -5,7 +5,7 @@ Takes   p_id: the broker's own name of this transaction. p_is_repeated: an earli
         name may have been executed. The rest as settle_operations.
 Returns one row. refusal, refused_item: why nothing was done, as settle_operations and
         refuse_deferred raise it; both null when it is done, now or by the earlier call. Then the columns of settle_operations;
-        those of lanes are null when it was the earlier call.
+        those of partitions are null when it was the earlier call.
 Locks   as settle_operations.
 Why     A refusal is an answer and not an error: the caller gets it as a row, after everything was
         rolled back to the start of this call. What was done is on record by p_id in the same
@@ -16,13 +16,13 @@ create function skep.transact(
   p_id uuid, p_is_repeated boolean, p_required_lease uuid[],
   p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[], p_ack_offset bigint[],
   p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
-  p_lane_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
-  p_push_lane integer[], p_push_key bytea[], p_push_envelope bytea[])
+  p_push_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_push_partition integer[], p_push_key bytea[], p_push_envelope bytea[])
 returns table (
   refusal text, refused_item integer,
   ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
   ack_queue_id integer[], push_offset bigint[], push_is_duplicate boolean[],
-  lane_first bigint[], lane_created_at timestamptz[],
+  partition_first bigint[], partition_created_at timestamptz[],
   gap_first bigint[], gap_keys bytea[], gap_created_at timestamptz[])
 language plpgsql as $$
 #variable_conflict use_column
@@ -44,13 +44,13 @@ begin
   end if;
 
   begin
-    perform skep.refuse_deferred(p_lane_id, p_ack_partition_id);
+    perform skep.refuse_deferred(p_push_partition_id, p_ack_partition_id);
     select s.* into strict
       ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id, push_offset,
-      push_is_duplicate, lane_first, lane_created_at, gap_first, gap_keys, gap_created_at
+      push_is_duplicate, partition_first, partition_created_at, gap_first, gap_keys, gap_created_at
     from skep.settle_operations(
       p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
-      p_ack_status, p_ack_error, p_lane_id, p_vouched_to, p_vouched_since, p_push_lane, p_push_key,
+      p_ack_status, p_ack_error, p_push_partition_id, p_vouched_to, p_vouched_since, p_push_partition, p_push_key,
       p_push_envelope) s;
     insert into skep.settled_transaction (id, answer, settled_at)
     values (p_id, json_build_object(

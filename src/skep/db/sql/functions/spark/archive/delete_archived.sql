@@ -9,7 +9,7 @@ Locks   skep.hold in share mode (held_from); then as delete_segments; then the h
 Why     The same rules as completed retention: a group that has not read a message still gets it,
         a reader outside keeps what it holds, and where nobody reads at all nothing goes. Keys that
         may still be asked for (dedup_window_s) stay with their segments. Being in the lake, a segment that stays costs space and nothing else. So this never waits long for
-        a lane: who holds one for two seconds matters more, and the next call comes by again.
+        a partition: who holds one for two seconds matters more, and the next call comes by again.
 */
 create function skep.delete_archived(
   p_run_id uuid, p_queue_id integer, p_after bigint, p_limit integer)

@@ -7,7 +7,7 @@ Takes   p_write_id, p_epoch: what is committed. p_is_passing: nobody will ask fo
 Returns one row: is_repeated, when the epoch had been committed before and nothing was done now; else
         how many messages were stored, scheduled, found to be duplicates, and rejected.
 Raises  SK404 when some of what was staged is gone. SK409, SK429 as check_staged_rules.
-Locks   the skep.sink row of the write, and what it staged; then as staged_lanes; then idle
+Locks   the skep.sink row of the write, and what it staged; then as staged_partitions; then idle
         skep.cursor rows in (partition_id, group_id) order.
 Why     One transaction holds the messages and the record that they were written, so it does not
         matter who dies when: a driver that comes back repeats its last epoch, and here it is
@@ -23,7 +23,7 @@ language plpgsql as $$
 declare
   v_now timestamptz;
   v_found bigint;
-  v_lane_id bigint[];
+  v_partition_id bigint[];
   v_queue text[];
   v_partition text[];
   v_window_s integer[];
@@ -54,18 +54,18 @@ begin
          array_agg(l.queue order by l.partition_id),
          array_agg(l.partition order by l.partition_id),
          array_agg(l.window_s order by l.partition_id)
-  into v_lane_id, v_queue, v_partition, v_window_s
-  from skep.staged_lanes(p_write_id, p_epoch, p_attempt) l;
+  into v_partition_id, v_queue, v_partition, v_window_s
+  from skep.staged_partitions(p_write_id, p_epoch, p_attempt) l;
   perform skep.check_staged_rules(p_write_id, p_epoch, p_attempt);
   v_now := skep.now();  -- the locks may have been waited for
 
   v_duplicates := skep.drop_staged_duplicates(
-    p_write_id, p_epoch, p_attempt, v_lane_id, v_queue, v_partition, v_window_s, v_now, p_findings);
-  v_messages := skep.append_staged(p_write_id, p_epoch, p_attempt, v_lane_id, v_now);
+    p_write_id, p_epoch, p_attempt, v_partition_id, v_queue, v_partition, v_window_s, v_now, p_findings);
+  v_messages := skep.append_staged(p_write_id, p_epoch, p_attempt, v_partition_id, v_now);
   select w.scheduled, w.duplicates + v_duplicates into v_scheduled, v_duplicates
   from skep.schedule_staged(p_write_id, p_epoch, p_attempt, v_now) w;
   v_rejected := skep.bury_staged(
-    p_write_id, p_epoch, p_attempt, v_lane_id, v_queue, v_partition, v_now);
+    p_write_id, p_epoch, p_attempt, v_partition_id, v_queue, v_partition, v_now);
 
   update skep.sink k
   set epoch = p_epoch, committed_at = v_now, messages = k.messages + v_messages,

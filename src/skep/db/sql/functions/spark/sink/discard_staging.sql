@@ -6,7 +6,7 @@ Returns how many rows were thrown away.
 Locks   these rows.
 Why     For a write that is given up, and for what dead attempts leave behind one that commits. To
         do it twice is harmless: a commit that finds less than it was told of does nothing. Segments
-        are found by their attempts, whose lanes hold nothing else.
+        are found by their attempts, whose partitions hold nothing else.
 */
 create function skep.discard_staging(p_write_id text, p_epoch bigint) returns bigint
 language sql as $$

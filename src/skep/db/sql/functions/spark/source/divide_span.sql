@@ -7,7 +7,7 @@ Takes   the span as segments_in_span, of any number of queues. p_messages, p_byt
 Returns one row per portion in the order of addresses: last, the address (xid, partition, first)
         of its last segment; segments, messages and bytes in it.
 Locks   none.
-Why     Planning must not depend on the number of lanes, and a portion must be as small to describe
+Why     Planning must not depend on the number of partitions, and a portion must be as small to describe
         as it is large to read: an address at either end. Nor may it depend on the backlog: a
         micro-batch of so many messages has at most so many segments, and the index of each queue
         gives its first ones in order. The planner, which takes snapshots to be choosier than they

@@ -1,7 +1,7 @@
 /*
 segments_in_span: the segments of a queue that a reader gets between two positions.
 
-Takes   p_queue_id; p_partition_id: only these lanes, null for all. p_seen, p_upto: what p_upto
+Takes   p_queue_id; p_partition_id: only these partitions, null for all. p_seen, p_upto: what p_upto
         sees and p_seen does not. p_after, p_through: only addresses (xid, partition, first) behind
         the one and up to the other; null for no bound. p_since, p_until: only what was created at
         or after the one and before the other; null for no bound.

@@ -1,0 +1,45 @@
+/*
+seek_partitions: move a group's cursors in the next partitions of its queue.
+
+Takes   p_group_id; p_from, p_limit: the partitions, as page_partitions; p_to, p_moment: where to, as
+        aim_seek.
+Returns one row: partitions (how many cursors were moved), next_name as page_partitions.
+Raises  SK404 when the group does not exist (any more).
+Locks   the skep.consumer_group row, if its start changes; then as move_cursors.
+Why     One step of a seek in a whole queue. Each is a transaction of its own, so that consumers
+        and pushes wait for a thousand partitions at most; a step repeated does no harm. A subscription
+        that would have started later starts with the seek, also in partitions to come; and a seek to a
+        time to come lets it start then.
+*/
+create function skep.seek_partitions(
+  p_group_id integer, p_from text, p_limit integer, p_to text, p_moment timestamptz)
+returns table (partitions bigint, next_name text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_partition_id bigint[];
+  v_next text;
+  v_starts_at timestamptz;
+begin
+  perform skep.assert_group(p_group_id);
+  if p_to = 'timestamp' and p_moment > skep.now() then
+    v_starts_at := p_moment;
+  end if;
+  update skep.consumer_group g
+  set subscription_mode = 'timestamp', subscribed_from = coalesce(v_starts_at, skep.now())
+  where g.id = p_group_id
+    and (g.subscribed_from > skep.now() or v_starts_at is not null)
+    and g.subscribed_from is distinct from v_starts_at;
+  select l.partition_id, l.next_name into v_partition_id, v_next
+  from skep.consumer_group g
+  cross join lateral skep.page_partitions(g.queue_id, p_from, p_limit) l
+  where g.id = p_group_id;
+
+  return query
+  select count(m.partition_id), v_next
+  from (
+    select array_agg(a.partition_id) as ids, array_agg(a.target) as targets
+    from skep.aim_seek(p_group_id, v_partition_id, p_to, p_moment, null) a
+  ) a
+  cross join lateral skep.move_cursors(p_group_id, a.ids, a.targets, v_starts_at) m;
+end $$;

@@ -1,0 +1,19 @@
+/*
+deferred_partitions: which of these partitions have operations that wait.
+
+Takes   p_partition_id: partitions. p_type: push or ack_batch.
+Returns the ids of those where something waits.
+Locks   none.
+Why     For brokers that hold requests back until a partition is free: asking costs a look, trying again
+        would send the messages.
+*/
+create function skep.deferred_partitions(p_partition_id bigint[], p_type text) returns setof bigint
+language sql stable as $$
+  select p.id
+  from unnest(p_partition_id) i(id)
+  cross join lateral (
+    select p.id, p.deferred_pushes, p.deferred_acks
+    from skep.partition p where p.id = i.id offset 0
+  ) p
+  where case p_type when 'push' then p.deferred_pushes else p.deferred_acks end > 0;
+$$;

@@ -1,0 +1,90 @@
+/*
+plan_partition: what a poll may take from a partition whose queue or group has rules about it.
+
+Takes   p_group, p_queue: whose rules. p_partition_id; p_acked, p_done, p_unanswered: its cursor,
+        with acked not below the tail; p_head, p_pushed_at: its end; p_batch: messages at most;
+        p_now.
+Returns acked and done as they are to be from now on; upto and count: the range to take and how
+        many messages it holds (0 = take nothing); rest_until: when there will be something if
+        there is nothing now (null = unknown, perhaps a push brings it); is_buried: a message
+        became a dead letter.
+Locks   the caller holds the cursor. A message delivered too often is buried here.
+Why     Apart from the pops so that partitions without rules pay nothing for these. Messages are passed
+        over in front when they are older than the queue's ttl or than the start of the cursor,
+        which is looked up only where the group may have one; they are held back while the window
+        since the newest is open, or while they are
+        younger than the delay. A group that wants only the newest is not asked about deliveries:
+        what kills its consumer is replaced by the next push, not waited for.
+*/
+create function skep.plan_partition(
+  p_group skep.consumer_group, p_queue skep.queue, p_partition_id bigint, p_acked bigint,
+  p_done int8multirange, p_unanswered integer, p_head bigint, p_pushed_at timestamptz,
+  p_batch integer, p_now timestamptz)
+returns table (
+  acked bigint, done int8multirange, upto bigint, count integer, rest_until timestamptz,
+  is_buried boolean)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_acked bigint;
+  v_done int8multirange;
+  v_last bigint := p_head;
+  v_is_buried boolean := false;
+  v_is_conflated constant boolean := coalesce(p_group.conflation, false);
+  v_delay constant interval := make_interval(secs => p_queue.delayed_processing_s);
+  v_window_ends constant timestamptz :=
+    p_pushed_at + make_interval(secs => p_queue.window_buffer_s);
+  v_since constant timestamptz := greatest(
+    case when p_queue.ttl_s > 0 then p_now - make_interval(secs => p_queue.ttl_s) end,
+    case when p_group.subscribed_from > p_group.created_at then (
+      select c.starts_at from skep.cursor c
+      where c.partition_id = p_partition_id and c.group_id = p_group.id) end);
+begin
+  v_acked := p_acked;
+  if v_since is not null then
+    v_acked := skep.offset_before(p_partition_id, v_since, p_acked, p_head);
+  end if;
+  select d.acked, d.done into v_acked, v_done from skep.pass_done(v_acked, p_done) d;
+  if p_queue.max_deliveries > 0 and p_unanswered >= p_queue.max_deliveries
+     and v_acked = p_acked and v_acked < p_head and not v_is_conflated then
+    v_acked := v_acked + 1;
+    v_is_buried := p_queue.dead_letter_queue or p_queue.dlq_after_max_retries;
+    if v_is_buried then
+      perform skep.bury_message(
+        p_partition_id, p_group.id, p_group.queue_id, v_acked,
+        format('%s deliveries without an answer', p_unanswered), p_unanswered, p_now);
+    end if;
+    select d.acked, d.done into v_acked, v_done from skep.pass_done(v_acked, v_done) d;
+  end if;
+  if v_acked >= p_head then
+    return query select v_acked, v_done, v_acked, 0, null::timestamptz, v_is_buried;
+    return;
+  end if;
+
+  if p_queue.window_buffer_s > 0 and v_window_ends > p_now then
+    return query select v_acked, v_done, v_acked, 0, v_window_ends, v_is_buried;
+    return;
+  end if;
+  if p_queue.delayed_processing_s > 0 then
+    v_last := skep.offset_before(
+      p_partition_id, p_now - v_delay + interval '1 microsecond', v_acked, p_head);
+    if v_last <= v_acked then
+      return query select v_acked, v_done, v_acked, 0, (
+        select s.created_at + v_delay from skep.segment s
+        where s.partition_id = p_partition_id and s.first <= v_acked + 1
+        order by s.first desc limit 1), v_is_buried;
+      return;
+    end if;
+  end if;
+
+  if not v_is_conflated then
+    return query
+    select v_acked, v_done, r.upto, r.count, null::timestamptz, v_is_buried
+    from skep.undone_range(v_acked, v_done, p_batch, v_last) r;
+    return;
+  end if;
+  -- The newest that is not done; there is one, because acked + 1 never is.
+  select coalesce(max(lower(r) - 1), v_last) into v_last
+  from unnest(v_done) r where r @> v_last;
+  return query select v_acked, v_done, v_last, 1, null::timestamptz, v_is_buried;
+end $$;

@@ -1,0 +1,49 @@
+/*
+forget_partitions: forget what a group did in the next partitions of a queue.
+
+Takes   p_queue_id, p_group_id; p_is_kept: the subscription stays, so the cursors start again as
+        it says; else they are deleted. p_from, p_limit: the partitions, as page_partitions.
+Returns one row: partitions (how many cursors were forgotten), next_name as page_partitions.
+Raises  SK404 when the subscription should stay and does not exist (any more).
+Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
+Why     One step of deleting a group; see seek_partitions. A cursor of a kept subscription is moved,
+        not deleted: a partition without one would be lost to the group. Its dead letters go as well:
+        whoever starts over fails over.
+*/
+create function skep.forget_partitions(
+  p_queue_id integer, p_group_id integer, p_is_kept boolean, p_from text, p_limit integer)
+returns table (partitions bigint, next_name text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_partition_id bigint[];
+  v_next text;
+  v_partitions bigint;
+begin
+  select l.partition_id, l.next_name into v_partition_id, v_next
+  from skep.page_partitions(p_queue_id, p_from, p_limit) l;
+  if p_is_kept then
+    perform skep.assert_group(p_group_id);
+    select count(*) into v_partitions
+    from (
+      select array_agg(a.partition_id) as ids, array_agg(a.target) as targets
+      from skep.aim_seek(p_group_id, v_partition_id, 'subscription', null, null) a
+    ) a
+    cross join lateral skep.move_cursors(p_group_id, a.ids, a.targets, (
+      select g.subscribed_from from skep.consumer_group g where g.id = p_group_id)) m;
+  else
+    perform 1
+    from unnest(v_partition_id) i(id)
+    cross join lateral (
+      select 1 from skep.cursor c
+      where c.partition_id = i.id and c.group_id = p_group_id for update
+    ) c;
+    delete from skep.cursor c
+    where c.partition_id = any(v_partition_id) and c.group_id = p_group_id;
+    get diagnostics v_partitions = row_count;
+  end if;
+
+  delete from skep.dead_letter d
+  where d.partition_id = any(v_partition_id) and d.group_id = p_group_id;
+  return query select v_partitions, v_next;
+end $$;

@@ -1,0 +1,23 @@
+/*
+drop_partitions: delete partitions with everything that belongs to them.
+
+Takes   p_partition_id: partitions, few enough for one transaction.
+Returns nothing.
+Locks   skep.partition rows for update in id order, then their cursors in (partition_id, group_id)
+        order; shards of streams as drop_stream_state.
+Why     The one list of what hangs on a partition. Whoever holds a partition or one of its cursors is waited
+        for, so nothing can be written behind the deletion.
+*/
+create function skep.drop_partitions(p_partition_id bigint[]) returns void
+language plpgsql as $$
+begin
+  perform 1 from skep.partition p where p.id = any(p_partition_id) order by p.id for update;
+  perform 1 from skep.cursor c where c.partition_id = any(p_partition_id)
+  order by c.partition_id, c.group_id for update;
+  delete from skep.segment s where s.partition_id = any(p_partition_id);
+  delete from skep.deleted_message d where d.partition_id = any(p_partition_id);
+  delete from skep.dead_letter d where d.partition_id = any(p_partition_id);
+  delete from skep.cursor c where c.partition_id = any(p_partition_id);
+  delete from skep.partition p where p.id = any(p_partition_id);
+  perform skep.drop_stream_state(p_partition_id);
+end $$;

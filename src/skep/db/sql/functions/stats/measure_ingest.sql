@@ -1,0 +1,35 @@
+/*
+measure_ingest: how many messages per second were pushed lately, about.
+
+Takes   p_seconds: how far to look back. p_partitions: partitions to look at. p_segments: segments of each.
+Returns messages per second over all queues.
+Locks   none.
+Why     Nothing is counted when messages are pushed; what the newest segments say is enough for an
+        overview. A partition that wrote more segments than are looked at is taken to have gone on as it
+        does now; partitions beyond those looked at are taken to be like them.
+*/
+create function skep.measure_ingest(p_seconds integer, p_partitions integer, p_segments integer)
+returns double precision
+language plpgsql stable as $$
+declare
+  v_since constant timestamptz := skep.now() - make_interval(secs => p_seconds);
+  v_recent constant bigint[] := array(
+    select p.id from skep.partition p where p.pushed_at > v_since);
+  v_step constant integer := greatest(cardinality(v_recent) / p_partitions, 1);
+begin
+  return (
+    select coalesce(sum(l.per_second), 0) * cardinality(v_recent) / greatest(count(*), 1)
+    from generate_series(1, cardinality(v_recent), v_step) i
+    cross join lateral (
+      select coalesce(sum(s.last - s.first + 1), 0)
+             / case when count(*) < p_segments then p_seconds
+                    else greatest(extract(epoch from skep.now() - min(s.created_at)), 1)
+               end::double precision as per_second
+      from (
+        select s.first, s.last, s.created_at from skep.segment s
+        where s.partition_id = v_recent[i] order by s.first desc limit p_segments
+      ) s
+      where s.created_at > v_since
+    ) l
+  );
+end $$;

@@ -1,0 +1,40 @@
+/*
+sample_partitions: choose partitions that stand for all partitions of large queues.
+
+Takes   p_queue_id: queues. p_partitions: about how many partitions to choose in all.
+Returns the ids of the partitions, of each queue in proportion to its size.
+Locks   none.
+Why     Random pages of the table cost as much as they bring, however large the table is, and no
+        index. The sample is the same every time, so that figures move because messages do. A
+        queue that has next to nothing in it is represented by its first partitions instead.
+*/
+create function skep.sample_partitions(p_queue_id integer[], p_partitions integer)
+returns table (partition_id bigint)
+language plpgsql stable as $$
+#variable_conflict use_column
+declare
+  c_partitions_per_page constant integer := 60;
+  v_partitions_min constant integer := least(100, greatest(p_partitions / cardinality(p_queue_id), 1));
+  v_pages constant bigint :=
+    pg_relation_size('skep.partition') / current_setting('block_size')::integer;
+  v_percent constant real := least(
+    100, greatest(100.0 * p_partitions / c_partitions_per_page, 100) / greatest(v_pages, 1));
+begin
+  return query
+  with sampled as materialized (
+    select p.id, p.queue_id from skep.partition p tablesample system (v_percent) repeatable (1)
+    where p.queue_id = any(p_queue_id)
+  ),
+  sparse as (
+    select q.id from unnest(p_queue_id) q(id)
+    left join sampled s on s.queue_id = q.id
+    group by q.id
+    having count(s.id) < v_partitions_min
+  )
+  select s.id from sampled s where s.queue_id not in (select q.id from sparse q)
+  union all
+  select p.id from sparse q
+  cross join lateral (
+    select p.id from skep.partition p where p.queue_id = q.id order by p.name limit v_partitions_min
+  ) p;
+end $$;
