@@ -206,7 +206,7 @@ async def test_a_name_used_again_without_a_window_is_not_taken_for_the_lost_push
 async def test_a_partition_the_cache_forgot_keeps_what_is_pushed_again_without_a_window(
     proxy, sql, queue
 ):
-    # 1 MiB vouches for 385 partitions, so those in between push the first one out.
+    # 1 MiB guarantees 385 partitions, so those in between push the first one out.
     async with running(proxy.url, dedup_memory_mib=1) as broker:
         await broker.configure(queue, dedupWindowSeconds=0)
         await broker.push(item(queue, "a"))

@@ -14,7 +14,7 @@ import msgspec
 
 from skep.broker.push.rules import QueueRules, RuleBook
 from skep.db.access.slots import Caller
-from skep.engine.driver import Cargo
+from skep.engine.driver import Work
 from skep.model.errors import SkepError, Unavailable
 from skep.model.ids import message_id_head, partition_uuid
 from skep.telemetry.meters import Meters
@@ -151,7 +151,7 @@ class PartitionListener(Protocol):
         ...
 
 
-class PartitionWish(Cargo):
+class PartitionWish(Work):
     """Someone waits for partitions to be known."""
 
     __slots__ = ("keys", "ready")
@@ -187,11 +187,11 @@ class PartitionProvisioner:
         self._rule_book: Final = rule_book
         self._listener: Final = listener
 
-    async def execute(self, cargos: Sequence[PartitionWish], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[PartitionWish], *, is_repeated: bool) -> None:
         """Provision what the wishes name; repeating it is harmless."""
         del is_repeated
-        await self.provide({key for wish in cargos for key in wish.keys})
-        for wish in cargos:
+        await self.provide({key for wish in batch for key in wish.keys})
+        for wish in batch:
             if not wish.is_settled:
                 wish.ready(None)
                 wish.is_settled = True
@@ -236,7 +236,7 @@ class PartitionProvisioner:
             self._queues.of(partition.key[0]).partitions_created += is_created
 
 
-class GroupWish(Cargo):
+class GroupWish(Work):
     """Someone waits for a group to be subscribed, and perhaps to conflate from now on."""
 
     __slots__ = ("conflation", "key", "ready", "subscription")
@@ -268,10 +268,10 @@ class GroupProvisioner:
         self._caller: Final = caller
         self._directory: Final = directory
 
-    async def execute(self, cargos: Sequence[GroupWish], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[GroupWish], *, is_repeated: bool) -> None:
         """Subscribe the groups wished for; repeating it is harmless."""
         del is_repeated
-        for wish in cargos:
+        for wish in batch:
             if wish.is_settled:
                 continue
             known = self._directory.groups.get(wish.key)

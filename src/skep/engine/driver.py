@@ -3,7 +3,7 @@
 The driver owns the event loop's side of the engine. It gathers everything submitted in one turn
 of the loop, asks the core what may leave, and runs each call as a task. When a call fails:
 
-* refused data, or a bug: the call is halved until the guilty lot stands alone; only that one fails;
+* refused data, or a bug: the call is halved until the guilty unit is alone; only that one fails;
 * not executed (deadlock, timeout, no connection): the same call is run again, with growing pauses;
 * outcome unknown (the connection broke): the executor is told that this is a repetition and finds
   out what the first try did, so that nothing is done twice.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Protocol
 
 from skep.db.access.errors import NotExecuted, OutcomeUnknown
-from skep.engine.fusion import Call, FusionCore, Lot
+from skep.engine.fusion import Call, FusionCore, WorkUnit
 from skep.model.errors import Defect, SkepError, Unavailable
 from skep.telemetry.meters import Meters
 
@@ -28,8 +28,8 @@ RETRY_PAUSE_S: Final = 0.02
 RETRY_PAUSE_S_MAX: Final = 0.5
 
 
-class Cargo(ABC):
-    """What a lot carries: someone waits for it."""
+class Work(ABC):
+    """What a unit carries: someone waits for it."""
 
     __slots__ = ("is_settled",)
 
@@ -41,23 +41,23 @@ class Cargo(ABC):
     def fail(self, error: SkepError) -> None:
         """Answer that it could not be done."""
 
-    def split(self) -> Sequence["Cargo"]:
-        """Return smaller cargos that together are this one; none if it is one client's."""
+    def split(self) -> Sequence["Work"]:
+        """Return smaller batch that together are this one; none if it is one client's."""
         return ()
 
 
 class Executor(Protocol):
     """Runs the calls of one operation."""
 
-    async def execute(self, cargos: Sequence[Any], *, is_repeated: bool) -> None:
-        """Run one call for these cargos and answer each of them.
+    async def execute(self, batch: Sequence[Any], *, is_repeated: bool) -> None:
+        """Run one call for these batch and answer each of them.
 
         Args:
-            cargos: In the order to apply them.
-            is_repeated: An earlier try of the same cargos may have been executed.
+            batch: In the order to apply them.
+            is_repeated: An earlier try of the same batch may have been executed.
 
         Raises:
-            SkepError: No cargo that is not settled was answered.
+            SkepError: No work that is not settled was answered.
         """
         ...
 
@@ -80,11 +80,11 @@ class Engine:
 
     @property
     def load(self) -> float:
-        """How full the engine is, from 0 to 1; above that only by a single heavy lot."""
+        """How full the engine is, from 0 to 1; above that only by a single heavy unit."""
         return self._core.load
 
     def is_under_way(self, operation: str, partition: Hashable) -> bool:
-        """Tell whether lots of a partition wait or are in flight."""
+        """Tell whether units of a partition wait or are in flight."""
         return self._core.is_under_way(operation, partition)
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
@@ -101,30 +101,30 @@ class Engine:
         self._executors[operation] = executor
 
     def submit(
-        self, operation: str, partition: Hashable | None, weight: int, cargo: Cargo
-    ) -> Lot[Any]:
-        """Queue a lot; it leaves at the end of this turn of the loop at the earliest.
+        self, operation: str, partition: Hashable | None, weight: int, work: Work
+    ) -> WorkUnit[Any]:
+        """Queue a unit; it leaves at the end of this turn of the loop at the earliest.
 
         Raises:
             Overloaded: The engine holds as much as it may.
         """
-        lot = self._core.offer(operation, partition, weight, cargo, self._loop.time())
+        unit = self._core.offer(operation, partition, weight, work, self._loop.time())
         self._schedule_pump()
-        return lot
+        return unit
 
-    def enlarge(self, lot: Lot[Any], weight: int) -> bool:
-        """Add weight to a lot that waits; False when it has left or is full.
+    def enlarge(self, unit: WorkUnit[Any], weight: int) -> bool:
+        """Add weight to a unit that waits; False when it has left or is full.
 
         Raises:
             Overloaded: The engine holds as much as it may.
         """
         if not self._is_pump_scheduled:
             self._schedule_pump()
-        return self._core.enlarge(lot, weight)
+        return self._core.enlarge(unit, weight)
 
-    def withdraw(self, lot: Lot[Any]) -> bool:
-        """Take back a lot whose client is gone; False when it is already under way."""
-        return self._core.withdraw(lot)
+    def withdraw(self, unit: WorkUnit[Any]) -> bool:
+        """Take back a unit whose client is gone; False when it is already under way."""
+        return self._core.withdraw(unit)
 
     async def drain(self) -> None:
         """Wait until nothing waits and nothing flies."""
@@ -161,10 +161,10 @@ class Engine:
         succeeded = False
         meter = self._operations[call.operation]
         meter.in_flight += 1
-        meter.lots.observe(len(call.lots))
+        meter.units.observe(len(call.units))
         try:
-            cargos = [lot.cargo for lot in call.lots]
-            succeeded = await self._execute(self._executors[call.operation], cargos)
+            batch = [unit.work for unit in call.units]
+            succeeded = await self._execute(self._executors[call.operation], batch)
         finally:
             meter.in_flight -= 1
             meter.failures += not succeeded
@@ -174,58 +174,58 @@ class Engine:
             self._pump()
 
     async def _execute(
-        self, executor: Executor, cargos: Sequence[Any], *, is_repeated: bool = False
+        self, executor: Executor, batch: Sequence[Any], *, is_repeated: bool = False
     ) -> bool:
-        """Run the cargos to the end, whatever happens; tell whether the first try worked."""
+        """Run the batch to the end, whatever happens; tell whether the first try worked."""
         deadline = self._loop.time() + self._patience_s
         pause_s = RETRY_PAUSE_S
         succeeded = True
         while True:
             try:
-                await executor.execute(cargos, is_repeated=is_repeated)
+                await executor.execute(batch, is_repeated=is_repeated)
             except (NotExecuted, OutcomeUnknown) as error:
                 is_repeated = is_repeated or isinstance(error, OutcomeUnknown)
                 if self._loop.time() + pause_s > deadline:
-                    _fail(cargos, error)
+                    _fail(batch, error)
                     return False
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RETRY_PAUSE_S_MAX)
                 succeeded = False
             except Unavailable as error:  # and it cannot be found out what was done
-                _fail(cargos, error)
+                _fail(batch, error)
                 return False
-            except Exception as error:  # noqa: BLE001 -- any failure is some lot's; halving finds whose
+            except Exception as error:  # noqa: BLE001 -- any failure is some unit's; halving finds whose
                 # Our own errors say that nothing was done; a bug may have struck after the commit.
                 is_repeated = is_repeated or not isinstance(error, SkepError)
-                await self._isolate(executor, cargos, error, is_repeated=is_repeated)
+                await self._isolate(executor, batch, error, is_repeated=is_repeated)
                 return False
             else:
                 return succeeded
-            cargos = [cargo for cargo in cargos if not cargo.is_settled]
-            if not cargos:
+            batch = [work for work in batch if not work.is_settled]
+            if not batch:
                 return False
 
     async def _isolate(
-        self, executor: Executor, cargos: Sequence[Any], error: Exception, *, is_repeated: bool
+        self, executor: Executor, batch: Sequence[Any], error: Exception, *, is_repeated: bool
     ) -> None:
-        """Fail the only cargo left, or run each half on its own."""
-        cargos = [cargo for cargo in cargos if not cargo.is_settled]
-        if len(cargos) == 1:
-            cargos = cargos[0].split() or cargos
-        if len(cargos) > 1:
-            middle = len(cargos) // 2
-            await self._execute(executor, cargos[:middle], is_repeated=is_repeated)
-            await self._execute(executor, cargos[middle:], is_repeated=is_repeated)
+        """Fail the only work left, or run each half on its own."""
+        batch = [work for work in batch if not work.is_settled]
+        if len(batch) == 1:
+            batch = batch[0].split() or batch
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            await self._execute(executor, batch[:middle], is_repeated=is_repeated)
+            await self._execute(executor, batch[middle:], is_repeated=is_repeated)
             return
         if not isinstance(error, SkepError) or isinstance(error, Defect):
             _log.error("a call failed by a defect", exc_info=error)
-        _fail(cargos, error if isinstance(error, SkepError) else Defect())
+        _fail(batch, error if isinstance(error, SkepError) else Defect())
 
 
-def _fail(cargos: Sequence[Any], error: SkepError) -> None:
+def _fail(batch: Sequence[Any], error: SkepError) -> None:
     if isinstance(error, Unavailable):
-        _log.warning("gave up %d lots of a call: %s", len(cargos), error)
-    for cargo in cargos:
-        if not cargo.is_settled:
+        _log.warning("gave up %d units of a call: %s", len(batch), error)
+    for work in batch:
+        if not work.is_settled:
             is_expected = isinstance(error, Unavailable)
-            cargo.fail(Unavailable() if is_expected else error)
+            work.fail(Unavailable() if is_expected else error)

@@ -1,29 +1,29 @@
-"""Choose which waiting lots share the next call.
+"""Choose which waiting units share the next call.
 
 This is the pure half of the engine. It owns what waits and decides what leaves; it never awaits,
 never reads a clock and never sees a connection. The driver tells it what happened, always with
 the current time, and carries out what `take_ready` returns.
 
-A *lot* is what one request brings for one partition: the items of one push for one partition, one
+A *unit* is what one request brings for one partition: the items of one push for one partition, one
 poll of one consumer group, one batch of acknowledgments. A *partition* is what must stay in order.
-A *call* is one procedure execution that carries many lots.
+A *call* is one procedure execution that carries many units.
 
 Promises the broker builds on:
 
 * Idle means at once: if no call of an operation is in flight, whatever waits for it leaves. Only
   right after a call has come back it may wait a moment for the clients that were just answered,
   so that they go together with the others and not in turns with them (`gather_share`).
-* Under load, lots gather: another call leaves when it is worth one (`preferred_weight`) or when
-  the oldest lot that could leave has waited `hold_s_max`.
-* Order: lots of one partition leave in the order they arrived, and no more than
-  `calls_per_partition` calls in flight carry the same partition. Lots without a partition (None)
+* Under load, units gather: another call leaves when it is worth one (`preferred_weight`) or when
+  the oldest unit that could leave has waited `hold_s_max`.
+* Order: units of one partition leave in the order they arrived, and no more than
+  `calls_per_partition` calls in flight carry the same partition. Units without a partition (None)
   leave in order but exclude none.
 * Fairness: free partitions stand in line for calls, a partition that could not be emptied goes to
   the end of it, and operations take turns for slots. Nothing starves while calls come back.
 * Bounds: slots and weight are limited. An operation may fill its share of the capacity, and none
   of it above its ceiling: what matters less is turned away first. A partition exists only while
-  something of it waits or flies. No step looks at more than the lots it moves and the partitions it
-  frees.
+  something of it waits or flies. No step looks at more than the units it moves and the partitions
+  it frees.
 
 Not here on purpose: retries and timeouts. What a call brought back is the driver's
 business; this module only hears that it came back.
@@ -50,29 +50,29 @@ _RETURNING_SHARE: Final = 0.75
 """How much of what was answered must be back for the next call to leave."""
 
 
-class Lot(Struct, Generic[C], eq=False):
+class WorkUnit(Struct, Generic[C], eq=False):
     """What one request brings for one partition.
 
     A Struct because every request makes one: a Python initialiser would cost 80 ns more, and
-    all that fusion does for a lot takes 500 to 1,100.
+    all that fusion does for a unit takes 500 to 1,100.
     """
 
     partition: Hashable | None
     weight: int
-    cargo: C
+    work: C
     arrived_at: float
     waiting_in: "Partition | None"
     """Where it waits; None once it left with a call or was withdrawn."""
-    ahead: "Lot[Any] | None" = None
-    behind: "Lot[Any] | None" = None
+    ahead: "WorkUnit[Any] | None" = None
+    behind: "WorkUnit[Any] | None" = None
 
 
 class Partition:
-    """The lots that wait in one partition, first to last, and the number of calls that carry it.
+    """The units that wait in one partition, first to last, and the number of calls that carry it.
 
-    Lots are linked to their neighbours, so that one can leave from the middle at once, and so that
-    a partition with a single lot, the usual case, needs no container (a deque takes 760 bytes). The
-    links of a lot that leaves are cut, or it would keep its neighbours alive.
+    Units are linked to their neighbours, so that one can leave from the middle at once, and so that
+    a partition with a single unit, the usual case, needs no container (a deque takes 760 bytes).
+    The links of a unit that leaves are cut, or it would keep its neighbours alive.
     """
 
     __slots__ = ("backlog", "calls", "calls_max", "first", "is_ready", "key", "last", "weight")
@@ -83,24 +83,24 @@ class Partition:
         self.calls = 0
         self.calls_max = calls_max
         self.is_ready = False
-        self.first: Lot[Any] | None = None
-        self.last: Lot[Any] | None = None
+        self.first: WorkUnit[Any] | None = None
+        self.last: WorkUnit[Any] | None = None
         self.weight = 0
 
-    def append(self, lot: Lot[Any]) -> None:
-        """Let a lot wait behind the others."""
+    def append(self, unit: WorkUnit[Any]) -> None:
+        """Let a unit wait behind the others."""
         last = self.last
         if last is None:
-            self.first = lot
+            self.first = unit
         else:
-            last.behind = lot
-            lot.ahead = last
-        self.last = lot
-        self.weight += lot.weight
+            last.behind = unit
+            unit.ahead = last
+        self.last = unit
+        self.weight += unit.weight
 
-    def remove(self, lot: Lot[Any]) -> None:
-        """Let a lot go, wherever it stands."""
-        ahead, behind = lot.ahead, lot.behind
+    def remove(self, unit: WorkUnit[Any]) -> None:
+        """Let a unit go, wherever it stands."""
+        ahead, behind = unit.ahead, unit.behind
         if ahead is None:
             self.first = behind
         else:
@@ -109,86 +109,86 @@ class Partition:
             self.last = ahead
         else:
             behind.ahead = ahead
-        lot.ahead = lot.behind = lot.waiting_in = None
-        self.weight -= lot.weight
+        unit.ahead = unit.behind = unit.waiting_in = None
+        self.weight -= unit.weight
 
 
 class Call:
-    """One procedure call and the lots it carries: partition by partition, each in its order."""
+    """One procedure call and the units it carries: partition by partition, each in its order."""
 
-    __slots__ = ("is_in_flight", "lots", "operation", "partitions", "started_at", "weight")
+    __slots__ = ("is_in_flight", "operation", "partitions", "started_at", "units", "weight")
 
     def __init__(self, operation: str, started_at: float) -> None:
         self.operation = operation
         self.started_at = started_at
-        self.lots: list[Lot[Any]] = []
+        self.units: list[WorkUnit[Any]] = []
         self.partitions: list[Partition] = []
         self.weight = 0
         self.is_in_flight = True
 
     def load(self, partition: Partition, *, weight_max: int, lots_max: int) -> bool:
-        """Move the lots of a partition that fit, and tell whether they were all of them."""
-        carried, weight = self.lots, self.weight
-        lot = partition.first
-        while lot is not None:
-            if carried and (weight + lot.weight > weight_max or len(carried) >= lots_max):
+        """Move the units of a partition that fit, and tell whether they were all of them."""
+        carried, weight = self.units, self.weight
+        unit = partition.first
+        while unit is not None:
+            if carried and (weight + unit.weight > weight_max or len(carried) >= lots_max):
                 break
-            weight += lot.weight
-            carried.append(lot)
-            behind = lot.behind
-            lot.ahead = lot.behind = lot.waiting_in = None
-            lot = behind
+            weight += unit.weight
+            carried.append(unit)
+            behind = unit.behind
+            unit.ahead = unit.behind = unit.waiting_in = None
+            unit = behind
         if weight == self.weight:
             return False
-        partition.first = lot
-        if lot is None:
+        partition.first = unit
+        if unit is None:
             partition.last = None
         else:
-            lot.ahead = None
+            unit.ahead = None
         partition.weight -= weight - self.weight
         partition.calls += 1
         self.partitions.append(partition)
         self.weight = weight
-        return lot is None
+        return unit is None
 
 
 class _ArrivalIndex:
-    """Finds the earliest arrival among the first lots of the ready partitions.
+    """Finds the earliest arrival among the first units of the ready partitions.
 
     The partitions that a settled call releases are not in order of arrival, so their line cannot
-    tell. A lot is noted when it becomes first and sorted in only when somebody asks, which is while
-    little waits. Lots that are gone stay until they surface, or until they are the majority.
+    tell. A unit is noted when it becomes first and sorted in only when somebody asks, which is
+    while little waits. Units that are gone stay until they surface, or until they are the majority.
     """
 
     __slots__ = ("_noted", "_serial", "_sorted")
 
     _GONE_MAX: Final = 64
-    """Lots gone that a short line may keep, so that it is not tidied at every step."""
+    """Units gone that a short line may keep, so that it is not tidied at every step."""
 
     def __init__(self) -> None:
-        self._noted: list[Lot[Any]] = []
-        self._sorted: list[tuple[float, int, Lot[Any]]] = []
+        self._noted: list[WorkUnit[Any]] = []
+        self._sorted: list[tuple[float, int, WorkUnit[Any]]] = []
         self._serial = count()
 
-    def note(self, lot: Lot[Any]) -> None:
-        self._noted.append(lot)
+    def note(self, unit: WorkUnit[Any]) -> None:
+        self._noted.append(unit)
 
     def earliest(self) -> float:
         """Return the earliest arrival; there must be a ready partition."""
-        for lot in self._noted:
-            heappush(self._sorted, (lot.arrived_at, next(self._serial), lot))
+        for unit in self._noted:
+            heappush(self._sorted, (unit.arrived_at, next(self._serial), unit))
         self._noted.clear()
         while self._sorted[0][2].waiting_in is None:
             heappop(self._sorted)
         return self._sorted[0][0]
 
     def tidy(self, ready_count: int) -> None:
-        """Forget lots that are gone if they outnumber those of the partitions still ready."""
+        """Forget units that are gone if they outnumber those of the partitions still ready."""
         if ready_count == 0:
             self._noted.clear()
             self._sorted.clear()
         elif len(self._noted) + len(self._sorted) > 2 * ready_count + self._GONE_MAX:
-            self._noted = [lot for lot in self._noted if lot.waiting_in is not None]
+            self._noted = [unit for unit in self._noted if unit.waiting_in is not None]
             self._sorted = [entry for entry in self._sorted if entry[2].waiting_in is not None]
             heapify(self._sorted)
 
@@ -235,27 +235,27 @@ class _Backlog:
         self.ready_weight = 0
         self._arrivals: Final = _ArrivalIndex()
 
-    def add(self, key: Hashable | None, weight: int, cargo: C, now: float) -> Lot[C]:
+    def add(self, key: Hashable | None, weight: int, work: C, now: float) -> WorkUnit[C]:
         partition = self._partitions.get(key)
         if partition is None:
             calls_max = maxsize if key is None else self._policy.calls_per_partition
             partition = self._partitions[key] = Partition(key, self, calls_max)
         self.weight += weight
-        lot = Lot(key, weight, cargo, now, partition)
-        partition.append(lot)
+        unit = WorkUnit(key, weight, work, now, partition)
+        partition.append(unit)
         if partition.is_ready:
             self.ready_weight += weight
         elif partition.calls < partition.calls_max:
-            self._join_ready(partition, lot)
-        return lot
+            self._join_ready(partition, unit)
+        return unit
 
-    def remove(self, lot: Lot[Any], partition: Partition) -> None:
-        was_first = partition.first is lot
-        partition.remove(lot)
-        self.weight -= lot.weight
+    def remove(self, unit: WorkUnit[Any], partition: Partition) -> None:
+        was_first = partition.first is unit
+        partition.remove(unit)
+        self.weight -= unit.weight
         first = partition.first
         if partition.is_ready:
-            self.ready_weight -= lot.weight
+            self.ready_weight -= unit.weight
             if first is None:
                 partition.is_ready = False
                 del self._ready[partition]
@@ -284,7 +284,7 @@ class _Backlog:
     def take(self, now: float) -> Call:
         """Load the next call from the partitions first in line.
 
-        A lot that does not fit ends the loading although a lighter one behind it might: it is
+        A unit that does not fit ends the loading although a lighter one behind it might: it is
         first in line for the next call, where stepping over it could go on for ever.
         """
         policy = self._policy
@@ -340,7 +340,7 @@ class _Backlog:
                 self._join_ready(last, last.first)
         self._arrivals.tidy(len(ready))
 
-    def _join_ready(self, partition: Partition, first: Lot[Any]) -> None:
+    def _join_ready(self, partition: Partition, first: WorkUnit[Any]) -> None:
         partition.is_ready = True
         self._ready[partition] = None
         self.ready_weight += partition.weight
@@ -348,7 +348,7 @@ class _Backlog:
 
 
 class FusionCore:
-    """The waiting lots of all operations and the calls in flight.
+    """The waiting units of all operations and the calls in flight.
 
     Operations share the slots, one for each call in flight, and the weight capacity, which counts
     what waits and what flies.
@@ -383,16 +383,16 @@ class FusionCore:
         return self._weight / self._weight_capacity
 
     def offer(
-        self, operation: str, partition: Hashable | None, weight: int, cargo: C, now: float
-    ) -> Lot[C]:
-        """Let a lot wait for a call.
+        self, operation: str, partition: Hashable | None, weight: int, work: C, now: float
+    ) -> WorkUnit[C]:
+        """Let a unit wait for a call.
 
         Raises:
-            Overloaded: What waits and flies would pass the operation's ceiling, or its own lots
-                their share. A lot heavier than that is let in when there is nothing else, or it
+            Overloaded: What waits and flies would pass the operation's ceiling, or its own units
+                their share. A unit heavier than that is let in when there is nothing else, or it
                 could never be.
         """
-        assert weight > 0, "a lot without weight would escape every bound"
+        assert weight > 0, "a unit without weight would escape every bound"
         backlog = self._backlogs[operation]
         weight_after = self._weight + weight
         if (weight_after > backlog.total_max and self._weight) or (
@@ -400,24 +400,24 @@ class FusionCore:
         ):
             raise Overloaded
         self._weight = weight_after
-        return backlog.add(partition, weight, cargo, now)
+        return backlog.add(partition, weight, work, now)
 
-    def enlarge(self, lot: Lot[Any], weight: int) -> bool:
-        """Add weight to a lot that waits; False if it left with a call or would fill one.
+    def enlarge(self, unit: WorkUnit[Any], weight: int) -> bool:
+        """Add weight to a unit that waits; False if it left with a call or would fill one.
 
         Raises:
             Overloaded: What waits and flies would pass a bound, as in `offer`.
         """
-        partition = lot.waiting_in
+        partition = unit.waiting_in
         if partition is None:
             return False
         backlog = partition.backlog
         if self._weight + weight > backlog.total_max or backlog.weight + weight > backlog.own_max:
             raise Overloaded
-        if lot.weight + weight > backlog.weight_max:
+        if unit.weight + weight > backlog.weight_max:
             return False
         # Done here and not in the backlog: a wide push does it for every message.
-        lot.weight += weight
+        unit.weight += weight
         partition.weight += weight
         if partition.is_ready:
             backlog.ready_weight += weight
@@ -426,16 +426,16 @@ class FusionCore:
         return True
 
     def is_under_way(self, operation: str, partition: Hashable) -> bool:
-        """Tell whether lots of a partition wait or fly."""
+        """Tell whether units of a partition wait or fly."""
         return self._backlogs[operation].has(partition)
 
-    def withdraw(self, lot: Lot[Any]) -> bool:
-        """Take back a lot whose client is gone; False if it already left with a call."""
-        partition = lot.waiting_in
+    def withdraw(self, unit: WorkUnit[Any]) -> bool:
+        """Take back a unit whose client is gone; False if it already left with a call."""
+        partition = unit.waiting_in
         if partition is None:
             return False
-        partition.backlog.remove(lot, partition)
-        self._weight -= lot.weight
+        partition.backlog.remove(unit, partition)
+        self._weight -= unit.weight
         return True
 
     def take_ready(self, now: float) -> list[Call]:

@@ -61,7 +61,7 @@ class VegasLimiter:
     have been using all of it; above `queue_high` it shrinks by one; once per interval, which
     lasts `interval_s` and long enough to see what the limit did. The cap is a ceiling and not an
     operating point: past the knee, more calls in flight only make each of them slower, while the
-    same lots in fewer calls cost the database less.
+    same units in fewer calls cost the database less.
 
     Two things would spoil the floor:
 
@@ -176,8 +176,8 @@ class RttFloors:
     """The least time a call took of late, by weight.
 
     Weights are classed by powers of two. The floor of a class is the least seen in it or in a
-    heavier one: a heavier call takes no less, so it vouches for the lighter ones. That matters
-    because probes are heavy, more lots gathering while only one call may leave.
+    heavier one: a heavier call takes no less, so it guarantees the lighter ones. That matters
+    because probes are heavy, more units gathering while only one call may leave.
 
     Times are kept in two halves, the present and the previous, which makes a sliding window of
     between half of `floor_s` and all of it out of two numbers per class.

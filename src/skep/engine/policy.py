@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LOTS_PER_CALL_MAX: Final = 1_024
-"""Lots one call carries unless the policy says otherwise. Each of them is answered in one go when
+"""Units one call carries unless the policy says otherwise. Each of them is answered in one go when
 the call comes back, so this bounds how long a single call can keep the event loop to itself."""
 
 
@@ -23,10 +23,10 @@ class BatchPolicy:
     """A call leaves although others are in flight once this much waits ..."""
 
     hold_s_max: float
-    """... or once the oldest lot that could leave has waited this long."""
+    """... or once the oldest unit that could leave has waited this long."""
 
     weight_max: int
-    """A call carries at most this much, but always at least one lot."""
+    """A call carries at most this much, but always at least one unit."""
 
     concurrency_max: int
     """Calls of this operation in flight, at most; the limiter may allow fewer."""
@@ -37,20 +37,20 @@ class BatchPolicy:
     and never longer than `hold_s_max`. 0 does not wait."""
 
     calls_per_partition: int = 1
-    """Calls in flight that may carry the same partition; one keeps its lots strictly in order."""
+    """Calls in flight that may carry the same partition; one keeps its units strictly in order."""
 
     partitions_per_call: int | None = None
     """Partitions one call may carry; None is any number."""
 
     own_share: float = 1.0
-    """Of the capacity, how much lots of this operation may fill by themselves."""
+    """Of the capacity, how much units of this operation may fill by themselves."""
 
     ceiling: float = 1.0
-    """Up to which share of the capacity lots of this operation are let in, whatever fills it.
+    """Up to which share of the capacity units of this operation are let in, whatever fills it.
     The lower it is, the sooner the operation makes room for the others."""
 
     lots_max: int = LOTS_PER_CALL_MAX
-    """Lots one call may carry, however light."""
+    """Units one call may carry, however light."""
 
     def __post_init__(self) -> None:
         """Refuse numbers with which nothing would ever leave.

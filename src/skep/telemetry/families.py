@@ -50,7 +50,7 @@ FAMILIES: Final = (
     Family(
         "skep_engine_call_lots",
         "histogram",
-        "Lots that shared a call: what fusion brings.",
+        "Units that shared a call: what fusion brings.",
         _OPERATION,
         COUNT_BOUNDS,
     ),

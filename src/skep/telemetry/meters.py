@@ -58,10 +58,10 @@ class CallMeter:
 class OperationMeter:
     """What the engine fused for one operation."""
 
-    __slots__ = ("failures", "in_flight", "lots", "messages")
+    __slots__ = ("failures", "in_flight", "messages", "units")
 
     def __init__(self) -> None:
-        self.lots: Final = Histogram(COUNT_BOUNDS)
+        self.units: Final = Histogram(COUNT_BOUNDS)
         self.messages: Final = Histogram(COUNT_BOUNDS)
         self.in_flight = 0
         self.failures = 0

@@ -82,7 +82,7 @@ def histograms_of(meters: Meters) -> Distributions:
         "skep_sql_call_duration_seconds": {
             (function,): _spread(call.durations) for function, call in meters.calls.items()
         },
-        "skep_engine_call_lots": {(name,): _spread(each.lots) for name, each in operations},
+        "skep_engine_call_lots": {(name,): _spread(each.units) for name, each in operations},
         "skep_engine_call_messages": {
             (name,): _spread(each.messages) for name, each in operations if each.messages.count
         },

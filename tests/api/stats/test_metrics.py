@@ -192,7 +192,7 @@ async def test_calls_are_timed_by_sql_function_and_fusion_is_shown(client, queue
 
     found = await scrape(client)
 
-    assert found['skep_sql_call_duration_seconds_count{function="push_vouched"}'] >= 1
+    assert found['skep_sql_call_duration_seconds_count{function="push_guaranteed"}'] >= 1
     assert found['skep_engine_call_messages_sum{operation="push"}'] >= 5
     assert found['skep_engine_call_lots_count{operation="push"}'] >= 1
 

@@ -21,8 +21,8 @@ end $$;
 
 UNLOCKED_PUSH = """
 create or replace function skep.push_segments(
-  p_partition_id bigint[], p_count integer[], p_vouched_to bigint[],
-  p_vouched_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
+  p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],
+  p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
   p_queue_id integer[] default null, p_version integer[] default null)
 returns table (
   partition_id bigint, first bigint, created_at timestamptz,
@@ -54,9 +54,9 @@ begin
   perform skep.wake_idle(p_partition_id, v_now);
 end $$;
 
-create or replace function skep.push_vouched(
-  p_partition_id bigint[], p_count integer[], p_vouched_to bigint[], p_keys bytea[],
-  p_body bytea[], p_queue_id integer[], p_version integer[], p_vouched_since timestamptz)
+create or replace function skep.push_guaranteed(
+  p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
+  p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz)
 returns table (partition_id bigint, first bigint, created_at timestamptz)
 language sql as 'select null::bigint, null::bigint, null::timestamptz where false';
 """

@@ -37,7 +37,7 @@ async def test_partitions_and_groups_of_one_call_are_apart(log):
     a, queue_mode = await log.partition()
     [b] = await log.provision("hive", "b")
     bees = await log.subscribe("hive", "bees")
-    await log.push_lots({a: "pq", b: "rs"})
+    await log.push_writes({a: "pq", b: "rs"})
     lease = Poll(partitions=2)
     await log.pop(queue_mode, lease)
     await log.pop(bees, lease)
@@ -81,7 +81,7 @@ async def test_a_call_in_which_nothing_is_known_has_no_rows(log):
 async def test_plain_acks_and_others_of_one_call_are_answered_alike(log):
     partitions = await log.provision("hive", "a", "b", "c")
     group = await log.subscribe("hive")
-    await log.push_lots(dict.fromkeys(partitions, "xyz"))
+    await log.push_writes(dict.fromkeys(partitions, "xyz"))
     poll = Poll(partitions=3)
     await log.pop(group, poll)
     a, b, c = partitions
@@ -123,7 +123,7 @@ async def test_each_partition_is_acked_as_its_queue_says(log):
 async def test_many_plain_acks_beside_one_that_is_not_are_all_answered(log):
     partitions = await log.provision("hive", *(f"partition {number}" for number in range(200)))
     group = await log.subscribe("hive")
-    await log.push_lots(dict.fromkeys(partitions, "x"))
+    await log.push_writes(dict.fromkeys(partitions, "x"))
     poll = Poll(batch=1000, partitions=200)
     await log.pop(group, poll)
     first, *rest = partitions
@@ -139,7 +139,7 @@ async def test_many_plain_acks_beside_one_that_is_not_are_all_answered(log):
 async def test_an_ack_waits_behind_operations_and_its_neighbours_do_not(log):
     a, group = await log.partition()
     [b] = await log.provision("hive", "b")
-    await log.push_lots({a: "x", b: "y"})
+    await log.push_writes({a: "x", b: "y"})
     lease = uuid4()
     await log.pop(group, Poll(partitions=2, lease_id=lease))
     await defer(log, a, type_=ACK)

@@ -70,7 +70,7 @@ async def test_what_lies_behind_a_completed_range_was_not_delivered_before(log):
 async def test_many_partitions_are_completed_together(log):
     partitions = await log.provision("hive", "a", "b", "c")
     group = await log.subscribe("hive")
-    await log.push_lots(dict.fromkeys(partitions, "xy"))
+    await log.push_writes(dict.fromkeys(partitions, "xy"))
     poll = Poll(partitions=3)
     await log.pop(group, poll)
 

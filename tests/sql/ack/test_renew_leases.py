@@ -62,7 +62,7 @@ async def test_a_lease_that_was_taken_over_cannot_be_renewed(log):
 async def test_all_partitions_of_a_lease_are_renewed(log):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive")
-    await log.push_lots({a: "x", b: "y"})
+    await log.push_writes({a: "x", b: "y"})
     poll = Poll(partitions=2, lease_s=30)
     await log.pop(group, poll)
     await log.advance(10)
@@ -76,7 +76,7 @@ async def test_all_partitions_of_a_lease_are_renewed(log):
 async def test_the_earliest_end_is_told_when_partitions_of_a_lease_differ(log):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive")
-    await log.push_lots({a: "x", b: "y"})
+    await log.push_writes({a: "x", b: "y"})
     poll = Poll(partitions=2, lease_s=30)
     await log.pop(group, poll)
     later = NOON + 90 * SECOND
@@ -89,7 +89,7 @@ async def test_the_earliest_end_is_told_when_partitions_of_a_lease_differ(log):
 async def test_many_leases_are_renewed_in_one_call_each_for_its_own_time(log):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive")
-    await log.push_lots({a: "x", b: "y"})
+    await log.push_writes({a: "x", b: "y"})
     first, second, lost = Poll(lease_s=30), Poll(lease_s=30), uuid4()
     await log.pop(group, first, second)
 

@@ -5,7 +5,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from tests.sql.support.log import NOON, Vouch
+from tests.sql.support.log import NOON, Guarantee
 from tests.sql.support.operating import carry_out, defer
 from tests.sql.support.settling import names
 from tests.sql.support.spilling import File
@@ -71,7 +71,7 @@ async def test_a_message_of_a_lost_call_is_recognised_though_there_is_no_window(
     await log.push(a, "x")
     await log.push(a, "y")  # by the call whose answer was lost
 
-    _, [row] = await file.drain(0, 2, {a: "yz"}, vouches={a: Vouch(1, NOON)}, resolve=True)
+    _, [row] = await file.drain(0, 2, {a: "yz"}, guarantees={a: Guarantee(1, NOON)}, resolve=True)
 
     assert row["duplicate_item"] == [1]
     assert await names(log, a) == ["x", "y", "z"]
@@ -82,7 +82,7 @@ async def test_an_older_message_of_the_same_name_is_not_taken_for_the_lost_call(
     await log.set_options("hive", dedup_window_s=0)
     await log.push(a, "x")
 
-    await file.drain(0, 1, {a: "x"}, vouches={a: Vouch(1, NOON)}, resolve=True)
+    await file.drain(0, 1, {a: "x"}, guarantees={a: Guarantee(1, NOON)}, resolve=True)
 
     assert await names(log, a) == ["x", "x"]
 

@@ -9,7 +9,7 @@ PREVIEW = "select * from skep.preview_seek($1, $2, $3, $4)"
 async def test_the_partitions_of_a_queue_are_added_up_and_nothing_moves(log):
     partitions = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive", "bees")
-    await log.push_lots({partitions[0]: ("x", "y", "z"), partitions[1]: ("v", "w")})
+    await log.push_writes({partitions[0]: ("x", "y", "z"), partitions[1]: ("v", "w")})
     await log.pop(group, Poll(batch=1, auto_ack=True))
 
     to_end = await log.row(PREVIEW, group, "end", None, 100)

@@ -12,7 +12,7 @@ LATER = NOON + timedelta(seconds=60)
 async def four_partitions(log):
     partitions = await log.provision("hive", *"dcba")
     group = await log.subscribe("hive", "bees", "new")
-    await log.push_lots(dict.fromkeys(partitions, ("x", "y")))
+    await log.push_writes(dict.fromkeys(partitions, ("x", "y")))
     return group, partitions
 
 

@@ -8,7 +8,7 @@ async def removed(log, *partitions):
     """Remove a group that has a dead letter in each of these partitions; return its id."""
     ids = await log.provision("hive", *partitions)
     group = await log.subscribe("hive", "bees")
-    await log.push_lots(dict.fromkeys(ids, ("x", "y")))
+    await log.push_writes(dict.fromkeys(ids, ("x", "y")))
     await log.pop(group, poll := Poll(partitions=len(ids)))
     await log.ack(*(Ack(partition, 1, poll.lease_id, "dlq", group="bees") for partition in ids))
     await log.value(FORGET, group)

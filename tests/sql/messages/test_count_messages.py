@@ -27,7 +27,7 @@ async def queue_of(log, name, partitions, messages):
 
 async def test_queues_are_summed_up_partition_by_partition(log):
     first, second = await log.provision("hive", "a", "b")
-    await log.push_lots({first: "xyz", second: "x"})
+    await log.push_writes({first: "xyz", second: "x"})
     await log.pop(await log.subscribe(), Poll(partitions=2, batch=2, auto_ack=True))
     queue_id = await log.value("select id from skep.queue")
 

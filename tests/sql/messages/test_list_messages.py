@@ -71,7 +71,7 @@ async def test_any_payload_can_be_listed(log):
 
 async def test_the_standing_is_part_of_the_statement_and_not_called_per_segment(log):
     partitions = await log.provision("hive", "a", "b")
-    await log.push_lots(dict.fromkeys(partitions, ("x", "y")))
+    await log.push_writes(dict.fromkeys(partitions, ("x", "y")))
 
     async with log.connection.transaction():
         await log.execute("set local track_functions = 'all'")

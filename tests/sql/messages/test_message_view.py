@@ -7,7 +7,7 @@ from tests.sql.support.log import NOON, body_of, envelope
 
 async def test_the_log_reads_as_rows(log):
     a, b = await log.provision("hive", "a", "b")
-    await log.push_lots({a: ["p", "q"], b: ["r"]})
+    await log.push_writes({a: ["p", "q"], b: ["r"]})
     await log.push(a, "s")
 
     rows = await log.rows(

@@ -183,27 +183,27 @@ class Scene(RuleBasedStateMachine):
     )
     def push(self, wishes):
         """Push what may be there already; the broker leaves the word to the database."""
-        lots = {partition: self._names(partition, *wish) for partition, wish in wishes.items()}
-        self.arun(self._provision(*lots))
-        ids = {self.plane.partitions[partition].id: partition for partition in lots}
+        writes = {partition: self._names(partition, *wish) for partition, wish in wishes.items()}
+        self.arun(self._provision(*writes))
+        ids = {self.plane.partitions[partition].id: partition for partition in writes}
         for row in self.arun(
-            self.log.push_lots({id_: lots[partition] for id_, partition in ids.items()})
+            self.log.push_writes({id_: writes[partition] for id_, partition in ids.items()})
         ):
             partition = ids.pop(row.partition_id)
-            expected = self.plane.duplicates(partition, lots[partition], self.log.now)
+            expected = self.plane.duplicates(partition, writes[partition], self.log.now)
             assert (row.duplicates or {}) == expected
             if not expected:
                 assert row.first == self.plane.partitions[partition].head + 1
-                self.plane.push(partition, lots[partition], self.log.now)
+                self.plane.push(partition, writes[partition], self.log.now)
         assert not ids, "a partition was not answered"
 
-    def push_vouched(self, partition, number, is_known):
+    def push_guaranteed(self, partition, number, is_known):
         """Push new names as a broker that knows the state, or one whose word is out of date."""
         names = self._names(partition, number, [])
         self.arun(self._provision(partition))
         state = self.plane.partitions[partition]
         head = state.head if is_known else state.head + 1
-        stored = self.arun(self.log.push_vouched({state.id: names}, {state.id: head}))
+        stored = self.arun(self.log.push_guaranteed({state.id: names}, {state.id: head}))
         assert stored == ({state.id: (state.head + 1, self.log.now)} if is_known else {})
         if is_known:
             self.plane.push(partition, names, self.log.now)
@@ -240,7 +240,7 @@ class Scene(RuleBasedStateMachine):
     @rule(
         action=st.one_of(
             action(
-                "push_vouched",
+                "push_guaranteed",
                 partition=partitions,
                 number=st.integers(1, 4),
                 is_known=st.booleans(),

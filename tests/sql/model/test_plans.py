@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.sql.support.log import ALWAYS, Ack, Log, Poll, Vouch
+from tests.sql.support.log import ALWAYS, Ack, Guarantee, Log, Poll
 
 PARTITIONS = 20_000
 
@@ -22,7 +22,7 @@ ROWS_MAX = 50
 BLOCKS_MAX = 80
 
 LEASE = UUID(int=7)
-KNOWN = Vouch(1 << 60, ALWAYS)
+KNOWN = Guarantee(1 << 60, ALWAYS)
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class MeteredLog(Log):
 
 
 def calls_on_ready_partitions(log, group, a, b):
-    lots = {a: "p", b: "q"}
+    writes = {a: "p", b: "q"}
     keys = [b"x" * 16, b"y" * 16]
     return {
-        "push": lambda: log.push_lots(lots, {a: KNOWN, b: KNOWN}),
-        "push, vouched": lambda: log.push_vouched(lots, {a: None, b: None}),
-        "push, probed": lambda: log.push_lots(lots, {a: Vouch(1, ALWAYS), b: KNOWN}),
+        "push": lambda: log.push_writes(writes, {a: KNOWN, b: KNOWN}),
+        "push, guaranteed": lambda: log.push_guaranteed(writes, {a: None, b: None}),
+        "push, probed": lambda: log.push_writes(writes, {a: Guarantee(1, ALWAYS), b: KNOWN}),
         "pop": lambda: log.pop(group, Poll(partitions=2)),
         "pop, acknowledged at once": lambda: log.pop(group, Poll(partitions=2, auto_ack=True)),
         "pop, planned partition by partition": lambda: pop_by_rules(log, group),
@@ -147,7 +147,7 @@ async def begin(log):
     """Create a group and two partitions with messages, and switch off automatic analyze."""
     group = await log.subscribe("hive", "bees")
     partitions = await log.provision("hive", "first", "second")
-    await log.push_lots(dict.fromkeys(partitions, "xy"))
+    await log.push_writes(dict.fromkeys(partitions, "xy"))
     for table in ("partition", "segment", "cursor", "queue", "consumer_group"):
         await log.execute(f"alter table skep.{table} set (autovacuum_enabled = off)")
     return group, partitions

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 
-from tests.sql.support.log import ALWAYS, NOON, Ack, Poll, Vouch
+from tests.sql.support.log import ALWAYS, NOON, Ack, Guarantee, Poll
 from tests.sql.support.waiting import eventually
 from tests.support.sizes import sized
 
-VOUCHED = Vouch(1 << 60, ALWAYS)
+GUARANTEED = Guarantee(1 << 60, ALWAYS)
 """The word of a broker that knows every key; the keys of these tests are all different."""
 
 
@@ -58,7 +58,7 @@ async def consume(log, group, **options):
 async def test_an_ack_that_waited_for_a_group_that_is_forgotten_fails_nobody(log, other, observer):
     forgotten, kept = await log.provision("hive", "a", "b")
     groups = [await log.subscribe("hive", name) for name in ("bees", "drones")]
-    await log.push_lots({forgotten: "x", kept: "y"})
+    await log.push_writes({forgotten: "x", kept: "y"})
     leases = [Poll(partitions=2), Poll(partitions=2)]
     for group, poll in zip(groups, leases, strict=True):
         await log.pop(group, poll)
@@ -229,7 +229,7 @@ async def test_a_push_finds_the_cursor_of_a_group_that_came_while_it_was_in_flig
 async def test_two_claimers_never_get_the_same_partition(log, other, observer):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive")
-    await log.push_lots({a: "x", b: "y"})
+    await log.push_writes({a: "x", b: "y"})
 
     async with log.connection.transaction():
         mine = (await log.pop(group)).partitions
@@ -380,14 +380,14 @@ async def test_groups_and_partitions_that_come_in_any_order_miss_no_cursor(log, 
     await assert_no_cursor_is_missing(log)
 
 
-async def test_a_vouched_push_that_waited_for_another_one_stores_nothing(log, other, observer):
+async def test_a_guaranteed_push_that_waited_for_another_one_stores_nothing(log, other, observer):
     [partition] = await log.provision("hive", "a")
-    lots, heads = {partition: "x"}, {partition: 0}
+    writes, heads = {partition: "x"}, {partition: 0}
     transaction = log.connection.transaction()
     await transaction.start()
-    assert await log.push_vouched(lots, heads) != {}
+    assert await log.push_guaranteed(writes, heads) != {}
 
-    async with waiting(observer, other, other.push_vouched(lots, heads)) as late:
+    async with waiting(observer, other, other.push_guaranteed(writes, heads)) as late:
         await transaction.commit()
 
     assert late.result() == {}
@@ -436,17 +436,19 @@ class Traffic:
 
     async def push(self, number):
         chosen = self.dice.sample(self.partitions, self.dice.randint(2, 4))
-        lots = {id_: [f"{id(self)} {number} {id_}"] for id_ in chosen}
-        self.pushed.update(name for [name] in lots.values())
+        writes = {id_: [f"{id(self)} {number} {id_}"] for id_ in chosen}
+        self.pushed.update(name for [name] in writes.values())
         if self.chance(0.5):
-            heads = {id_: self.heads[id_] if self.chance(0.5) else None for id_ in lots}
-            for id_ in await self.log.push_vouched(lots, heads, versions=self.versions):
-                del lots[id_]
-            if not lots:
+            heads = {id_: self.heads[id_] if self.chance(0.5) else None for id_ in writes}
+            for id_ in await self.log.push_guaranteed(writes, heads, versions=self.versions):
+                del writes[id_]
+            if not writes:
                 return
         is_probed = self.dice.random() < 0.05
-        vouches = {id_: Vouch(self.heads[id_], ALWAYS) if is_probed else VOUCHED for id_ in lots}
-        rows = await self.log.push_lots(lots, vouches)
+        guarantees = {
+            id_: Guarantee(self.heads[id_], ALWAYS) if is_probed else GUARANTEED for id_ in writes
+        }
+        rows = await self.log.push_writes(writes, guarantees)
         self.heads.update({row.partition_id: row.first for row in rows})
 
     async def consume(self):

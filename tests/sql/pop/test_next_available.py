@@ -36,7 +36,7 @@ async def test_a_leased_partition_can_be_served_when_the_lease_ends(log):
 async def test_the_earliest_partition_of_a_group_counts(log):
     a, group = await log.partition()
     b, c = await log.provision("hive", "b", "c")
-    await log.push_lots({a: "x", b: "y"})
+    await log.push_writes({a: "x", b: "y"})
     await log.pop_partitions(
         group, Poll(partition_id=a, lease_s=30), Poll(partition_id=b, lease_s=20)
     )

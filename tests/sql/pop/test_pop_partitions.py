@@ -6,7 +6,7 @@ from tests.sql.support.log import Poll
 
 async def two_partitions(log):
     a, b = await log.provision("hive", "a", "b")
-    await log.push_lots({a: ["a1", "a2", "a3"], b: ["b1", "b2"]})
+    await log.push_writes({a: ["a1", "a2", "a3"], b: ["b1", "b2"]})
     return a, b, await log.subscribe("hive")
 
 

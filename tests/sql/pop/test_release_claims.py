@@ -122,7 +122,7 @@ async def test_what_was_acknowledged_at_once_stays_done_when_somebody_acked_beyo
 async def test_many_claims_of_many_groups_are_given_back_in_one_call(log):
     a, b = await log.provision("hive", "a", "b")
     groups = [await log.subscribe("hive"), await log.subscribe("hive", "bees")]
-    await log.push_lots({a: "x", b: "y"})
+    await log.push_writes({a: "x", b: "y"})
     polls = [Poll(partitions=2), Poll(partitions=2)]
     for group, poll in zip(groups, polls, strict=True):
         await log.pop(group, poll)

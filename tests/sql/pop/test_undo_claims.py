@@ -10,7 +10,7 @@ def undo(log, group, *lease_ids):
 async def test_leased_claims_are_found_by_their_lease_and_given_back(log):
     a, b = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive")
-    await log.push_lots({a: "x", b: "y"})
+    await log.push_writes({a: "x", b: "y"})
     poll = Poll(partitions=2)
     await log.pop(group, poll)
 

@@ -21,7 +21,7 @@ async def test_leased_partitions_and_those_with_a_failure_are_left_alone(log):
     await log.configure("hive", retry_delay_ms=60_000)
     failed, group = await log.partition("hive", "a")
     [leased] = await log.provision("hive", "b")
-    await log.push_lots({failed: "x", leased: "y"})
+    await log.push_writes({failed: "x", leased: "y"})
     poll = Poll(partition_id=failed)
     await log.pop_partitions(group, poll, Poll(partition_id=leased))
     await log.ack(Ack(failed, 1, poll.lease_id, "failed"))

@@ -7,13 +7,13 @@ from tests.sql.support.log import NOON, Poll, body_of, envelope, keys_of
 SECOND = timedelta(seconds=1)
 
 
-async def append(log, lots, *, now=None):
+async def append(log, writes, *, now=None):
     rows = await log.rows(
         "select * from skep.append_segments($1, $2, $3, $4, $5)",
-        list(lots),
-        [len(names) for names in lots.values()],
-        [keys_of(names) for names in lots.values()],
-        [body_of(map(envelope, names)) for names in lots.values()],
+        list(writes),
+        [len(names) for names in writes.values()],
+        [keys_of(names) for names in writes.values()],
+        [body_of(map(envelope, names)) for names in writes.values()],
         now or log.now,
     )
     return {row["partition_id"]: row for row in rows}

@@ -28,7 +28,7 @@ async def test_a_key_is_compared_with_the_one_stored_at_its_offset(log):
 
 async def test_several_partitions_are_asked_at_once(log):
     a, b = await log.provision("hive", "a", "b")
-    await log.push_lots({a: "x", b: "y"})
+    await log.push_writes({a: "x", b: "y"})
 
     assert await confirm(log, (b, 1, "y"), (a, 1, "y")) == {1: (True, True), 2: (False, True)}
 

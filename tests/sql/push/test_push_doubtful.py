@@ -1,17 +1,17 @@
-from tests.sql.support.log import ALWAYS, NOON, Vouch, body_of, envelope, keys_of
+from tests.sql.support.log import ALWAYS, NOON, Guarantee, body_of, envelope, keys_of
 
 
-async def push_doubtful(log, lots, doubtful, vouches=None, *, resolve=False):
-    ids = sorted(lots)
-    vouched = [(vouches or {}).get(id_, Vouch(0, ALWAYS)) for id_ in ids]
+async def push_doubtful(log, writes, doubtful, guarantees=None, *, resolve=False):
+    ids = sorted(writes)
+    guaranteed = [(guarantees or {}).get(id_, Guarantee(0, ALWAYS)) for id_ in ids]
     rows = await log.rows(
         "select * from skep.push_doubtful($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         ids,
-        [len(lots[id_]) for id_ in ids],
-        [vouch.to for vouch in vouched],
-        [vouch.since for vouch in vouched],
-        [keys_of(lots[id_]) for id_ in ids],
-        [body_of(map(envelope, lots[id_])) for id_ in ids],
+        [len(writes[id_]) for id_ in ids],
+        [guarantee.to for guarantee in guaranteed],
+        [guarantee.since for guarantee in guaranteed],
+        [keys_of(writes[id_]) for id_ in ids],
+        [body_of(map(envelope, writes[id_])) for id_ in ids],
         resolve,
         doubtful,
         log.now,
@@ -52,7 +52,7 @@ async def test_bodies_stay_with_their_partitions(log):
 
 async def test_nothing_is_stored_when_every_partition_has_duplicates(log):
     a, b = await log.provision("hive", "a", "b")
-    await log.push_lots({a: "p", b: "q"})
+    await log.push_writes({a: "p", b: "q"})
 
     rows = await push_doubtful(log, {a: "p", b: "q"}, [a, b])
 
@@ -62,7 +62,7 @@ async def test_nothing_is_stored_when_every_partition_has_duplicates(log):
 
 async def test_a_partition_that_is_not_doubtful_is_not_probed(log):
     a, b = await log.provision("hive", "a", "b")
-    await log.push_lots({a: "p", b: "q"})
+    await log.push_writes({a: "p", b: "q"})
 
     rows = await push_doubtful(log, {a: "p", b: "q"}, [b])
 

@@ -10,8 +10,8 @@ from tests.sql.support.log import (
     MICROSECOND,
     NOON,
     NOTHING,
+    Guarantee,
     Poll,
-    Vouch,
     body_of,
     envelope,
     keys_of,
@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 async def test_messages_are_popped_in_the_order_of_their_offsets(log):
     partition, group = await log.partition()
     for names in ("ab", "c", "def"):
-        await log.push(partition, *names, vouch=Vouch(0, ALWAYS))
+        await log.push(partition, *names, guarantee=Guarantee(0, ALWAYS))
 
     taken = await log.pop(group)
 
@@ -39,26 +39,26 @@ async def test_one_call_serves_many_partitions_of_many_queues(log):
     [c] = await log.provision("wax", "a")
     await log.push(b, "z")
 
-    rows = await log.push_lots({a: "pq", b: "r", c: "stu"})
+    rows = await log.push_writes({a: "pq", b: "r", c: "stu"})
 
     assert {row.partition_id: row.first for row in rows} == {a: 1, b: 2, c: 1}
     assert {row.created_at for row in rows} == {NOON}
 
 
-@pytest.mark.parametrize("vouch", [NOTHING, Vouch(0, ALWAYS)], ids=["probed", "vouched"])
-async def test_created_at_never_decreases_although_the_clock_does(log, vouch):
+@pytest.mark.parametrize("guarantee", [NOTHING, Guarantee(0, ALWAYS)], ids=["probed", "guaranteed"])
+async def test_created_at_never_decreases_although_the_clock_does(log, guarantee):
     partition, _ = await log.partition()
     created = []
     for number, seconds in enumerate([0, -3600, -1, 1]):
         await log.set_clock(NOON + seconds * SECOND)
-        row = await log.push(partition, f"message {number}", vouch=vouch)
+        row = await log.push(partition, f"message {number}", guarantee=guarantee)
         created.append(row.created_at)
 
     assert created == [NOON, NOON, NOON, NOON + SECOND]
 
 
-@pytest.mark.parametrize("vouch", [NOTHING, Vouch(1, ALWAYS)], ids=["probed", "vouched"])
-async def test_idle_partitions_are_woken_and_leased_ones_are_not(log, vouch):
+@pytest.mark.parametrize("guarantee", [NOTHING, Guarantee(1, ALWAYS)], ids=["probed", "guaranteed"])
+async def test_idle_partitions_are_woken_and_leased_ones_are_not(log, guarantee):
     partition, leased = await log.partition()
     await log.push(partition, "a")
     idle = await log.subscribe("hive", "bees")
@@ -66,7 +66,7 @@ async def test_idle_partitions_are_woken_and_leased_ones_are_not(log, vouch):
     await log.pop(leased, Poll(lease_s=60))
     await log.advance()
 
-    await log.push(partition, "b", vouch=vouch)
+    await log.push(partition, "b", guarantee=guarantee)
 
     assert await log.next_available(idle) == 0
     assert await log.next_available(leased) == 59
@@ -82,11 +82,11 @@ async def test_a_push_that_is_refused_wakes_nobody(log):
     assert await log.next_available(group) is None
 
 
-@pytest.mark.parametrize("vouch", [NOTHING, Vouch(0, ALWAYS)], ids=["probed", "vouched"])
-async def test_a_partition_that_does_not_exist_gets_no_row(log, vouch):
+@pytest.mark.parametrize("guarantee", [NOTHING, Guarantee(0, ALWAYS)], ids=["probed", "guaranteed"])
+async def test_a_partition_that_does_not_exist_gets_no_row(log, guarantee):
     partition, _ = await log.partition()
 
-    rows = await log.push_lots({partition: "a", 1_000_000: "b"}, {partition: vouch})
+    rows = await log.push_writes({partition: "a", 1_000_000: "b"}, {partition: guarantee})
 
     assert [row.partition_id for row in rows] == [partition]
 
@@ -106,7 +106,7 @@ async def test_duplicates_in_what_others_pushed_meanwhile_are_found(log):
     await log.push(partition, "a")
     await log.push(partition, "theirs")
 
-    row = await log.push(partition, "theirs", vouch=Vouch(1, ALWAYS))
+    row = await log.push(partition, "theirs", guarantee=Guarantee(1, ALWAYS))
 
     assert row.duplicates == {0: 2}
     assert (row.gap_first, row.gap_keys) == (2, keys_of(["theirs"]))
@@ -118,18 +118,18 @@ async def test_duplicates_older_than_the_broker_remembers_are_found(log):
     await log.advance()
     await log.push(partition, "young")
 
-    row = await log.push(partition, "old", vouch=Vouch(2, NOON + SECOND))
+    row = await log.push(partition, "old", guarantee=Guarantee(2, NOON + SECOND))
 
     assert row.duplicates == {0: 1}
 
 
-async def test_a_broker_that_vouches_for_the_whole_window_is_believed(log):
+async def test_a_broker_that_guarantees_for_the_whole_window_is_believed(log):
     partition, _ = await log.partition()
     await log.push(partition, "a")
     await log.advance(60)
 
     # Its word is wrong here, which is how one can tell that nobody looked.
-    row = await log.push(partition, "a", vouch=Vouch(1, log.now - HOUR))
+    row = await log.push(partition, "a", guarantee=Guarantee(1, log.now - HOUR))
 
     assert row.first == 2
 
@@ -172,7 +172,7 @@ async def test_a_repeated_call_finds_what_the_first_stored_whatever_the_window(l
     await log.push(partition, "a", "b")
     await log.advance(120)
 
-    row = await log.push(partition, "a", "b", vouch=Vouch(1, ALWAYS), resolve=True)
+    row = await log.push(partition, "a", "b", guarantee=Guarantee(1, ALWAYS), resolve=True)
 
     assert row.duplicates == {0: 2, 1: 3}
 
@@ -181,7 +181,7 @@ async def test_a_repeated_call_that_had_stored_nothing_stores_now(log):
     partition, _ = await log.partition()
     await log.push(partition, "before")
 
-    row = await log.push(partition, "a", vouch=Vouch(1, ALWAYS), resolve=True)
+    row = await log.push(partition, "a", guarantee=Guarantee(1, ALWAYS), resolve=True)
 
     assert row.first == 2
 
@@ -223,22 +223,22 @@ class PartitionModel:
             if name in segment.names:
                 yield segment.first + segment.names.index(name), segment.created_at
 
-    def duplicates(self, names, now, vouch, *, resolve):
+    def duplicates(self, names, now, guarantee, *, resolve):
         """Return the newest offset of each name that may not be stored again, by index."""
         start = now - self.window_s * SECOND
         found = {}
         for index, name in enumerate(names):
             for offset, created_at in self.places(name):
                 is_in_window = self.window_s > 0 and created_at > start
-                if is_in_window or (resolve and offset > vouch.to):
+                if is_in_window or (resolve and offset > guarantee.to):
                     found[index] = offset
         return found
 
     def truthful(self, names, share, since):
-        """Return a true vouch for about that share of the segments and since about that time."""
+        """Return a true guarantee about that share of the segments and since about that time."""
         to = [0, *(segment.last for segment in self.segments)][int(len(self.segments) * share)]
         lies = [at for name in names for offset, at in self.places(name) if offset <= to]
-        return Vouch(to, max([since, *(at + MICROSECOND for at in lies if at >= since)]))
+        return Guarantee(to, max([since, *(at + MICROSECOND for at in lies if at >= since)]))
 
     def append(self, names, now):
         created_at = max([now, *(segment.created_at for segment in self.segments[-1:])])
@@ -249,12 +249,12 @@ class PartitionModel:
         return keys_of(name for s in self.segments if s.first > to for name in s.names)
 
 
-lots = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=3, unique=True)
+writes = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=3, unique=True)
 steps = st.lists(
     st.fixed_dictionaries(
         {
             "seconds": st.sampled_from([0, 1, 5, 9, 10, 11, -4]),
-            "lots": st.dictionaries(st.sampled_from([0, 1, 2]), lots, min_size=1),
+            "writes": st.dictionaries(st.sampled_from([0, 1, 2]), writes, min_size=1),
             "share": st.floats(0, 1),
             "since_s": st.integers(-30, 10),
             "resolve": st.booleans(),
@@ -273,7 +273,7 @@ def check_against_the_model(arun, log, steps):
     arun(replay(log, steps))
 
 
-def test_duplicates_are_found_exactly_whatever_a_truthful_broker_vouches_for(arun, log):
+def test_duplicates_are_found_exactly_whatever_a_truthful_broker_guarantees_for(arun, log):
     check_against_the_model(arun, log)
 
 
@@ -291,25 +291,25 @@ async def replay(log, steps):
 
 
 async def push_and_compare(log, partitions, step):
-    chosen = {list(partitions)[number]: names for number, names in step["lots"].items()}
-    vouches = {
+    chosen = {list(partitions)[number]: names for number, names in step["writes"].items()}
+    guarantees = {
         partition: partitions[partition].truthful(
             names, step["share"], log.now + step["since_s"] * SECOND
         )
         for partition, names in chosen.items()
     }
 
-    rows = await log.push_lots(chosen, vouches, resolve=step["resolve"])
+    rows = await log.push_writes(chosen, guarantees, resolve=step["resolve"])
 
     assert sorted(row.partition_id for row in rows) == sorted(chosen)
     for row in rows:
         partition, names = partitions[row.partition_id], chosen[row.partition_id]
-        vouch = vouches[row.partition_id]
-        expected = partition.duplicates(names, log.now, vouch, resolve=step["resolve"])
+        guarantee = guarantees[row.partition_id]
+        expected = partition.duplicates(names, log.now, guarantee, resolve=step["resolve"])
         assert (row.duplicates or {}) == expected
         if row.gap_keys is not None:
-            assert row.gap_first == vouch.to + 1
-            assert row.gap_keys == partition.keys_above(vouch.to)
+            assert row.gap_first == guarantee.to + 1
+            assert row.gap_keys == partition.keys_above(guarantee.to)
             assert row.gap_created_at == partition.segments[-1].created_at
         if expected:
             assert row.first is None

@@ -11,8 +11,8 @@ async def read_keys(log, *partitions, segments_max=100):
     return [tuple(row) for row in rows]
 
 
-async def push_every_minute(log, partition, *lots):
-    for names in lots:
+async def push_every_minute(log, partition, *writes):
+    for names in writes:
         await log.push(partition, *names)
         await log.advance(60)
 

@@ -12,7 +12,7 @@ async def dead_and_done(log):
     """Let a group bury a message in one partition and finish another; return queue, group."""
     partitions = await log.provision("hive", "a", "b")
     group = await log.subscribe("hive", "bees")
-    await log.push_lots(dict.fromkeys(partitions, ("x", "y")))
+    await log.push_writes(dict.fromkeys(partitions, ("x", "y")))
     taken = Poll(partitions=2)
     await log.pop(group, taken)
     await log.ack(

@@ -133,7 +133,7 @@ async def two_queues(log, *, busy, calm):
     busy_group = await many_partitions(log, busy)
     partitions = await log.provision("wax", *(f"partition-{number}" for number in range(calm)))
     calm_group = await log.subscribe("wax", "bees")
-    await log.push_lots(dict.fromkeys(partitions, ("x",)))
+    await log.push_writes(dict.fromkeys(partitions, ("x",)))
     return busy_group, calm_group
 
 

@@ -16,7 +16,7 @@ async def test_an_empty_queue_has_no_backlog(log):
 
 async def test_what_nobody_has_read_waits(log):
     a, b = await log.provision("hive", "a", "b")
-    await log.push_lots({a: "xyz", b: "uv"})
+    await log.push_writes({a: "xyz", b: "uv"})
 
     assert await backlog(log) == 5
 
@@ -53,7 +53,7 @@ async def test_a_queue_read_by_named_groups_only_is_empty_when_they_are_through(
 
 async def test_counting_ends_at_the_bound(log):
     a, b = await log.provision("hive", "a", "b")
-    await log.push_lots({a: "xyz", b: "uv"})
+    await log.push_writes({a: "xyz", b: "uv"})
 
     assert [await backlog(log, bound) for bound in (1, 4, 5, 6)] == [1, 4, 5, 5]
 
@@ -78,7 +78,7 @@ async def test_what_is_done_ahead_of_the_cursor_does_not_wait(log):
 
 async def test_without_any_group_what_is_kept_counts(log):
     a, b = await log.provision("hive", "a", "b")
-    await log.push_lots({a: "xyz", b: "uv"})
+    await log.push_writes({a: "xyz", b: "uv"})
     await log.execute("delete from skep.cursor")
     await log.execute("delete from skep.consumer_group")
     await log.execute("update skep.partition set tail = 3 where id = $1", a)

@@ -45,7 +45,7 @@ async def test_a_push_stores_nothing_in_a_partition_whose_queue_is_gone(log):
     gone, living = await log.provision("hive", "a") + await log.provision("wax", "a")
     await remove(log)
 
-    stored = await log.push_lots({gone: ["x"], living: ["y"]})
+    stored = await log.push_writes({gone: ["x"], living: ["y"]})
 
     assert [(row.partition_id, row.first) for row in stored] == [(living, 1)]
     assert await log.value("select count(*) from skep.segment") == 1
@@ -55,7 +55,7 @@ async def test_a_push_into_nothing_but_such_partitions_stores_nothing(log):
     [gone] = await log.provision("hive", "a")
     await remove(log)
 
-    assert await log.push_lots({gone: ["x"]}) == []
+    assert await log.push_writes({gone: ["x"]}) == []
 
 
 async def test_a_push_on_the_word_of_the_broker_stores_nothing_in_such_a_partition_either(log):
@@ -63,7 +63,7 @@ async def test_a_push_on_the_word_of_the_broker_stores_nothing_in_such_a_partiti
     versions = await log.versions([gone, living])
     await remove(log)
 
-    stored = await log.push_vouched(
+    stored = await log.push_guaranteed(
         {gone: "x", living: "y"}, {gone: 0, living: 0}, versions=versions
     )
 

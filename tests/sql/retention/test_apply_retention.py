@@ -59,7 +59,7 @@ async def test_another_queue_keeps_its_own(log, keeper):
     other, _ = await log.partition("comb")
     for queue in ("hive", "comb"):
         await log.configure(queue, retention_enabled=True, retention_s=1)
-    await log.push_lots({mine: ["a"], other: ["b"]})
+    await log.push_writes({mine: ["a"], other: ["b"]})
     await log.advance(10)
 
     await keeper.retain(queue="hive")
@@ -90,7 +90,7 @@ async def test_steps_go_through_everything_and_none_looks_at_more_than_its_limit
 async def test_a_transaction_wider_than_the_limit_is_taken_as_a_whole(log, keeper):
     partitions = await log.provision("hive", *"abcde")
     await log.configure("hive", retention_enabled=True, retention_s=1)
-    await log.push_lots({partition: ["x"] for partition in partitions})
+    await log.push_writes({partition: ["x"] for partition in partitions})
     await log.advance(10)
 
     assert (await keeper.retain(limit=2)).segments == 5

@@ -34,7 +34,7 @@ async def delete(log, partitions, *, held_from=END_OF_TIME, completed_only=False
 async def test_each_partition_loses_its_segments_up_to_the_one_named(log, keeper):
     a, b = await log.provision("hive", "a", "b")
     for number in range(3):
-        await log.push_lots({a: [f"{number}", f"{number}'"], b: [f"{number}"]})
+        await log.push_writes({a: [f"{number}", f"{number}'"], b: [f"{number}"]})
     await log.advance()
 
     assert await delete(log, {a: 3, b: 1}) == (5, 3, 2)

@@ -105,7 +105,7 @@ async def test_a_consumer_may_still_acknowledge_what_was_dropped_under_its_lease
 async def test_two_sessions_do_not_drop_the_same_twice_or_wait_in_a_circle(log, open_log):
     partitions = await log.provision("hive", *"abcd")
     for number in range(20):
-        await log.push_lots({partition: [f"n{number}"] for partition in partitions})
+        await log.push_writes({partition: [f"n{number}"] for partition in partitions})
     rival = await open_log()
 
     results = await asyncio.gather(drop(log, 20), drop(rival, 20))

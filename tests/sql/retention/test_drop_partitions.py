@@ -25,7 +25,7 @@ async def partitions_in(log, table, column="partition_id"):
 
 async def test_everything_of_the_partitions_goes_and_nothing_else(log):
     gone, kept = await log.provision("hive", "a", "b")
-    await log.push_lots({gone: "xy", kept: "xy"})
+    await log.push_writes({gone: "xy", kept: "xy"})
     await log.pop(await log.subscribe(), poll := Poll(partitions=2))
     await log.ack(*(Ack(partition, 1, poll.lease_id, "dlq") for partition in (gone, kept)))
     await log.execute("delete from skep.deleted_message")
@@ -64,7 +64,7 @@ async def test_a_push_that_comes_too_late_finds_no_partition(log, other, observe
     partition, _ = await log.partition()
     async with other.connection.transaction():
         await drop(other, partition)
-        async with waiting(observer, log, log.push_lots({partition: ["x"]})) as task:
+        async with waiting(observer, log, log.push_writes({partition: ["x"]})) as task:
             await other.execute("commit; begin")
 
     assert await task == []

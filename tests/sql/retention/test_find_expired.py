@@ -21,8 +21,8 @@ async def find(log, keeper, *, after=0, held_from=END_OF_TIME, limit=1000, age_s
 
 async def test_partitions_with_old_segments_are_named_once_with_the_newest_old_one(log, keeper):
     a, b, young = await log.provision("hive", "a", "b", "young")
-    for lots in ({b: ["1"]}, {a: ["2"], b: ["3"]}):
-        await log.push_lots(lots)
+    for writes in ({b: ["1"]}, {a: ["2"], b: ["3"]}):
+        await log.push_writes(writes)
     await log.advance(10)
     await log.push(young, "4")
     await log.push(a, "5")

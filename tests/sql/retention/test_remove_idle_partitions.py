@@ -139,7 +139,7 @@ async def test_defect_44_a_push_that_comes_too_late_finds_the_partition_gone_and
 
     async with log.connection.transaction():
         await remove(log, keeper)
-        late = other.push_lots({partition: ["new"]})
+        late = other.push_writes({partition: ["new"]})
         pushing = waiting(observer, other, late)
         task = await pushing.__aenter__()
     await pushing.__aexit__(None, None, None)

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.sql.support.housekeeping import Keeper
-from tests.sql.support.log import ALWAYS, Poll, Vouch
+from tests.sql.support.log import ALWAYS, Guarantee, Poll
 
 KEEP_S = 90
 KEEP_COMPLETED_S = 30
 PARTITIONS = "abc"
-VOUCHED = Vouch(1 << 60, ALWAYS)
+GUARANTEED = Guarantee(1 << 60, ALWAYS)
 """The word of a broker that knows every key; the keys of these tests are all different."""
 
 pushes = st.tuples(
@@ -101,7 +101,7 @@ class Play:
     async def push(self, counts):
         self.model.pushed += 1
         number = self.model.pushed
-        await self.log.push_lots(
+        await self.log.push_writes(
             {
                 self.ids[partition]: [f"{number}.{item}" for item in range(count)]
                 for partition, count in counts.items()
@@ -181,8 +181,8 @@ async def test_nothing_unread_goes_and_nobody_deadlocks_while_all_are_at_work(
 
     async def push(session, name):
         for number in range(rounds):
-            lots = {id_: [f"{name}.{number}.{id_}"] for id_ in ids}
-            await session.push_lots(lots, dict.fromkeys(ids, VOUCHED))
+            writes = {id_: [f"{name}.{number}.{id_}"] for id_ in ids}
+            await session.push_writes(writes, dict.fromkeys(ids, GUARANTEED))
             for id_ in ids:
                 pushed[id_] += 1
 

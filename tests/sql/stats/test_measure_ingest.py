@@ -33,6 +33,6 @@ async def test_a_partition_with_more_segments_is_taken_to_go_on_as_it_does(log):
 
 async def test_partitions_beyond_those_looked_at_are_taken_to_be_like_them(log):
     partitions = await log.provision("hive", *"abcd")
-    await log.push_lots(dict.fromkeys(sorted(partitions), "xy"))
+    await log.push_writes(dict.fromkeys(sorted(partitions), "xy"))
 
     assert await measure(log, partitions=2) == pytest.approx(8 / 100)

@@ -80,16 +80,16 @@ def names(rows):
     return [row.transaction_id for row in rows]
 
 
-async def sequence(log, ids, lots, *, dropped=(), versions=None, vouch=NOTHING):
-    """Move staged messages into partitions: `lots` are the names of messages by partition id.
+async def sequence(log, ids, writes, *, dropped=(), versions=None, guarantee=NOTHING):
+    """Move staged messages into partitions: `writes` are the names of messages by partition id.
 
     The ids are those of the messages, partition by partition, and then of those to drop. Returns
     what became of the partitions, or None when the messages were somebody else's.
     """
-    partitions = sorted(lots)
+    partitions = sorted(writes)
     if versions is None:
         versions = await log.versions(partitions)
-    numbers = [number for number, partition in enumerate(partitions, 1) for _ in lots[partition]]
+    numbers = [number for number, partition in enumerate(partitions, 1) for _ in writes[partition]]
     pairs = sorted(zip([*ids, *dropped], [*numbers, *[None] * len(dropped)], strict=True))
     rows = await log.rows(
         "select * from skep.sequence_staged($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
@@ -98,11 +98,11 @@ async def sequence(log, ids, lots, *, dropped=(), versions=None, vouch=NOTHING):
         list(versions),
         list(versions.values()),
         partitions,
-        [len(lots[partition]) for partition in partitions],
-        [vouch.to] * len(partitions),
-        [vouch.since] * len(partitions),
-        [keys_of(lots[partition]) for partition in partitions],
-        [body_of(map(envelope, lots[partition])) for partition in partitions],
+        [len(writes[partition]) for partition in partitions],
+        [guarantee.to] * len(partitions),
+        [guarantee.since] * len(partitions),
+        [keys_of(writes[partition]) for partition in partitions],
+        [body_of(map(envelope, writes[partition])) for partition in partitions],
     )
     if not rows:
         return None

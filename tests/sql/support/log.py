@@ -21,14 +21,14 @@ QUEUE_MODE = "__QUEUE_MODE__"
 KEY_BYTES = 16
 
 
-class Vouch(NamedTuple):
+class Guarantee(NamedTuple):
     """The broker's word: no key occurs up to offset `to` in segments created since then."""
 
     to: int
     since: datetime
 
 
-NOTHING = Vouch(0, datetime.max.replace(tzinfo=UTC))
+NOTHING = Guarantee(0, datetime.max.replace(tzinfo=UTC))
 ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 
@@ -298,42 +298,42 @@ class Log:
         self,
         partition_id: int,
         *transaction_ids: str,
-        vouch: Vouch = NOTHING,
+        guarantee: Guarantee = NOTHING,
         resolve: bool = False,
     ) -> Pushed:
         """Push one segment."""
-        lots = {partition_id: transaction_ids}
-        [row] = await self.push_lots(lots, {partition_id: vouch}, resolve=resolve)
+        writes = {partition_id: transaction_ids}
+        [row] = await self.push_writes(writes, {partition_id: guarantee}, resolve=resolve)
         return row
 
-    async def push_lots(
+    async def push_writes(
         self,
-        lots: Mapping[int, Sequence[str]],
-        vouches: Mapping[int, Vouch] | None = None,
+        writes: Mapping[int, Sequence[str]],
+        guarantees: Mapping[int, Guarantee] | None = None,
         *,
         resolve: bool = False,
     ) -> list[Pushed]:
         """Push one segment into each of several partitions, in one call."""
-        bodies = {id_: body_of(map(envelope, names)) for id_, names in lots.items()}
-        return await self.push_bodies(lots, bodies, vouches, resolve=resolve)
+        bodies = {id_: body_of(map(envelope, names)) for id_, names in writes.items()}
+        return await self.push_bodies(writes, bodies, guarantees, resolve=resolve)
 
     async def push_bodies(
         self,
-        lots: Mapping[int, Sequence[str]],
+        writes: Mapping[int, Sequence[str]],
         bodies: Mapping[int, bytes],
-        vouches: Mapping[int, Vouch] | None = None,
+        guarantees: Mapping[int, Guarantee] | None = None,
         *,
         resolve: bool = False,
     ) -> list[Pushed]:
-        ids = sorted(lots)
-        vouched = [(vouches or {}).get(id_, NOTHING) for id_ in ids]
+        ids = sorted(writes)
+        guaranteed = [(guarantees or {}).get(id_, NOTHING) for id_ in ids]
         found = await self.rows(
             "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7)",
             ids,
-            [len(lots[id_]) for id_ in ids],
-            [vouch.to for vouch in vouched],
-            [vouch.since for vouch in vouched],
-            [keys_of(lots[id_]) for id_ in ids],
+            [len(writes[id_]) for id_ in ids],
+            [guarantee.to for guarantee in guaranteed],
+            [guarantee.since for guarantee in guaranteed],
+            [keys_of(writes[id_]) for id_ in ids],
             [bodies[id_] for id_ in ids],
             resolve,
         )
@@ -358,25 +358,25 @@ class Log:
         )
         return Pushed(*row)
 
-    async def push_vouched(
+    async def push_guaranteed(
         self,
-        lots: Mapping[int, Sequence[str]],
+        writes: Mapping[int, Sequence[str]],
         heads: Mapping[int, int | None],
         *,
         since: datetime = ALWAYS,
         versions: Mapping[int, int] | None = None,
     ) -> dict[int, tuple[int, datetime]]:
         """Push where nobody else has; return the first offset and the time of what was stored."""
-        ids = sorted(lots)
+        ids = sorted(writes)
         if versions is None:
             versions = await self.versions(ids)
         found = await self.rows(
-            "select * from skep.push_vouched($1, $2, $3, $4, $5, $6, $7, $8)",
+            "select * from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8)",
             ids,
-            [len(lots[id_]) for id_ in ids],
+            [len(writes[id_]) for id_ in ids],
             [heads[id_] for id_ in ids],
-            [keys_of(lots[id_]) for id_ in ids],
-            [body_of(map(envelope, lots[id_])) for id_ in ids],
+            [keys_of(writes[id_]) for id_ in ids],
+            [body_of(map(envelope, writes[id_])) for id_ in ids],
             list(versions),
             list(versions.values()),
             since,

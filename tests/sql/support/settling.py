@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from tests.sql.support.log import NOTHING, Ack, Log, Vouch, envelope, key_of
+from tests.sql.support.log import NOTHING, Ack, Guarantee, Log, envelope, key_of
 
 
 @dataclass
@@ -39,14 +39,16 @@ def arguments(
     pushes: Mapping[int, Sequence[str]] | None = None,
     *,
     leases: Sequence[UUID] = (),
-    vouches: Mapping[int, Vouch] | None = None,
+    guarantees: Mapping[int, Guarantee] | None = None,
 ) -> list[Any]:
     """Spell the arguments that settle_operations, transact and commit_cycle share."""
-    lots = pushes or {}
-    partitions = sorted(lots)
-    vouched = [(vouches or {}).get(partition, NOTHING) for partition in partitions]
+    writes = pushes or {}
+    partitions = sorted(writes)
+    guaranteed = [(guarantees or {}).get(partition, NOTHING) for partition in partitions]
     sent = [
-        (number, name) for number, partition in enumerate(partitions, 1) for name in lots[partition]
+        (number, name)
+        for number, partition in enumerate(partitions, 1)
+        for name in writes[partition]
     ]
     return [
         list(leases),
@@ -58,8 +60,8 @@ def arguments(
         [ack.status for ack in acks],
         [ack.error for ack in acks],
         partitions,
-        [vouch.to for vouch in vouched],
-        [vouch.since for vouch in vouched],
+        [guarantee.to for guarantee in guaranteed],
+        [guarantee.since for guarantee in guaranteed],
         [number for number, _ in sent],
         [key_of(name) for _, name in sent],
         [envelope(name).encode() for _, name in sent],

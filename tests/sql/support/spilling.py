@@ -15,14 +15,16 @@ class File:
     log: object
     file_id: UUID = field(default_factory=uuid4)
 
-    async def drain(self, start, end, lots, *, later=(), vouches=None, resolve=False, version=None):
+    async def drain(
+        self, start, end, writes, *, later=(), guarantees=None, resolve=False, version=None
+    ):
         """Drain a part: names by partition id, and (queue id, name, time) of those for later."""
-        partitions = sorted(lots)
-        vouched = [(vouches or {}).get(partition, NOTHING) for partition in partitions]
+        partitions = sorted(writes)
+        guaranteed = [(guarantees or {}).get(partition, NOTHING) for partition in partitions]
         sent = [
             (number, name)
             for number, partition in enumerate(partitions, 1)
-            for name in lots[partition]
+            for name in writes[partition]
         ]
         queues = await self.log.rows(
             "select distinct q.id, q.version from skep.queue q"
@@ -36,8 +38,8 @@ class File:
             end,
             resolve,
             partitions,
-            [vouch.to for vouch in vouched],
-            [vouch.since for vouch in vouched],
+            [guarantee.to for guarantee in guaranteed],
+            [guarantee.since for guarantee in guaranteed],
             [number for number, _ in sent],
             [key_of(name) for _, name in sent],
             [envelope(name).encode() for _, name in sent],

@@ -55,7 +55,7 @@ async def cycle(
     is_repeated: bool = False,
     **options: Any,
 ) -> Settled:
-    """Commit one cycle; acks, pushes and vouches as in a transaction."""
+    """Commit one cycle; acks, pushes and guarantees as in a transaction."""
     row = await log.row(
         CYCLE,
         id_ or uuid4(),

@@ -1,10 +1,10 @@
-from tests.sql.support.log import ALWAYS, Ack, Poll, Vouch, key_of, keys_of
+from tests.sql.support.log import ALWAYS, Ack, Guarantee, Poll, key_of, keys_of
 
 
 async def push_later(log, partition, count):
     """Push messages one by one; as a broker knows that they are new, nobody looks for them."""
     for number in range(count):
-        await log.push(partition, f"later {number}", vouch=Vouch(1 << 60, ALWAYS))
+        await log.push(partition, f"later {number}", guarantee=Guarantee(1 << 60, ALWAYS))
 
 
 def find(log, partition, name):

@@ -3,25 +3,27 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sql.support.log import ALWAYS, Vouch, envelope, key_of
+from tests.sql.support.log import ALWAYS, Guarantee, envelope, key_of
 from tests.sql.support.settling import names
 
 QUERY = "select * from skep.push_distinct($1, $2, $3, $4, $5, $6)"
 
 
-KNOWS_NOTHING_YET = Vouch(0, ALWAYS)
+KNOWS_NOTHING_YET = Guarantee(0, ALWAYS)
 
 
-async def push(log, lots, vouch=KNOWS_NOTHING_YET):
-    partitions = sorted(lots)
+async def push(log, writes, guarantee=KNOWS_NOTHING_YET):
+    partitions = sorted(writes)
     sent = [
-        (number, name) for number, partition in enumerate(partitions, 1) for name in lots[partition]
+        (number, name)
+        for number, partition in enumerate(partitions, 1)
+        for name in writes[partition]
     ]
     return await log.rows(
         QUERY,
         partitions,
-        [vouch.to] * len(partitions),
-        [vouch.since] * len(partitions),
+        [guarantee.to] * len(partitions),
+        [guarantee.since] * len(partitions),
         [number for number, _ in sent],
         [key_of(name) for _, name in sent],
         [envelope(name).encode() for _, name in sent],

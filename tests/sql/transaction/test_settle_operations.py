@@ -8,7 +8,7 @@ import pytest
 from asyncpg import LockNotAvailableError, PostgresError
 
 from tests.sql.model.test_races import until_it_waits, waiting
-from tests.sql.support.log import ALWAYS, Ack, Poll, Vouch
+from tests.sql.support.log import ALWAYS, Ack, Guarantee, Poll
 from tests.sql.support.settling import arguments, names, transact
 
 SETTLE = f"select * from skep.settle_operations({', '.join(f'${n}' for n in range(1, 15))})"
@@ -202,10 +202,10 @@ async def test_the_brokers_word_saves_the_probe_and_the_gap_comes_back(log):
     [sink] = await log.provision("sink", "s")
     await transact(log, (), {sink: "a"})
 
-    vouched = await transact(log, (), {sink: "a"}, vouches={sink: Vouch(1, ALWAYS)})
-    behind = await transact(log, (), {sink: "b"}, vouches={sink: Vouch(1, ALWAYS)})
+    guaranteed = await transact(log, (), {sink: "a"}, guarantees={sink: Guarantee(1, ALWAYS)})
+    behind = await transact(log, (), {sink: "b"}, guarantees={sink: Guarantee(1, ALWAYS)})
 
-    assert [vouched.duplicates, vouched.offsets] == [[False], [2]]
+    assert [guaranteed.duplicates, guaranteed.offsets] == [[False], [2]]
     assert behind.row["gap_first"] == [2]
 
 

@@ -1,4 +1,4 @@
-"""What the duplicate cache vouches for, it finds; and it stays within its memory."""
+"""What the duplicate cache guarantees, it finds; and it stays within its memory."""
 
 import gc
 import resource
@@ -41,8 +41,8 @@ def small_cache(**options):
 
 
 def fill(cache, key_count, *, partition_id=1, start=NOON, lot_keys=2):
-    """Record lots of new keys a second apart; return [(first, keys, created_at)]."""
-    known = cache.vouch(partition_id)
+    """Record writes of new keys a second apart; return [(first, keys, created_at)]."""
+    known = cache.guarantee(partition_id)
     first = known[0] + 1 if known else 1
     segments = []
     for number in range(0, key_count, lot_keys):
@@ -55,8 +55,8 @@ def fill(cache, key_count, *, partition_id=1, start=NOON, lot_keys=2):
 
 
 def lost_keys(cache, segments, *, partition_id=1):
-    """Return the offsets inside the vouched span that are not found where they are."""
-    to, since = cache.vouch(partition_id)
+    """Return the offsets inside the guaranteed span that are not found where they are."""
+    to, since = cache.guarantee(partition_id)
     lost = []
     for first, joined, created_at in segments:
         if created_at >= since:
@@ -81,22 +81,22 @@ def test_a_flush_recorded_at_once_is_known_like_one_recorded_segment_by_segment(
         one_by_one.record(*segment)
     at_once.record_flush(segments)
 
-    lots = [(partition_id, joined) for partition_id, _, joined, _ in segments]
-    assert at_once.find(lots) == one_by_one.find(lots)
-    assert [at_once.vouch(p) for p, _ in lots] == [one_by_one.vouch(p) for p, _ in lots]
+    writes = [(partition_id, joined) for partition_id, _, joined, _ in segments]
+    assert at_once.find(writes) == one_by_one.find(writes)
+    assert [at_once.guarantee(p) for p, _ in writes] == [one_by_one.guarantee(p) for p, _ in writes]
     assert at_once.counters == one_by_one.counters
 
 
 class TestSpans:
-    def test_nothing_is_vouched_for_in_a_partition_never_heard_of(self):
-        assert small_cache().vouch(1) is None
+    def test_nothing_is_guaranteed_for_in_a_partition_never_heard_of(self):
+        assert small_cache().guarantee(1) is None
 
-    def test_a_partition_begun_is_vouched_for_as_told(self):
+    def test_a_partition_begun_is_guaranteed_for_as_told(self):
         cache = small_cache()
 
         cache.begin(1, head=41, since=NOON)
 
-        assert cache.vouch(1) == (41, NOON)
+        assert cache.guarantee(1) == (41, NOON)
 
     def test_the_next_segment_extends_the_span(self):
         cache = small_cache()
@@ -105,30 +105,30 @@ class TestSpans:
         cache.record(1, 42, keys("abc"), NOON + MOMENT)
         cache.adopt(1, 45, keys("de"), NOON + MOMENT)
 
-        assert cache.vouch(1) == (46, NOON)
+        assert cache.guarantee(1) == (46, NOON)
 
-    def test_after_a_gap_only_what_is_created_later_than_the_segment_is_vouched_for(self):
+    def test_after_a_gap_only_what_is_created_later_than_the_segment_is_guaranteed_for(self):
         cache = small_cache()
         cache.begin(1, head=41, since=NOON - timedelta(hours=1))
 
         cache.record(1, 43, keys("a"), NOON)
 
         # The segment at offset 42 may have been created at noon as well.
-        assert cache.vouch(1) == (43, NOON + MOMENT)
+        assert cache.guarantee(1) == (43, NOON + MOMENT)
 
     def test_a_segment_of_an_unknown_partition_is_like_one_after_a_gap(self):
         cache = small_cache()
 
         cache.adopt(1, 7, keys("ab"), NOON)
 
-        assert cache.vouch(1) == (8, NOON + MOMENT)
+        assert cache.guarantee(1) == (8, NOON + MOMENT)
 
     def test_before_the_first_offset_there_is_nothing_to_know(self):
         cache = small_cache()
 
         cache.record(1, 1, keys("ab"), NOON)
 
-        assert cache.vouch(1) == (2, ALWAYS)
+        assert cache.guarantee(1) == (2, ALWAYS)
 
     def test_a_segment_inside_the_span_leaves_it_as_it_is(self):
         cache = small_cache()
@@ -136,7 +136,7 @@ class TestSpans:
 
         cache.adopt(1, 30, keys("ab"), NOON)
 
-        assert cache.vouch(1) == (41, NOON)
+        assert cache.guarantee(1) == (41, NOON)
 
     def test_a_segment_that_begins_inside_the_span_extends_it(self):
         cache = small_cache()
@@ -144,15 +144,15 @@ class TestSpans:
 
         cache.adopt(1, 41, keys("abc"), NOON)
 
-        assert cache.vouch(1) == (43, NOON)
+        assert cache.guarantee(1) == (43, NOON)
 
-    def test_a_forgotten_partition_is_vouched_for_no_more(self):
+    def test_a_forgotten_partition_is_guaranteed_for_no_more(self):
         cache = small_cache()
         cache.begin(1, head=41, since=NOON)
 
         cache.forget(1)
 
-        assert cache.vouch(1) is None
+        assert cache.guarantee(1) is None
 
     def test_forgetting_an_unknown_partition_is_no_error(self):
         small_cache().forget(1)
@@ -165,8 +165,8 @@ class TestSpans:
         cache.record(1, 1, keys("a"), NOON)
         cache.begin(8, head=0, since=NOON)
 
-        assert cache.vouch(1) == (1, NOON)
-        assert cache.vouch(2) is None
+        assert cache.guarantee(1) == (1, NOON)
+        assert cache.guarantee(2) is None
         assert cache.counters.spans_evicted == 1
 
 
@@ -191,7 +191,7 @@ class TestFind:
 
         assert hits == [(number, 0, 5) for number in names]
 
-    def test_nothing_is_found_in_no_lots(self):
+    def test_nothing_is_found_in_no_writes(self):
         assert small_cache().find([]) == []
 
     def test_an_empty_lot_does_not_shift_the_others(self):
@@ -252,11 +252,11 @@ class TestForgetting:
 
         segments = fill(cache, 200)
 
-        to, since = cache.vouch(1)
+        to, since = cache.guarantee(1)
         dropped = [created_at for first, joined, created_at in segments if created_at < since]
         assert to == 200
         assert since == cache.horizon > dropped[-1]
-        assert len(dropped) <= len(segments) - 10, "the youngest are still vouched for"
+        assert len(dropped) <= len(segments) - 10, "the youngest are still guaranteed"
         assert lost_keys(cache, segments) == []
 
     def test_the_horizon_lies_just_behind_the_newest_key_dropped(self):
@@ -272,7 +272,7 @@ class TestForgetting:
 
         cache.begin(2, head=5, since=cache.horizon + MOMENT)
 
-        assert cache.vouch(2) == (5, cache.horizon + MOMENT)
+        assert cache.guarantee(2) == (5, cache.horizon + MOMENT)
 
     def test_keys_older_than_the_horizon_do_not_push_out_younger_ones(self):
         cache = small_cache()
@@ -283,7 +283,7 @@ class TestForgetting:
         cache.adopt(2, 1, keys(range(100)), horizon - MOMENT)
 
         assert cache.horizon == horizon
-        assert cache.vouch(2) == (100, horizon)
+        assert cache.guarantee(2) == (100, horizon)
 
     def test_keys_created_at_the_horizon_are_kept(self):
         cache = small_cache()
@@ -534,7 +534,7 @@ class CacheBesideDatabase(RuleBasedStateMachine):
 
     @rule(partition_id=PARTITIONS)
     def learn_what_others_pushed(self, partition_id):
-        to = (self.cache.vouch(partition_id) or (0, None))[0]
+        to = (self.cache.guarantee(partition_id) or (0, None))[0]
         gap = [segment for segment in self.log[partition_id] if segment[0] > to]
         if gap:
             joined = keys(name for _, names, _ in gap for name in names)
@@ -565,35 +565,35 @@ class CacheBesideDatabase(RuleBasedStateMachine):
 
     @precondition(lambda self: hasattr(self, "cache"))
     @invariant()
-    def whatever_is_vouched_for_is_found(self):
-        lots, expected = [], []
+    def whatever_is_guaranteed_for_is_found(self):
+        writes, expected = [], []
         for partition_id, segments in self.log.items():
-            to, since = self.cache.vouch(partition_id) or (0, ALWAYS)
+            to, since = self.cache.guarantee(partition_id) or (0, ALWAYS)
             assert to <= self.head(partition_id)
             newest = {}
             for first, names, created_at in segments:
                 if created_at >= since:
                     span = zip(names, range(first, to + 1), strict=False)
                     newest.update(span)
-            lots.append((partition_id, keys(newest)))
+            writes.append((partition_id, keys(newest)))
             expected.append(newest)
 
-        together = self.cache.find(lots)
+        together = self.cache.find(writes)
         apart = [
-            (lot, n, offset)
-            for lot, (partition_id, joined) in enumerate(lots)
+            (write, n, offset)
+            for write, (partition_id, joined) in enumerate(writes)
             for n in range(len(joined) // 16)
             for _, _, offset in self.cache.find([(partition_id, joined[n * 16 : n * 16 + 16])])
         ]
 
         assert together == apart
-        assert [(lot, n) for lot, n, _ in together] == [
-            (lot, n) for lot, newest in enumerate(expected) for n in range(len(newest))
+        assert [(write, n) for write, n, _ in together] == [
+            (write, n) for write, newest in enumerate(expected) for n in range(len(newest))
         ]
-        for lot, n, offset in together:
-            name = list(expected[lot])[n]
-            assert offset >= expected[lot][name]
-            assert self.name_at(lots[lot][0], offset) == name
+        for write, n, offset in together:
+            name = list(expected[write])[n]
+            assert offset >= expected[write][name]
+            assert self.name_at(writes[write][0], offset) == name
 
     @precondition(lambda self: hasattr(self, "cache"))
     @invariant()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.db.access.errors import NotExecuted, OutcomeUnknown, RejectedData
-from skep.engine.driver import RETRY_PAUSE_S, RETRY_PAUSE_S_MAX, Cargo, Engine
+from skep.engine.driver import RETRY_PAUSE_S, RETRY_PAUSE_S_MAX, Engine, Work
 from skep.engine.fusion import FusionCore
 from skep.engine.limiter import StaticLimiter
 from skep.engine.policy import BatchPolicy
@@ -27,7 +27,7 @@ def arun():
         yield runner.run
 
 
-class Parcel(Cargo):
+class Parcel(Work):
     """What one client sends; it remembers what it was told."""
 
     def __init__(self, name):
@@ -44,7 +44,7 @@ class Parcel(Cargo):
         self.answers.append(error)
 
 
-class Crate(Cargo):
+class Crate(Work):
     """What several clients send together."""
 
     def __init__(self, *parcels):
@@ -70,10 +70,10 @@ class Crate(Cargo):
 
 
 class Executor:
-    """Answers every cargo, unless the test says that something happens first.
+    """Answers every work, unless the test says that something happens first.
 
     Args:
-        happen: Gets the names of the cargos and the number of the call, from 0, and may raise.
+        happen: Gets the names of the batch and the number of the call, from 0, and may raise.
     """
 
     def __init__(self, happen=lambda names, number: None):
@@ -89,15 +89,15 @@ class Executor:
     def repeated(self):
         return [is_repeated for _, is_repeated in self.calls]
 
-    async def execute(self, cargos, *, is_repeated):
-        names = [cargo.name for cargo in cargos]
+    async def execute(self, batch, *, is_repeated):
+        names = [work.name for work in batch]
         self.calls.append((names, is_repeated))
         self.times.append(asyncio.get_running_loop().time())
         outcome = self._happen(names, len(self.calls) - 1)
         if outcome is not None:
             await outcome
-        for cargo in cargos:
-            cargo.answer()
+        for work in batch:
+            work.answer()
 
 
 def raise_in_turn(*errors):
@@ -129,11 +129,11 @@ def start(executor, *, policy=POLICY, slots=2, weight_capacity=1_000, limiter=No
     return engine
 
 
-async def run_together(executor, *cargos):
+async def run_together(executor, *batch):
     """Submit these in one turn and return when all of them were dealt with."""
     engine = start(executor)
-    for cargo in cargos:
-        engine.submit("push", None, 1, cargo)
+    for work in batch:
+        engine.submit("push", None, 1, work)
     await engine.drain()
 
 
@@ -229,24 +229,24 @@ async def test_a_lot_that_waits_can_be_enlarged_and_one_that_left_cannot():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait())
     engine = start(executor)
-    lot = engine.submit("push", "partition", 1, Parcel("a"))
+    unit = engine.submit("push", "partition", 1, Parcel("a"))
 
-    is_enlarged_while_waiting = engine.enlarge(lot, 5)
+    is_enlarged_while_waiting = engine.enlarge(unit, 5)
     await asyncio.sleep(0.1)
-    is_enlarged_in_flight = engine.enlarge(lot, 5)
+    is_enlarged_in_flight = engine.enlarge(unit, 5)
     gate.set()
     await engine.drain()
 
     assert is_enlarged_while_waiting
     assert not is_enlarged_in_flight
-    assert lot.weight == 6
+    assert unit.weight == 6
 
 
 async def test_a_lot_is_not_enlarged_beyond_what_a_call_carries():
     engine = start(Executor())
-    lot = engine.submit("push", "partition", 1, Parcel("a"))
+    unit = engine.submit("push", "partition", 1, Parcel("a"))
 
-    assert not engine.enlarge(lot, POLICY.weight_max)
+    assert not engine.enlarge(unit, POLICY.weight_max)
     await engine.drain()
 
 
@@ -270,12 +270,12 @@ async def test_at_capacity_nothing_more_is_accepted_until_a_call_comes_back():
     gate = asyncio.Event()
     executor = Executor(lambda names, number: gate.wait())
     engine = start(executor, weight_capacity=10)
-    lot = engine.submit("push", "partition", 8, Parcel("a"))
+    unit = engine.submit("push", "partition", 8, Parcel("a"))
 
     with pytest.raises(Overloaded):
         engine.submit("push", "partition", 3, Parcel("b"))
     with pytest.raises(Overloaded):
-        engine.enlarge(lot, 3)
+        engine.enlarge(unit, 3)
     gate.set()
     await engine.drain()
     engine.submit("push", "partition", 3, Parcel("c"))
@@ -322,18 +322,18 @@ async def test_the_limiter_hears_whether_the_first_try_worked(errors, verdicts):
 @given(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1)))))
 def test_of_a_refused_call_only_the_guilty_fail_and_all_others_are_answered_once(drawn):
     count, guilty = drawn
-    cargos = [Parcel(f"<{number}>") for number in range(count)]
+    batch = [Parcel(f"<{number}>") for number in range(count)]
     executor = Executor(refuse(*(f"<{number}>" for number in guilty)))
 
-    run_virtually(run_together(executor, *cargos))
+    run_virtually(run_together(executor, *batch))
 
-    for number, cargo in enumerate(cargos):
+    for number, work in enumerate(batch):
         if number in guilty:
-            (error,) = cargo.answers
+            (error,) = work.answers
             assert isinstance(error, RejectedData)
             assert error.message == f"<{number}>"
         else:
-            assert cargo.answers == ["done"]
+            assert work.answers == ["done"]
     # Halving: each of the guilty is met once per level, with its other half beside it.
     assert len(executor.calls) <= 1 + 2 * len(guilty) * ceil(log2(count) if count > 1 else 1)
 
@@ -388,10 +388,10 @@ async def test_refused_data_is_the_clients_affair_and_not_logged(caplog):
 
 
 async def test_halves_of_a_call_whose_first_outcome_is_unknown_are_repetitions_too():
-    cargos = parcels("abcd")
+    batch = parcels("abcd")
     executor = Executor(raise_in_turn(OutcomeUnknown(), Defect()))
 
-    await run_together(executor, *cargos)
+    await run_together(executor, *batch)
 
     assert executor.calls == [
         (["a", "b", "c", "d"], False),
@@ -430,22 +430,22 @@ async def test_parts_of_a_shared_cargo_are_repetitions_if_the_whole_was():
 
 async def test_a_call_that_was_not_executed_is_repeated_as_it_was():
     executor = Executor(raise_in_turn(NotExecuted(), NotExecuted()))
-    (cargo,) = parcels("a")
+    (work,) = parcels("a")
 
-    await run_together(executor, cargo)
+    await run_together(executor, work)
 
     assert executor.calls == [(["a"], False)] * 3
-    assert cargo.answers == ["done"]
+    assert work.answers == ["done"]
 
 
 async def test_a_call_of_unknown_outcome_is_repeated_as_a_repetition():
     executor = Executor(raise_in_turn(OutcomeUnknown()))
-    (cargo,) = parcels("a")
+    (work,) = parcels("a")
 
-    await run_together(executor, cargo)
+    await run_together(executor, work)
 
     assert executor.calls == [(["a"], False), (["a"], True)]
-    assert cargo.answers == ["done"]
+    assert work.answers == ["done"]
 
 
 async def test_once_an_outcome_is_unknown_every_further_try_is_a_repetition():
@@ -458,34 +458,34 @@ async def test_once_an_outcome_is_unknown_every_further_try_is_a_repetition():
 
 @pytest.mark.parametrize("error", [NotExecuted(), OutcomeUnknown(), RejectedData(), Defect()])
 async def test_cargos_that_were_answered_are_not_run_again(error):
-    cargos = parcels("abc")
+    batch = parcels("abc")
 
     def happen(names, number):
         if number == 0:
-            cargos[1].answer()
+            batch[1].answer()
             raise error
 
     executor = Executor(happen)
 
-    await run_together(executor, *cargos)
+    await run_together(executor, *batch)
 
     assert all("b" not in names for names in executor.names[1:])
-    assert [cargo.answers for cargo in cargos] == [["done"]] * 3
+    assert [work.answers for work in batch] == [["done"]] * 3
 
 
 async def test_a_call_whose_cargos_were_all_answered_is_not_repeated():
-    (cargo,) = parcels("a")
+    (work,) = parcels("a")
 
     def happen(names, number):
-        cargo.answer()
+        work.answer()
         raise NotExecuted
 
     executor = Executor(happen)
 
-    await run_together(executor, cargo)
+    await run_together(executor, work)
 
     assert len(executor.calls) == 1
-    assert cargo.answers == ["done"]
+    assert work.answers == ["done"]
 
 
 async def test_pauses_between_tries_double_up_to_a_bound():
@@ -501,26 +501,26 @@ async def test_pauses_between_tries_double_up_to_a_bound():
 @pytest.mark.parametrize("kind", [NotExecuted, OutcomeUnknown])
 async def test_patience_ends_as_unavailable(kind):
     executor = Executor(raise_in_turn(*[kind("the inside of the database")] * 1_000))
-    cargos = parcels("ab")
+    batch = parcels("ab")
 
-    await run_together(executor, *cargos)
+    await run_together(executor, *batch)
 
     ended_at = asyncio.get_running_loop().time()
     assert PATIENCE_S - RETRY_PAUSE_S_MAX <= ended_at <= PATIENCE_S
-    for cargo in cargos:
-        (error,) = cargo.answers
+    for work in batch:
+        (error,) = work.answers
         assert type(error) is Unavailable
         assert "inside" not in error.message
 
 
 async def test_a_call_of_which_nothing_can_be_found_out_is_given_up_at_once():
     executor = Executor(raise_in_turn(Unavailable()))
-    cargos = parcels("ab")
+    batch = parcels("ab")
 
-    await run_together(executor, *cargos)
+    await run_together(executor, *batch)
 
     assert len(executor.calls) == 1
-    assert [type(cargo.answers[0]) for cargo in cargos] == [Unavailable, Unavailable]
+    assert [type(work.answers[0]) for work in batch] == [Unavailable, Unavailable]
     assert asyncio.get_running_loop().time() == 0.0
 
 

@@ -26,13 +26,13 @@ def core_of(*, slots=8, weight_capacity=1_000, **policies):
 
 
 def offer_all(core, partitions, *, operation="push", weight=1, now=0.0):
-    """Offer one lot for each partition; the cargo is partition and running number, like `a1`."""
+    """Offer one unit for each partition; the work is partition and running number, like `a1`."""
     seen = Counter()
-    lots = []
+    units = []
     for partition in partitions:
         seen[partition] += 1
-        lots.append(core.offer(operation, partition, weight, f"{partition}{seen[partition]}", now))
-    return lots
+        units.append(core.offer(operation, partition, weight, f"{partition}{seen[partition]}", now))
+    return units
 
 
 def take_one(core, now=0.0):
@@ -46,8 +46,8 @@ def occupy(core, partition="busy", *, operation="push", weight=1):
     return take_one(core)
 
 
-def cargos(calls):
-    return [" ".join(lot.cargo for lot in call.lots) for call in calls]
+def batch(calls):
+    return [" ".join(unit.work for unit in call.units) for call in calls]
 
 
 # When a call leaves
@@ -58,7 +58,7 @@ def test_an_idle_operation_sends_whatever_waits_at_once():
     offer_all(core, "ab")
 
     assert core.next_due(0.0) == 0.0
-    assert cargos(core.take_ready(0.0)) == ["a1 b1"]
+    assert batch(core.take_ready(0.0)) == ["a1 b1"]
     assert core.next_due(0.0) is None
 
 
@@ -70,7 +70,7 @@ def test_a_call_tells_what_it_carries():
     call = take_one(core, 2.0)
 
     assert (call.operation, call.weight, call.started_at) == ("push", 7, 2.0)
-    assert [(lot.partition, lot.weight, lot.cargo, lot.arrived_at) for lot in call.lots] == [
+    assert [(unit.partition, unit.weight, unit.work, unit.arrived_at) for unit in call.units] == [
         ("a", 3, "eggs", 1.0),
         ("b", 4, "milk", 1.5),
     ]
@@ -85,7 +85,7 @@ def test_another_call_waits_for_the_preferred_weight():
     offer_all(core, "c")
 
     assert core.next_due(0.0) == 0.0
-    assert cargos(core.take_ready(0.0)) == ["a1 b1 c1"]
+    assert batch(core.take_ready(0.0)) == ["a1 b1 c1"]
 
 
 def test_another_call_leaves_when_the_oldest_lot_was_held_long_enough():
@@ -96,7 +96,7 @@ def test_another_call_leaves_when_the_oldest_lot_was_held_long_enough():
 
     assert core.next_due(1.25) == 1.5
     assert core.take_ready(1.4) == []
-    assert cargos(core.take_ready(1.5)) == ["a1 b1"]
+    assert batch(core.take_ready(1.5)) == ["a1 b1"]
 
 
 def test_weight_in_a_busy_partition_does_not_call_for_another_call():
@@ -152,7 +152,7 @@ def test_the_hold_stays_exact_while_many_come_and_go(arrivals):
     waiting = [core.offer("push", at, 1, None, float(at)) for at in arrivals]
 
     while waiting:
-        assert core.next_due(0.0) == min(lot.arrived_at for lot in waiting) + 0.5
+        assert core.next_due(0.0) == min(unit.arrived_at for unit in waiting) + 0.5
         core.withdraw(waiting.pop())
 
 
@@ -162,7 +162,7 @@ def test_the_limiter_caps_calls_in_flight():
     core = FusionCore({"push": (policy, limiter)}, slots=8, weight_capacity=100)
     offer_all(core, "abcd")
 
-    assert cargos(core.take_ready(0.0)) == ["a1", "b1"]
+    assert batch(core.take_ready(0.0)) == ["a1", "b1"]
     assert core.next_due(0.0) is None
 
 
@@ -170,7 +170,7 @@ def test_the_policy_caps_calls_in_flight():
     core = core_of(push=policy_with(preferred_weight=1, weight_max=1, concurrency_max=3))
     offer_all(core, "abcd")
 
-    assert cargos(core.take_ready(0.0)) == ["a1", "b1", "c1"]
+    assert batch(core.take_ready(0.0)) == ["a1", "b1", "c1"]
 
 
 def test_the_limiter_learns_how_a_call_went():
@@ -199,7 +199,7 @@ def test_a_partition_in_flight_gathers_and_leaves_in_order_when_released():
 
     core.settle(call, 9.0, succeeded=True)
 
-    assert cargos(core.take_ready(9.0)) == ["a1 a2 a3"]
+    assert batch(core.take_ready(9.0)) == ["a1 a2 a3"]
 
 
 def test_as_many_calls_carry_a_partition_as_the_policy_allows():
@@ -208,25 +208,25 @@ def test_as_many_calls_carry_a_partition_as_the_policy_allows():
     offer_all(core, "aaa")
 
     first, second = core.take_ready(0.0)
-    assert cargos([first, second]) == ["a1", "a2"]
+    assert batch([first, second]) == ["a1", "a2"]
 
     core.settle(second, 0.0, succeeded=True)
 
-    assert cargos(core.take_ready(0.0)) == ["a3"]
+    assert batch(core.take_ready(0.0)) == ["a3"]
 
 
 def test_lots_without_a_partition_leave_in_order_and_exclude_nobody():
     core = core_of(ack=policy_with(preferred_weight=1, weight_max=2))
     offer_all(core, [None] * 5, operation="ack")
 
-    assert cargos(core.take_ready(0.0)) == ["None1 None2", "None3 None4", "None5"]
+    assert batch(core.take_ready(0.0)) == ["None1 None2", "None3 None4", "None5"]
 
 
 def test_a_call_carries_no_more_partitions_than_allowed():
     core = core_of(pop=policy_with(preferred_weight=1, partitions_per_call=1))
     offer_all(core, "abab", operation="pop")
 
-    assert cargos(core.take_ready(0.0)) == ["a1 a2", "b1 b2"]
+    assert batch(core.take_ready(0.0)) == ["a1 a2", "b1 b2"]
 
 
 # What a call carries
@@ -236,14 +236,14 @@ def test_a_call_is_filled_up_to_its_weight():
     core = core_of(push=policy_with(weight_max=10, preferred_weight=99))
     offer_all(core, "abcd", weight=3)
 
-    assert cargos(core.take_ready(0.0)) == ["a1 b1 c1"]
+    assert batch(core.take_ready(0.0)) == ["a1 b1 c1"]
 
 
-def test_a_call_is_filled_up_to_its_number_of_lots():
+def test_a_call_is_filled_up_to_its_number_of_units():
     core = core_of(push=policy_with(lots_max=2, preferred_weight=99))
     offer_all(core, "aab")
 
-    assert cargos(core.take_ready(0.0)) == ["a1 a2"]
+    assert batch(core.take_ready(0.0)) == ["a1 a2"]
 
 
 def test_a_lot_heavier_than_a_call_goes_alone():
@@ -252,7 +252,7 @@ def test_a_lot_heavier_than_a_call_goes_alone():
     offer_all(core, "b", weight=50)
     offer_all(core, "c")
 
-    assert cargos(core.take_ready(0.0)) == ["a1", "b1", "c1"]
+    assert batch(core.take_ready(0.0)) == ["a1", "b1", "c1"]
 
 
 def test_a_lot_that_does_not_fit_is_first_in_the_next_call():
@@ -264,7 +264,7 @@ def test_a_lot_that_does_not_fit_is_first_in_the_next_call():
     call = take_one(core)
     core.settle(call, 0.0, succeeded=True)
 
-    assert cargos([call, *core.take_ready(0.0)]) == ["a1", "b1 c1"]
+    assert batch([call, *core.take_ready(0.0)]) == ["a1", "b1 c1"]
 
 
 def test_a_partition_too_long_for_one_call_goes_behind_the_others():
@@ -274,7 +274,7 @@ def test_a_partition_too_long_for_one_call_goes_behind_the_others():
     call = take_one(core)
     core.settle(call, 0.0, succeeded=True)
 
-    assert cargos([call, *core.take_ready(0.0)]) == ["a1 a2", "b1 c1"]
+    assert batch([call, *core.take_ready(0.0)]) == ["a1 a2", "b1 c1"]
 
 
 # Slots and capacity
@@ -343,18 +343,18 @@ def test_a_core_without_slots_is_refused():
 @pytest.mark.parametrize("withdrawn", [0, 1, 2])
 def test_a_withdrawn_lot_is_gone_wherever_it_stood(withdrawn):
     core = core_of(push=policy_with())
-    lots = offer_all(core, "aaa")
+    units = offer_all(core, "aaa")
 
-    assert core.withdraw(lots[withdrawn]) is True
-    assert core.withdraw(lots[withdrawn]) is False
-    assert take_one(core).lots == [lot for lot in lots if lot is not lots[withdrawn]]
+    assert core.withdraw(units[withdrawn]) is True
+    assert core.withdraw(units[withdrawn]) is False
+    assert take_one(core).units == [unit for unit in units if unit is not units[withdrawn]]
 
 
 def test_the_last_lot_withdrawn_frees_partition_and_weight():
     core = core_of(push=policy_with())
-    (lot,) = offer_all(core, "a")
+    (unit,) = offer_all(core, "a")
 
-    core.withdraw(lot)
+    core.withdraw(unit)
 
     assert core.weight == 0
     assert core.next_due(0.0) is None
@@ -363,10 +363,10 @@ def test_the_last_lot_withdrawn_frees_partition_and_weight():
 
 def test_a_lot_in_flight_cannot_be_withdrawn():
     core = core_of(push=policy_with())
-    (lot,) = offer_all(core, "a")
+    (unit,) = offer_all(core, "a")
     core.take_ready(0.0)
 
-    assert core.withdraw(lot) is False
+    assert core.withdraw(unit) is False
     assert core.weight == 1
 
 
@@ -377,7 +377,7 @@ def test_a_call_that_failed_frees_its_partitions_too():
 
     core.settle(call, 0.0, succeeded=False)
 
-    assert cargos(core.take_ready(0.0)) == ["a1"]
+    assert batch(core.take_ready(0.0)) == ["a1"]
 
 
 def test_a_call_settles_once():
@@ -389,14 +389,14 @@ def test_a_call_settles_once():
         core.settle(call, 0.0, succeeded=True)
 
 
-class Cargo:
+class Work:
     """Something a weak reference can watch."""
 
 
 def test_a_withdrawn_lot_does_not_keep_its_neighbours_alive():
     core = core_of(push=policy_with())
-    neighbour = weakref.ref(core.offer("push", "a", 1, Cargo(), 0.0).cargo)
-    withdrawn = core.offer("push", "a", 1, Cargo(), 0.0)
+    neighbour = weakref.ref(core.offer("push", "a", 1, Work(), 0.0).work)
+    withdrawn = core.offer("push", "a", 1, Work(), 0.0)
 
     core.withdraw(withdrawn)
     core.settle(take_one(core), 0.0, succeeded=True)
@@ -407,20 +407,20 @@ def test_a_withdrawn_lot_does_not_keep_its_neighbours_alive():
 def test_lots_that_left_together_do_not_keep_each_other_alive():
     core = core_of(push=policy_with())
     for _ in range(3):
-        core.offer("push", "a", 1, Cargo(), 0.0)
+        core.offer("push", "a", 1, Work(), 0.0)
     call = take_one(core)
-    first = weakref.ref(call.lots[0].cargo)
+    first = weakref.ref(call.units[0].work)
 
     core.settle(call, 0.0, succeeded=True)
-    kept = call.lots.pop()
+    kept = call.units.pop()
     del call
 
     assert first() is None
-    assert kept.cargo is not None
+    assert kept.work is not None
 
 
 def memory_of(core):
-    """Count everything a core without work still remembers about partitions and lots."""
+    """Count everything a core without work still remembers about partitions and units."""
     return sum(
         len(backlog._partitions)
         + len(backlog._ready)
@@ -460,32 +460,32 @@ def test_partitions_that_keep_changing_under_a_standing_backlog_leave_nothing_be
     assert memory_of(core) < 100
 
 
-# Everything at once, against a model that looks at all lots every time
+# Everything at once, against a model that looks at all units every time
 
 
 def test_a_waiting_lot_can_be_enlarged_up_to_a_call():
     core = core_of(push=policy_with(preferred_weight=100, weight_max=5))
     occupy(core, "a")
-    lot = core.offer("push", "a", 2, "a1", 0.0)
+    unit = core.offer("push", "a", 2, "a1", 0.0)
 
-    assert core.enlarge(lot, 3)
-    assert not core.enlarge(lot, 1)
-    assert (lot.weight, core.weight) == (5, 6)
+    assert core.enlarge(unit, 3)
+    assert not core.enlarge(unit, 1)
+    assert (unit.weight, core.weight) == (5, 6)
 
 
 def test_enlarging_can_call_for_another_call():
     core = core_of(push=policy_with(preferred_weight=5, hold_s_max=100))
     occupy(core)
-    lot = core.offer("push", "a", 2, "a1", 0.0)
+    unit = core.offer("push", "a", 2, "a1", 0.0)
     assert core.take_ready(0.0) == []
 
-    core.enlarge(lot, 3)
+    core.enlarge(unit, 3)
 
-    assert cargos(core.take_ready(0.0)) == ["a1"]
+    assert batch(core.take_ready(0.0)) == ["a1"]
 
 
 def gathering_core():
-    """A core whose call with two lots, a second long, came back at 1.0."""
+    """A core whose call with two units, a second long, came back at 1.0."""
     core = core_of(push=policy_with(gather_share=0.25))
     offer_all(core, "ab", weight=4)
     call = take_one(core)
@@ -501,7 +501,7 @@ def test_after_a_call_the_next_waits_for_those_who_were_answered():
     assert core.next_due(1.01) == 1.25
     core.offer("push", "b", 2, object(), 1.02)
 
-    assert [lot.weight for call in core.take_ready(1.02) for lot in call.lots] == [4, 2]
+    assert [unit.weight for call in core.take_ready(1.02) for unit in call.units] == [4, 2]
 
 
 def test_those_who_do_not_come_again_are_not_waited_for_long():
@@ -541,19 +541,19 @@ def test_a_lone_client_never_waits():
 
 def test_a_lot_that_left_is_not_enlarged():
     core = core_of(push=policy_with())
-    (lot,) = offer_all(core, "a")
+    (unit,) = offer_all(core, "a")
     take_one(core)
 
-    assert not core.enlarge(lot, 1)
+    assert not core.enlarge(unit, 1)
     assert core.weight == 1
 
 
 def test_enlarging_beyond_the_capacity_is_refused():
     core = core_of(push=policy_with(weight_max=100), weight_capacity=10)
-    (lot,) = offer_all(core, "a", weight=8)
+    (unit,) = offer_all(core, "a", weight=8)
 
     with pytest.raises(Overloaded):
-        core.enlarge(lot, 3)
+        core.enlarge(unit, 3)
     assert core.weight == 8
 
 
@@ -569,12 +569,14 @@ class Model:
 
     def eligible(self):
         flying = Counter(
-            partition for call in self.calls for partition in {lot.partition for lot in call.lots}
+            partition
+            for call in self.calls
+            for partition in {unit.partition for unit in call.units}
         )
         return [
-            lot
-            for lot in self.waiting
-            if lot.partition is None or flying[lot.partition] < self.policy.calls_per_partition
+            unit
+            for unit in self.waiting
+            if unit.partition is None or flying[unit.partition] < self.policy.calls_per_partition
         ]
 
     def due_at(self, now):
@@ -583,30 +585,31 @@ class Model:
             return None
         if not self.calls:
             until, weight = self.gathering
-            waiting = sum(lot.weight for lot in eligible)
+            waiting = sum(unit.weight for unit in eligible)
             return now if waiting >= weight else max(now, until)
         if len(self.calls) >= min(self.limiter.limit, self.policy.concurrency_max):
             return None
-        if sum(lot.weight for lot in eligible) >= self.policy.preferred_weight:
+        if sum(unit.weight for unit in eligible) >= self.policy.preferred_weight:
             return now
-        oldest = min(lot.arrived_at for lot in eligible)
+        oldest = min(unit.arrived_at for unit in eligible)
         return max(now, oldest + self.policy.hold_s_max)
 
     def start(self, call, now):
         """Check that the call was allowed to leave with what it carries, and let it."""
         assert self.due_at(now) == now
-        policy, eligible, lots = self.policy, self.eligible(), call.lots
-        partitions = {lot.partition for lot in lots}
-        assert call.weight == sum(lot.weight for lot in lots)
-        assert len(lots) == 1 or call.weight <= policy.weight_max
-        assert 1 <= len(lots) <= policy.lots_max
+        policy, eligible, units = self.policy, self.eligible(), call.units
+        partitions = {unit.partition for unit in units}
+        assert call.weight == sum(unit.weight for unit in units)
+        assert len(units) == 1 or call.weight <= policy.weight_max
+        assert 1 <= len(units) <= policy.lots_max
         assert policy.partitions_per_call is None or len(partitions) <= policy.partitions_per_call
         for partition in partitions:
-            carried = [lot for lot in lots if lot.partition == partition]
+            carried = [unit for unit in units if unit.partition == partition]
             assert (
-                carried == [lot for lot in eligible if lot.partition == partition][: len(carried)]
+                carried
+                == [unit for unit in eligible if unit.partition == partition][: len(carried)]
             )
-        self.waiting = [lot for lot in self.waiting if lot not in lots]
+        self.waiting = [unit for unit in self.waiting if unit not in units]
         self.calls.append(call)
         self.gathering = (0.0, 0.0)
 
@@ -615,7 +618,7 @@ class Model:
         self.calls.remove(call)
         if not self.calls:
             took, policy = now - call.started_at, self.policy
-            back = 0.75 * call.weight + sum(lot.weight for lot in self.waiting)
+            back = 0.75 * call.weight + sum(unit.weight for unit in self.waiting)
             until = now + min(policy.gather_share * took, policy.hold_s_max)
             self.gathering = (until, min(back, policy.weight_max) if policy.gather_share else 0.0)
 
@@ -670,40 +673,40 @@ class FusionMachine(RuleBasedStateMachine):
     def offer(self, operation, partition, weight):
         held = self.held_weight()
         try:
-            lot = self.core.offer(operation, partition, weight, object(), self.now)
+            unit = self.core.offer(operation, partition, weight, object(), self.now)
         except Overloaded:
             assert held > 0
             assert held + weight > self.capacity
         else:
             assert held == 0 or held + weight <= self.capacity
-            self.models[operation].waiting.append(lot)
-            self.offered.append((operation, lot))
+            self.models[operation].waiting.append(unit)
+            self.offered.append((operation, unit))
 
     @precondition(lambda self: self.offered)
     @rule(data=st.data())
     def withdraw(self, data):
-        operation, lot = data.draw(st.sampled_from(self.offered))
+        operation, unit = data.draw(st.sampled_from(self.offered))
         waiting = self.models[operation].waiting
-        was_waiting = lot in waiting
-        assert self.core.withdraw(lot) is was_waiting
+        was_waiting = unit in waiting
+        assert self.core.withdraw(unit) is was_waiting
         if was_waiting:
-            waiting.remove(lot)
+            waiting.remove(unit)
 
     @precondition(lambda self: self.offered)
     @rule(data=st.data(), weight=st.integers(1, 5))
     def enlarge(self, data, weight):
-        operation, lot = data.draw(st.sampled_from(self.offered))
-        model, held, before = self.models[operation], self.held_weight(), lot.weight
-        is_waiting = lot in model.waiting
+        operation, unit = data.draw(st.sampled_from(self.offered))
+        model, held, before = self.models[operation], self.held_weight(), unit.weight
+        is_waiting = unit in model.waiting
         try:
-            is_enlarged = self.core.enlarge(lot, weight)
+            is_enlarged = self.core.enlarge(unit, weight)
         except Overloaded:
             assert is_waiting
             assert held + weight > self.capacity
         else:
             fits = before + weight <= model.policy.weight_max
             assert is_enlarged is (is_waiting and fits)
-            assert lot.weight == before + weight * is_enlarged
+            assert unit.weight == before + weight * is_enlarged
 
     @rule()
     def take(self):
@@ -752,7 +755,7 @@ class FusionMachine(RuleBasedStateMachine):
         return [call for model in self.models.values() for call in model.calls]
 
     def held_weight(self):
-        waiting = [lot for model in self.models.values() for lot in model.waiting]
+        waiting = [unit for model in self.models.values() for unit in model.waiting]
         return sum(held.weight for held in (*waiting, *self.flying()))
 
     def model_due_at(self):

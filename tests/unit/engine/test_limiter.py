@@ -280,7 +280,7 @@ def test_the_floor_is_the_least_of_similar_calls():
     assert floors.of(6) == 0.2
 
 
-def test_a_heavier_call_vouches_for_lighter_ones_but_not_the_reverse():
+def test_a_heavier_call_guarantees_for_lighter_ones_but_not_the_reverse():
     floors = floors_of((0.1, 1, 0.0), (0.5, 10, 0.0), (0.3, 1_000, 0.0))
 
     assert (floors.of(1), floors.of(10), floors.of(1_000)) == (0.1, 0.3, 0.3)

@@ -17,7 +17,7 @@ class SlowExecutor:
         self._error = error
         self.ending = None
 
-    async def execute(self, cargos, *, is_repeated):
+    async def execute(self, batch, *, is_repeated):
         try:
             await asyncio.sleep(self._seconds)
         except asyncio.CancelledError:
@@ -25,7 +25,7 @@ class SlowExecutor:
             raise
         if self._error is not None:
             raise self._error
-        self.ending = (cargos, is_repeated)
+        self.ending = (batch, is_repeated)
 
 
 def test_an_outage_begins_only_when_the_connections_stay_away():

@@ -39,10 +39,10 @@ class FakeEngine:
     def when_relieved(self, callback):
         self.relieve = callback
 
-    def submit(self, operation, partition, weight, cargo):
+    def submit(self, operation, partition, weight, work):
         if self.is_full:
             raise Overloaded
-        self.submitted.append((operation, partition, weight, cargo))
+        self.submitted.append((operation, partition, weight, work))
 
 
 class Requests:

@@ -9,9 +9,9 @@ from skep.broker.push.rules import READ_CALL, RuleBook
 from skep.broker.scheduled.accept import (
     SCHEDULE_CALL,
     Moment,
+    PendingSchedule,
     ScheduleExecutor,
     ScheduleItem,
-    ScheduleLot,
     ScheduleOutcome,
     parse_moment,
     render_outcome,
@@ -93,15 +93,15 @@ def scheduled(number, seconds=5.0):
 AGAIN = ("again", None, None, None, None, None)
 
 
-async def execute(database, *lots, due=None, is_repeated=False):
-    """Run lots of items; return the outcomes of each."""
+async def execute(database, *pending, due=None, is_repeated=False):
+    """Run pending of items; return the outcomes of each."""
     answers = []
-    cargos = [ScheduleLot(items, lambda *answer: answers.append(answer)) for items in lots]
+    batch = [PendingSchedule(items, lambda *answer: answers.append(answer)) for items in pending]
     rule_book = RuleBook(database, seal=lambda envelope: envelope)
     due = Due() if due is None else due
     executor = ScheduleExecutor(database, rule_book, due, waiting_max=10)
-    await executor.execute(cargos, is_repeated=is_repeated)
-    assert all(cargo.is_settled for cargo in cargos)
+    await executor.execute(batch, is_repeated=is_repeated)
+    assert all(work.is_settled for work in batch)
     return [outcomes for outcomes, error in answers if error is None]
 
 
@@ -146,14 +146,14 @@ async def test_items_that_could_not_be_scheduled_fail_alone():
 
 def test_a_lot_that_fails_says_so_once():
     answers = []
-    lot = ScheduleLot([item("x")], lambda *answer: answers.append(answer))
+    pending = PendingSchedule([item("x")], lambda *answer: answers.append(answer))
     error = Unavailable()
 
-    lot.fail(error)
+    pending.fail(error)
 
     assert answers == [(None, error)]
-    assert lot.is_settled
-    assert lot.weight > 0
+    assert pending.is_settled
+    assert pending.weight > 0
 
 
 def rendered(outcome):

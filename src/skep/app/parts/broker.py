@@ -64,7 +64,7 @@ from skep.broker.push.accept import Push, PushExecutor
 from skep.broker.push.enforcement import Enforcer
 from skep.broker.push.rules import RuleBook
 from skep.broker.push.size_limit import AdmissionGate
-from skep.broker.push.stored_keys import Vouching
+from skep.broker.push.stored_keys import KeyLoader
 from skep.broker.queues.configure import Configure
 from skep.broker.retention.housekeeping import Housekeeper
 from skep.broker.retention.retention import (
@@ -396,11 +396,11 @@ class Broker:
 
     def _serve_operations(self) -> None:
         engine, slots = self.engine, self.hot_slots
-        vouching = Vouching(slots, self._cache)
+        key_loader = KeyLoader(slots, self._cache)
         rule_book = RuleBook(slots, seal=self.key_ring.seal_envelope)
         self._listen_for_changes(rule_book)
         partitions = PartitionProvisioner(
-            slots, self._directory, rule_book, vouching, meters=self.meters
+            slots, self._directory, rule_book, key_loader, meters=self.meters
         )
         polls = PopExecutor(
             slots,
@@ -420,7 +420,7 @@ class Broker:
             push=self.push,
             directory=self._directory,
             provisioner=partitions,
-            listener=vouching,
+            listener=key_loader,
             rule_book=rule_book,
             enforcer=Enforcer(rule_book, self._gate),
             cache=self._cache,
@@ -440,7 +440,7 @@ class Broker:
             slots,
             directory=self._directory,
             provisioner=partitions,
-            listener=Vouching(slots, settled_keys),
+            listener=KeyLoader(slots, settled_keys),
             rule_book=rule_book,
             gate=self._gate,
             cache=settled_keys,
@@ -464,7 +464,7 @@ class Broker:
             self.hot_slots,
             directory=self._directory,
             provisioner=partitions,
-            listener=Vouching(self.hot_slots, staged_keys),
+            listener=KeyLoader(self.hot_slots, staged_keys),
             rule_book=rule_book,
             gate=self._gate,
             cache=staged_keys,
@@ -485,7 +485,7 @@ class Broker:
             self.hot_slots,
             directory=self._directory,
             provisioner=partitions,
-            listener=Vouching(self.hot_slots, cache),
+            listener=KeyLoader(self.hot_slots, cache),
             cache=cache,
             rule_book=rule_book,
             open_envelope=self.key_ring.open_envelope,

@@ -98,7 +98,7 @@ class UsageProbe:
     """Reads what a worker uses, for its reports: shares of the time since the last reading."""
 
     def __init__(self, slots: Slots, lounge: Lounge, watch: LoopWatch) -> None:
-        self._slots: Final = slots
+        self._sunits: Final = slots
         self._lounge: Final = lounge
         self._watch: Final = watch
         self._loop: Final = asyncio.get_running_loop()
@@ -110,16 +110,16 @@ class UsageProbe:
         now, stats = self._loop.time(), read_process_stats()
         user_pct, system_pct = _shares(self._before, stats, max(now - self._then, 1e-3))
         self._then, self._before = now, stats
-        busy = self._slots.busy_count
+        busy = self._sunits.busy_count
         return {
             "cpu_user_pct": [user_pct],
             "cpu_system_pct": [system_pct],
             "rss_bytes": [stats.rss_bytes],
             "virtual_bytes": [stats.virtual_bytes],
-            "pool_size": [self._slots.size],
+            "pool_size": [self._sunits.size],
             "pool_active": [busy],
-            "pool_idle": [self._slots.connected_count - busy],
-            "waiting_calls": [self._slots.waiting_count],
+            "pool_idle": [self._sunits.connected_count - busy],
+            "waiting_calls": [self._sunits.waiting_count],
             "parked": [len(self._lounge)],
             "loop_lag_ms": [lag_s * 1000 for lag_s in self._watch.take_recent()],
         }

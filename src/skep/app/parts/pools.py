@@ -5,7 +5,7 @@ from typing import Final
 from skep.app.processes.assignment import WorkerAssignment
 from skep.broker.ack.accept import ACK_CALL
 from skep.broker.pop.accept import POP_CALL, POP_PARTITION_CALL
-from skep.broker.push.accept import PUSH_CALL, PUSH_VOUCHED_CALL
+from skep.broker.push.accept import PUSH_CALL, PUSH_GUARANTEED_CALL
 from skep.broker.transaction.streams import CYCLE_CALL
 from skep.broker.transaction.transaction import TRANSACT_CALL
 from skep.db.access.slots import HOT_PATH, ONE_OFF, Slots
@@ -29,7 +29,7 @@ class Pools:
             application_name=f"skep worker {assignment.index}",
             prepare=(
                 PUSH_CALL,
-                PUSH_VOUCHED_CALL,
+                PUSH_GUARANTEED_CALL,
                 POP_CALL,
                 POP_PARTITION_CALL,
                 ACK_CALL,

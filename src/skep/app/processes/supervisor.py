@@ -130,7 +130,7 @@ class Supervisor:
         companions: Sequence[Companion] = (),
         reload: Callable[[], Settings] | None = None,
     ) -> None:
-        self._slots = [_Slot(assignment) for assignment in assignments]
+        self._sunits = [_Slot(assignment) for assignment in assignments]
         self._target = target
         self._grace_s = grace_s
         self._on_ready = on_ready
@@ -164,11 +164,11 @@ class Supervisor:
         except SkepError as error:
             log.warning("the settings are wrong and stay as they were: %s", error.message)
             return
-        outcome = reloaded(self._slots[0].assignment.settings, wanted)
+        outcome = reloaded(self._sunits[0].assignment.settings, wanted)
         log.info("settings read again; changed: %s", ", ".join(outcome.changed) or "none")
         if outcome.needing_restart:
             log.warning("needing a restart: %s", ", ".join(outcome.needing_restart))
-        for slot in self._slots:
+        for slot in self._sunits:
             slot.assignment = replace(slot.assignment, settings=outcome.settings)
             if slot.running is not None:
                 # A worker that is just dying starts again with the new settings anyway.
@@ -177,7 +177,7 @@ class Supervisor:
 
     def _start_what_is_due(self) -> None:
         now = time.monotonic()
-        for slot in self._slots:
+        for slot in self._sunits:
             if slot.running is None and slot.start_at <= now:
                 slot.running = self._start(slot.assignment)
 
@@ -193,8 +193,8 @@ class Supervisor:
         return _Running(process, ours, started_at=time.monotonic())
 
     def _wait_for_news(self, signals: StopSignals) -> None:
-        running = [slot.running for slot in self._slots if slot.running is not None]
-        due = [slot.start_at for slot in self._slots if slot.running is None]
+        running = [slot.running for slot in self._sunits if slot.running is not None]
+        due = [slot.start_at for slot in self._sunits if slot.running is None]
         wait(
             [
                 signals.fileno(),
@@ -206,15 +206,15 @@ class Supervisor:
         )
 
     def _read_reports(self) -> None:
-        for slot in self._slots:
+        for slot in self._sunits:
             if slot.running is not None:
                 _read_report(slot.running)
-        if not self._is_announced and all(s.running and s.running.is_ready for s in self._slots):
+        if not self._is_announced and all(s.running and s.running.is_ready for s in self._sunits):
             self._is_announced = True
             self._on_ready()
 
     def _bury_the_dead(self) -> None:
-        for slot in self._slots:
+        for slot in self._sunits:
             if slot.running is not None and not slot.running.process.is_alive():
                 self._plan_restart(slot, slot.running)
 
@@ -239,8 +239,8 @@ class Supervisor:
         slot.start_at = now + pause_s
 
     def _stop_workers(self, signals: StopSignals) -> None:
-        running = [slot.running for slot in self._slots if slot.running is not None]
-        for slot in self._slots:
+        running = [slot.running for slot in self._sunits if slot.running is not None]
+        for slot in self._sunits:
             # Once the workers have closed theirs too, new connections are refused at once instead
             # of hanging in the backlog of a socket that nobody accepts from.
             slot.assignment.listener.close()

@@ -28,7 +28,7 @@ from skep.broker.ack.statuses import (
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.db.access.slots import Caller
-from skep.engine.driver import Cargo, Engine
+from skep.engine.driver import Engine, Work
 from skep.model.errors import BadRequest, SkepError
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import ACK_ITEMS_MAX, NAME_CHARS_MAX
@@ -69,7 +69,7 @@ class AckRow(msgspec.Struct, gc=False):
     """No other ack may speak for it: its lease is individual, or not remembered here."""
 
 
-class AckRequest(Cargo):
+class AckRequest(Work):
     """One client's acknowledgments, and their results so far."""
 
     __slots__ = ("_answer", "_items", "deferred", "error", "results", "rows")
@@ -253,10 +253,10 @@ class AckExecutor:
         self._leases: Final = leases
         self._announcer: Final = announcer
 
-    async def execute(self, cargos: Sequence[AckRequest], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[AckRequest], *, is_repeated: bool) -> None:
         """Record the acknowledgments of all requests in one call."""
         del is_repeated
-        sent = [(request, row) for request in cargos for row in request.rows]
+        sent = [(request, row) for request in batch for row in request.rows]
         found = await self._caller.call(
             ACK_CALL,
             [row.partition_id for _, row in sent],
@@ -280,7 +280,7 @@ class AckExecutor:
         self._meters.operations["ack"].messages.observe(len(sent))
         for queue_id, partitions in ready.items():
             self._announcer.announce(queue_id, len(partitions))
-        for request in cargos:
+        for request in batch:
             _finish(request)
 
     def _count(self, queue: str, status: str, outcome: str, messages: int) -> None:

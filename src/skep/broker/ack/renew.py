@@ -6,14 +6,14 @@ from typing import Final
 from uuid import UUID
 
 from skep.db.access.slots import Caller
-from skep.engine.driver import Cargo, Engine
+from skep.engine.driver import Engine, Work
 from skep.model.errors import SkepError
 
 RENEW_CALL: Final = "select * from skep.renew_leases($1, $2)"
 _WEIGHT: Final = 256
 
 
-class Renewal(Cargo):
+class Renewal(Work):
     """One client's wish to keep a lease."""
 
     __slots__ = ("_answer", "error", "expires_at", "lease_id", "seconds")
@@ -59,14 +59,14 @@ class RenewExecutor:
     def __init__(self, caller: Caller) -> None:
         self._caller: Final = caller
 
-    async def execute(self, cargos: Sequence[Renewal], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[Renewal], *, is_repeated: bool) -> None:
         """Renew all leases in one call."""
         del is_repeated
         rows = await self._caller.call(
             RENEW_CALL,
-            [renewal.lease_id for renewal in cargos],
-            [renewal.seconds for renewal in cargos],
+            [renewal.lease_id for renewal in batch],
+            [renewal.seconds for renewal in batch],
         )
         expiry_by_lease: dict[str, datetime] = {str(row[0]): row[1] for row in rows}
-        for renewal in cargos:
+        for renewal in batch:
             renewal.finish(expiry_by_lease.get(str(renewal.lease_id)))

@@ -25,7 +25,7 @@ import msgspec
 from skep.broker.directory import Directory, Partition
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
-from skep.broker.push.items import Entry, PushLot, PushRequest
+from skep.broker.push.items import Entry, PendingWrite, PushRequest
 from skep.broker.push.rules import QueueRules
 from skep.broker.scheduled.accept import Moment, parse_moment
 from skep.model.encryption import KeyRing, NoEncryptionKey
@@ -231,11 +231,14 @@ class Diversion:
         """
         self._keep([self._stage(request, each, items[each], producer) for each in positions])
 
-    def divert_lot(self, lot: PushLot) -> None:
-        """Keep what is left of a lot whose call did not succeed."""
-        entries = [entry for entry in lot.entries if not entry[0].results[entry[1]]]
+    def divert_write(self, write: PendingWrite) -> None:
+        """Keep what is left of a write whose call did not succeed."""
+        entries = [entry for entry in write.entries if not entry[0].results[entry[1]]]
         self._keep_or_fail(
-            [self._stage_entry(lot.partition, entry, known_to=lot.known_to) for entry in entries]
+            [
+                self._stage_entry(write.partition, entry, known_to=write.known_to)
+                for entry in entries
+            ]
         )
 
     def divert_later(self, later: Sequence[tuple[Partition, Entry, Moment]]) -> None:

@@ -314,11 +314,11 @@ class SpillDrain:
         unknown = [
             partition
             for partition in batch.partitions
-            if not self._cache.vouch(partition.partition_id)
+            if not self._cache.guarantee(partition.partition_id)
         ]
         if unknown:
             await self._listener.prepare((), unknown)
-        vouched = batch.vouch(self._cache)
+        guaranteed = batch.guarantee(self._cache)
         later = batch.later
         rules = {message.partition.rules for message in messages}
         rows = await self._caller.call(
@@ -328,8 +328,8 @@ class SpillDrain:
             run.end,
             run.is_doubtful,
             [partition.partition_id for partition in batch.partitions],
-            [to for to, _ in vouched],
-            [since for _, since in vouched],
+            [to for to, _ in guaranteed],
+            [since for _, since in guaranteed],
             [number for number, _ in batch.sent],
             [message.key for _, message in batch.sent],
             [message.envelope for _, message in batch.sent],
@@ -390,7 +390,7 @@ class _Batch:
         for message in _once(now):
             self.sent.append((number_by_id[message.partition.partition_id], message))
 
-    def vouch(self, cache: DedupCache) -> list[tuple[int, datetime]]:
+    def guarantee(self, cache: DedupCache) -> list[tuple[int, datetime]]:
         """Say for each partition what need not be searched for these keys."""
         if self._is_doubtful:
             known: dict[int, int] = {}
@@ -399,14 +399,16 @@ class _Batch:
                 known[number] = min(known_to, known.get(number, known_to))
             return [(known[number], _NEVER) for number in range(1, len(self.partitions) + 1)]
         keys = self._keys_by_partition(self.sent)
-        lots = [
+        writes = [
             (partition.partition_id, keys[number])
             for number, partition in enumerate(self.partitions, 1)
         ]
-        suspects = {hit.lot for hit in cache.find(lots)}
+        suspects = {hit.write for hit in cache.find(writes)}
         return [
-            (0, _NEVER) if lot in suspects else cache.vouch(partition.partition_id) or (0, _NEVER)
-            for lot, partition in enumerate(self.partitions)
+            (0, _NEVER)
+            if write in suspects
+            else cache.guarantee(partition.partition_id) or (0, _NEVER)
+            for write, partition in enumerate(self.partitions)
         ]
 
     def teach(self, cache: DedupCache, rows: Sequence[Any]) -> None:

@@ -43,7 +43,7 @@ class Outage:
         for limit in tuple(self._limits):
             limit.reschedule(now)
 
-    async def run(self, executor: Executor, cargos: Sequence[Any], *, is_repeated: bool) -> None:
+    async def run(self, executor: Executor, batch: Sequence[Any], *, is_repeated: bool) -> None:
         """Execute a call, unless and until the database is away.
 
         Raises:
@@ -56,7 +56,7 @@ class Outage:
             async with asyncio.timeout(None) as limit:
                 self._limits.add(limit)
                 try:
-                    await executor.execute(cargos, is_repeated=is_repeated)
+                    await executor.execute(batch, is_repeated=is_repeated)
                 finally:
                     self._limits.discard(limit)
         except TimeoutError as error:
@@ -70,6 +70,6 @@ class CutShort:
         self._executor: Final = executor
         self._outage: Final = outage
 
-    async def execute(self, cargos: Sequence[Any], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[Any], *, is_repeated: bool) -> None:
         """Run one call; see `Outage.run`."""
-        await self._outage.run(self._executor, cargos, is_repeated=is_repeated)
+        await self._outage.run(self._executor, batch, is_repeated=is_repeated)

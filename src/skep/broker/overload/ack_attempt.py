@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from skep.broker.ack.accept import Ack, AckRequest
-from skep.broker.overload.deferral import ACK_TYPE, AckDeferral, DeferralLot
+from skep.broker.overload.deferral import ACK_TYPE, AckDeferral, PendingDeferral
 from skep.broker.overload.fallback import Client, Relief, is_passing, renumber
 from skep.broker.overload.push_attempt import DEFERRED_PARTITIONS_MAX, respond_accepted
 from skep.broker.overload.shares import is_shed
@@ -106,8 +106,8 @@ class AckAttempt:
         if self._may_defer(pending):
             request = self._intake.record.prepare(pending, self._group, lambda _: None)
             ids = [item.transaction_id for item in pending]
-            lot = AckDeferral(request, ids, self._pending_positions(), self._deferred)
-            relief.defer(lot, lot.weight + 1)
+            pending = AckDeferral(request, ids, self._pending_positions(), self._deferred)
+            relief.defer(pending, pending.weight + 1)
             return
         self._deadline = self._deadline or relief.deadline()
         relief.stand(
@@ -164,17 +164,19 @@ class AckAttempt:
         else:
             self._conclude(self._results)
 
-    def _deferred(self, lot: DeferralLot) -> None:
+    def _deferred(self, pending: PendingDeferral) -> None:
         """Answer what was accepted, if anything was."""
-        assert isinstance(lot, AckDeferral)
-        if lot.error is not None:
-            self._give_up(lot.error)
+        assert isinstance(pending, AckDeferral)
+        if pending.error is not None:
+            self._give_up(pending.error)
             return
         results = self._results or [b""] * len(self._items)
-        for at, result in enumerate(lot.request.results):
-            results[lot.positions[at]] = renumber(result, lot.positions[at]) if result else b""
-        if lot.accepted:
-            respond_accepted(self._client, lot, results)
+        for at, result in enumerate(pending.request.results):
+            results[pending.positions[at]] = (
+                renumber(result, pending.positions[at]) if result else b""
+            )
+        if pending.accepted:
+            respond_accepted(self._client, pending, results)
         else:
             self._conclude(results)
 

@@ -24,7 +24,7 @@ from skep.broker.push.rules import QueueRules, RuleBook
 from skep.broker.push.size_limit import AdmissionGate, Full
 from skep.db.access.errors import RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.driver import Cargo
+from skep.engine.driver import Work
 from skep.model.errors import (
     BadRequest,
     InvalidPayload,
@@ -123,7 +123,7 @@ class DepthLimits(NamedTuple):
     bytes: int
 
 
-class DeferralLot(Cargo):
+class PendingDeferral(Work):
     """One request on its way into the table of operations."""
 
     __slots__ = ("accepted", "answer", "error", "parts")
@@ -146,10 +146,10 @@ class DeferralLot(Cargo):
         self.finish()
 
 
-Answer: TypeAlias = Callable[[DeferralLot], None]
+Answer: TypeAlias = Callable[[PendingDeferral], None]
 
 
-class PushDeferral(DeferralLot):
+class PushDeferral(PendingDeferral):
     """A push to accept."""
 
     __slots__ = ("items", "positions", "producer", "refused")
@@ -174,7 +174,7 @@ class PushDeferral(DeferralLot):
         return _ITEM_WEIGHT * len(self.items) + size
 
 
-class AckDeferral(DeferralLot):
+class AckDeferral(PendingDeferral):
     """A batch of acks to accept."""
 
     __slots__ = ("positions", "request", "transaction_ids")
@@ -223,14 +223,14 @@ class DeferralExecutor:
         self._when_accepted: Final = when_accepted
         self.accepted_count = 0
 
-    async def execute(self, cargos: Sequence[DeferralLot], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[PendingDeferral], *, is_repeated: bool) -> None:
         """Accept the requests; what an earlier try accepted is recognised by its ids."""
         del is_repeated
         for _ in range(TRIES_MAX):
-            pending = [cargo for cargo in cargos if not cargo.is_settled]
-            for cargo in pending:
-                await self._prepare(cargo)
-            pending = [cargo for cargo in pending if not cargo.is_settled]
+            pending = [work for work in batch if not work.is_settled]
+            for work in pending:
+                await self._prepare(work)
+            pending = [work for work in pending if not work.is_settled]
             if not pending:
                 return
             try:
@@ -239,39 +239,39 @@ class DeferralExecutor:
                 await self._read_rules_anew(pending)
                 continue
             self._apply(pending, {row[0]: row for row in rows})
-        for cargo in cargos:
-            if not cargo.is_settled:
-                cargo.fail(Unavailable("the queue is being deleted"))
+        for work in batch:
+            if not work.is_settled:
+                work.fail(Unavailable("the queue is being deleted"))
 
-    async def _prepare(self, cargo: DeferralLot) -> None:
+    async def _prepare(self, work: PendingDeferral) -> None:
         """Turn a request into parts, unless that was done."""
-        if cargo.parts is not None:
+        if work.parts is not None:
             return
         try:
-            if isinstance(cargo, PushDeferral):
-                cargo.parts = await self._prepare_push(cargo)
-            elif isinstance(cargo, AckDeferral):
-                cargo.parts = _prepare_acks(cargo)
+            if isinstance(work, PushDeferral):
+                work.parts = await self._prepare_push(work)
+            elif isinstance(work, AckDeferral):
+                work.parts = _prepare_acks(work)
         except (BadRequest, Refused, Overloaded) as error:
-            cargo.fail(error)
+            work.fail(error)
             return
-        if not cargo.parts:
-            cargo.finish()
+        if not work.parts:
+            work.finish()
 
-    async def _prepare_push(self, cargo: PushDeferral) -> list[OperationPart]:
-        keys = {(item.queue, item.partition or DEFAULT_PARTITION) for item in cargo.items}
+    async def _prepare_push(self, work: PushDeferral) -> list[OperationPart]:
+        keys = {(item.queue, item.partition or DEFAULT_PARTITION) for item in work.items}
         await self._provisioner.provide(keys)
-        by_partition = self._push.prepare(cargo.items, cargo.producer)
+        by_partition = self._push.prepare(work.items, work.producer)
         parts: list[OperationPart] = []
         for partition, entries in by_partition.items():
-            taken = self._validate(cargo, partition, entries)
+            taken = self._validate(work, partition, entries)
             if taken:
                 await self._admit(partition, len(taken))
-                parts.append(self._push_part(cargo, partition, taken))
+                parts.append(self._push_part(work, partition, taken))
         return parts
 
     def _validate(
-        self, cargo: PushDeferral, partition: Partition, entries: Sequence[Entry]
+        self, work: PushDeferral, partition: Partition, entries: Sequence[Entry]
     ) -> list[Entry]:
         """Return what the queue takes, and note why it does not take the rest."""
         taken: list[Entry] = []
@@ -280,7 +280,7 @@ class DeferralExecutor:
             if refusal is None:
                 taken.append(entry)
             else:
-                cargo.refused[entry[1]] = InvalidPayload(refusal)
+                work.refused[entry[1]] = InvalidPayload(refusal)
         return taken
 
     async def _admit(self, partition: Partition, count: int) -> None:
@@ -291,13 +291,13 @@ class DeferralExecutor:
                 raise verdict.error(partition.key[0])
 
     def _push_part(
-        self, cargo: PushDeferral, partition: Partition, entries: Sequence[Entry]
+        self, work: PushDeferral, partition: Partition, entries: Sequence[Entry]
     ) -> OperationPart:
         rules = partition.rules
         ids = [str(msgspec.json.decode(entry[4])) for entry in entries]
         traces: list[str | None] = [msgspec.json.decode(entry[5]) for entry in entries]
         envelopes = [self._rule_book.seal(rules, entry[3]) for entry in entries]
-        positions = [cargo.positions[entry[1]] for entry in entries]
+        positions = [work.positions[entry[1]] for entry in entries]
         return OperationPart(
             type=PUSH_TYPE,
             partition_id=partition.partition_id,
@@ -309,15 +309,15 @@ class DeferralExecutor:
             rules=rules,
         )
 
-    async def _read_rules_anew(self, cargos: Sequence[DeferralLot]) -> None:
-        parts = [part for cargo in cargos for part in cargo.parts or ()]
+    async def _read_rules_anew(self, batch: Sequence[PendingDeferral]) -> None:
+        parts = [part for work in batch for part in work.parts or ()]
         await self._rule_book.read(part.rules.queue_id for part in parts if part.rules is not None)
-        for cargo in cargos:
-            if isinstance(cargo, PushDeferral):
-                cargo.parts = None
+        for work in batch:
+            if isinstance(work, PushDeferral):
+                work.parts = None
 
-    async def _call(self, cargos: Sequence[DeferralLot]) -> Sequence[Any]:
-        sent = [(number, part) for number, cargo in enumerate(cargos) for part in cargo.parts or ()]
+    async def _call(self, batch: Sequence[PendingDeferral]) -> Sequence[Any]:
+        sent = [(number, part) for number, work in enumerate(batch) for part in work.parts or ()]
         rules = {part.rules for _, part in sent if part.rules is not None}
         return await self._caller.call(
             DEFER_CALL,
@@ -336,57 +336,57 @@ class DeferralExecutor:
             self._limits.bytes,
         )
 
-    def _apply(self, cargos: Sequence[DeferralLot], row_by_id: Mapping[UUID, Any]) -> None:
+    def _apply(self, batch: Sequence[PendingDeferral], row_by_id: Mapping[UUID, Any]) -> None:
         """Answer the requests; those of which a partition is gone stay to be tried again."""
-        for cargo in cargos:
-            parts = cargo.parts or []
+        for work in batch:
+            parts = work.parts or []
             rows = [row_by_id[part.id] for part in parts]
             outcomes = {row[1] for row in rows}
             if outcomes == {"accepted"}:
-                cargo.accepted = list(map(_accepted, parts, rows))
+                work.accepted = list(map(_accepted, parts, rows))
                 self.accepted_count += len(parts)
                 self._when_accepted(parts)
-                cargo.finish()
+                work.finish()
             elif outcomes & {"gone", "again"}:
                 self._drop_gone(
-                    cargo,
+                    work,
                     {part.id for part, row in zip(parts, rows, strict=True) if row[1] == "gone"},
                 )
             else:
                 _, outcome, _, waiting, pace_s, _, _ = rows[0]
                 after_s = retry_after_s(waiting, pace_s)
-                cargo.fail(Overloaded(_LIMIT_WORDS[outcome], retry_after_s=after_s))
+                work.fail(Overloaded(_LIMIT_WORDS[outcome], retry_after_s=after_s))
 
-    def _drop_gone(self, cargo: DeferralLot, gone: set[UUID]) -> None:
+    def _drop_gone(self, work: PendingDeferral, gone: set[UUID]) -> None:
         """Find the partitions of a push anew; an ack of a removed partition has no consumer."""
-        assert cargo.parts is not None
-        lost = [part for part in cargo.parts if part.id in gone]
-        if isinstance(cargo, AckDeferral):
-            cargo.parts = [part for part in cargo.parts if part.id not in gone]
+        assert work.parts is not None
+        lost = [part for part in work.parts if part.id in gone]
+        if isinstance(work, AckDeferral):
+            work.parts = [part for part in work.parts if part.id not in gone]
             ids = {part.partition_id for part in lost}
-            for row in cargo.request.rows:
+            for row in work.request.rows:
                 for position in row.positions if row.partition_id in ids else ():
-                    cargo.request.set_outcome(position, "no_group")
-            if not cargo.parts:
-                cargo.finish()
+                    work.request.set_outcome(position, "no_group")
+            if not work.parts:
+                work.finish()
             return
-        cargo.parts = None
+        work.parts = None
         for part in lost:
             partition = self._directory.partitions.get((part.queue, part.partition))
             if partition is not None and partition.partition_id == part.partition_id:
                 self._directory.forget_partition(partition)
 
 
-def _prepare_acks(cargo: AckDeferral) -> list[OperationPart]:
+def _prepare_acks(work: AckDeferral) -> list[OperationPart]:
     by_partition: dict[int, list[AckRow]] = {}
-    for row in cargo.request.rows:
+    for row in work.request.rows:
         by_partition.setdefault(row.partition_id, []).append(row)
-    return [_ack_part(cargo, partition_id, rows) for partition_id, rows in by_partition.items()]
+    return [_ack_part(work, partition_id, rows) for partition_id, rows in by_partition.items()]
 
 
-def _ack_part(cargo: AckDeferral, partition_id: int, rows: list[AckRow]) -> OperationPart:
+def _ack_part(work: AckDeferral, partition_id: int, rows: list[AckRow]) -> OperationPart:
     items = [
-        [(cargo.positions[at], cargo.transaction_ids[at]) for at in row.positions] for row in rows
+        [(work.positions[at], work.transaction_ids[at]) for at in row.positions] for row in rows
     ]
     return OperationPart(
         type=ACK_TYPE,

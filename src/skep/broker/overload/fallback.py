@@ -7,7 +7,7 @@ and what is left to do when its turn comes.
 from collections.abc import Hashable, Iterable
 from typing import Final, Protocol
 
-from skep.broker.overload.deferral import DeferralLot
+from skep.broker.overload.deferral import PendingDeferral
 from skep.broker.overload.shares import PartitionOrder
 from skep.broker.overload.waiting_line import (
     DEFERRAL,
@@ -105,14 +105,14 @@ class Relief:
             return False
         return self._deferral == "always" or wishes == {"always"} or client.prefers_async
 
-    def defer(self, lot: DeferralLot, weight: int) -> None:
+    def defer(self, pending: PendingDeferral, weight: int) -> None:
         """Accept a request to be done later; its answer is called in any case."""
         self.is_idle = False
         try:
-            self._engine.submit("defer", None, weight, lot)
+            self._engine.submit("defer", None, weight, pending)
         except Overloaded as error:
             # Its frames hold the request that will hold it, and cycles are collected rarely.
-            lot.fail(error.with_traceback(None))
+            pending.fail(error.with_traceback(None))
 
 
 def is_passing(error: SkepError | None) -> bool:

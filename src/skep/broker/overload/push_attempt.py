@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from skep.broker.directory import Directory
-from skep.broker.overload.deferral import PUSH_TYPE, DeferralLot, PushDeferral, render_accepted
+from skep.broker.overload.deferral import PUSH_TYPE, PendingDeferral, PushDeferral, render_accepted
 from skep.broker.overload.fallback import Client, Relief, is_passing, kind_of, renumber
 from skep.broker.overload.waiting_line import DEFERRAL, Kind, OutOfTurn, PartitionKey, Turn
 from skep.broker.push.accept import Push
@@ -192,9 +192,9 @@ class PushAttempt:
         if intake.partition_under_way(pending) is not None or not order.is_first(self, partitions):
             raise OutOfTurn
         self._leave_order()
-        lot = PushDeferral(pending, self._pending_positions(), self._producer, self._deferred)
+        pending = PushDeferral(pending, self._pending_positions(), self._producer, self._deferred)
         order.send(partitions)
-        intake.relief.defer(lot, lot.weigh(self._size))
+        intake.relief.defer(pending, pending.weigh(self._size))
 
     def _leave_order(self) -> None:
         if self._is_queued:
@@ -251,18 +251,18 @@ class PushAttempt:
             self._fail(position, error)
         self._conclude()
 
-    def _deferred(self, lot: DeferralLot) -> None:
+    def _deferred(self, pending: PendingDeferral) -> None:
         """Answer what was accepted, if anything was."""
-        assert isinstance(lot, PushDeferral)
+        assert isinstance(pending, PushDeferral)
         self._intake.relief.order.answered(self._partitions)
-        if lot.error is not None:
-            self._give_up(lot.error)
+        if pending.error is not None:
+            self._give_up(pending.error)
             return
         self._results = self._results or [b""] * len(self._items)
-        for at, error in lot.refused.items():
-            self._fail(lot.positions[at], error)
-        if lot.accepted:
-            respond_accepted(self._client, lot, self._results)
+        for at, error in pending.refused.items():
+            self._fail(pending.positions[at], error)
+        if pending.accepted:
+            respond_accepted(self._client, pending, self._results)
         else:
             self._conclude()
 
@@ -274,9 +274,9 @@ class PushAttempt:
             self._client.refuse(self._error)
 
 
-def respond_accepted(client: Client, lot: DeferralLot, results: Iterable[bytes]) -> None:
+def respond_accepted(client: Client, pending: PendingDeferral, results: Iterable[bytes]) -> None:
     """Answer that operations were accepted, and what is known of the other items."""
-    body = render_accepted(lot.accepted, [result for result in results if result])
+    body = render_accepted(pending.accepted, [result for result in results if result])
     headers = b"preference-applied: respond-async\r\nlocation: /api/v1/operations/%b\r\n" % (
         msgspec.json.decode(body)["operationId"].encode()
     )

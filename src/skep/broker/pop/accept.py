@@ -34,12 +34,12 @@ from skep.broker.pop.envelope_reader import EnvelopeReader
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.db.access.errors import GroupGone, NotExecuted
 from skep.db.access.slots import Caller
-from skep.engine.driver import Cargo, Engine
+from skep.engine.driver import Engine, Work
 from skep.model.errors import Overloaded, SkepError, Unavailable
 from skep.telemetry.meters import Meters
 
 if TYPE_CHECKING:
-    from skep.engine.fusion import Lot
+    from skep.engine.fusion import WorkUnit
 
 __all__ = [
     "POP_CALL",
@@ -116,7 +116,7 @@ class Parking(Protocol):
         ...
 
 
-class Poll(Cargo):
+class Poll(Work):
     """One client's request for messages."""
 
     __slots__ = (
@@ -127,11 +127,11 @@ class Poll(Cargo):
         "fruitless_claims",
         "group",
         "lease_id",
-        "lot",
         "options",
         "parking",
         "partition",
         "tried_at",
+        "unit",
     )
 
     def __init__(
@@ -148,7 +148,7 @@ class Poll(Cargo):
         self.group: Group | None = None
         self.partition: Partition | None = None
         self.lease_id: UUID = uuid4()
-        self.lot: Lot[Any] | None = None
+        self.unit: WorkUnit[Any] | None = None
         self.parking: Parking | None = None
         # Whom to tell, should the poll end while it is unknown whether its claim was made.
         self.doubt: Callable[[Poll], None] | None = None
@@ -241,7 +241,7 @@ class Pop:
         poll.parking = self._parking
         poll.tried_at = self._now()
         operation = "pop" if poll.partition is None else "pop_partition"
-        poll.lot = self._engine.submit(operation, poll.group.group_id, _WEIGHT, poll)
+        poll.unit = self._engine.submit(operation, poll.group.group_id, _WEIGHT, poll)
 
     def attempt_anew(self, poll: Poll) -> None:
         """Let a poll claim something else than it just did, under a lease of its own."""
@@ -261,8 +261,8 @@ class Pop:
         """
         if poll.is_settled:
             return
-        if poll.lot is not None:
-            self._engine.withdraw(poll.lot)
+        if poll.unit is not None:
+            self._engine.withdraw(poll.unit)
         poll.end()
         self._parking.leave(poll)
 
@@ -312,7 +312,7 @@ class Pop:
         return resume
 
 
-class UnwantedClaim(Cargo):
+class UnwantedClaim(Work):
     """Partitions claimed for a client that is gone. Nobody waits for the answer."""
 
     __slots__ = ("group", "lease_id", "partition_ids")
@@ -329,7 +329,7 @@ class UnwantedClaim(Cargo):
         _log.warning("a claim could not be given back: %s", error)
 
 
-class DoubtfulClaim(Cargo):
+class DoubtfulClaim(Work):
     """A claim that may have been made for a poll that has ended. Nobody waits for the answer."""
 
     __slots__ = ("group", "lease_id")
@@ -352,10 +352,10 @@ class UndoExecutor:
         self._caller: Final = caller
         self._announcer: Final = announcer
 
-    async def execute(self, cargos: Sequence[DoubtfulClaim], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[DoubtfulClaim], *, is_repeated: bool) -> None:
         """Undo the claims, group by group, and wake those who may want what they held."""
         del is_repeated
-        for claim in cargos:
+        for claim in batch:
             await self._caller.call(UNDO_CALL, claim.group.group_id, [claim.lease_id])
             claim.is_settled = True
             self._announcer.announce(claim.group.queue_id, 1)
@@ -368,17 +368,17 @@ class ReleaseExecutor:
         self._caller: Final = caller
         self._announcer: Final = announcer
 
-    async def execute(self, cargos: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
         """Release all claims in one call, and wake those who may want them."""
         del is_repeated
-        partitions = [(claim, partition) for claim in cargos for partition in claim.partition_ids]
+        partitions = [(claim, partition) for claim in batch for partition in claim.partition_ids]
         await self._caller.call(
             RELEASE_CALL,
             [partition for _, partition in partitions],
             [claim.group.group_id for claim, _ in partitions],
             [claim.lease_id for claim, _ in partitions],
         )
-        for claim in cargos:
+        for claim in batch:
             claim.is_settled = True
             self._announcer.announce(claim.group.queue_id, len(claim.partition_ids))
 
@@ -423,11 +423,11 @@ class PopExecutor:
         self._envelopes: Final = envelopes
         self._now: Final = now
 
-    async def execute(self, cargos: Sequence[Poll], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[Poll], *, is_repeated: bool) -> None:
         """Claim for all polls in one call, and answer or park each of them."""
-        for poll in cargos:
-            poll.lot = None  # it left; and a circle would wait for the cycle collector
-        polls = [poll for poll in cargos if not poll.is_settled]
+        for poll in batch:
+            poll.unit = None  # it left; and a circle would wait for the cycle collector
+        polls = [poll for poll in batch if not poll.is_settled]
         if not polls:
             return
         group = polls[0].group

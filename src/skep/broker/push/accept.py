@@ -1,13 +1,13 @@
 """Push: store messages, once each, in the order they came.
 
-Items are sorted by partition; those of many requests gather in one lot per partition until the
+Items are sorted by partition; those of many requests gather in one write per partition until the
 engine takes it into a call, with at most one call in flight per partition. Results are rendered as
 they become known and answered when the last item of the request has its own.
 
 Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
 look-up), and by the database. A partition that only this process pushes into goes through
-`push_vouched`, which stores what the cache vouches for and does not look. All that is left goes
-through `push_segments`, which probes what the cache does not vouch for. When it finds duplicates it
+`push_guaranteed`, which stores what the cache guarantees and does not look. All that is left goes
+through `push_segments`, which probes what the cache does not guarantee. When it finds duplicates it
 stores nothing for that partition and says which; the rest goes again.
 """
 
@@ -43,7 +43,7 @@ from skep.broker.push.flush import (
 from skep.broker.push.items import (
     Answer,
     Entry,
-    PushLot,
+    PendingWrite,
     PushRequest,
     fail_entry,
     fail_item,
@@ -59,7 +59,7 @@ from skep.broker.scheduled.accept import (
 )
 from skep.db.access.errors import RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.dedup.cache import DedupCache, Vouch
+from skep.engine.dedup.cache import DedupCache, Guarantee
 from skep.engine.driver import Engine
 from skep.model.envelopes import build_envelope, check_headers, end_of_life
 from skep.model.errors import BadRequest, Overloaded, SkepError, Unavailable
@@ -69,11 +69,11 @@ from skep.model.wire import DEFAULT_PARTITION, PushItem
 from skep.telemetry.meters import Meters
 
 PUSH_CALL: Final = "select * from skep.push_segments($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-PUSH_VOUCHED_CALL: Final = "select * from skep.push_vouched($1, $2, $3, $4, $5, $6, $7, $8)"
+PUSH_GUARANTEED_CALL: Final = "select * from skep.push_guaranteed($1, $2, $3, $4, $5, $6, $7, $8)"
 CONFIRM_CALL: Final = "select * from skep.confirm_duplicates($1, $2, $3)"
 
 _NO_WORD: Final = (0, datetime.max.replace(tzinfo=UTC))
-"""What a broker vouches for that vouches for nothing."""
+"""What a broker guarantees that guarantees nothing."""
 
 _ENTRY_WEIGHT: Final = 512
 """Bytes an item costs beyond its envelope: objects, key, answer."""
@@ -121,8 +121,8 @@ class Push:
         self._diversion: Final = diversion
         self._hash_seed: Final = hash_seed
         self._now: Final = now
-        # The last lot of each partition that has not left yet; later pushes join it.
-        self._open: Final[dict[int, PushLot]] = {}
+        # The last write of each partition that has not left yet; later pushes join it.
+        self._open: Final[dict[int, PendingWrite]] = {}
         # How many requests wait for a partition to be provisioned. Until the last of them is
         # through, later ones queue up behind them, although the partition may be known by then.
         self._awaited: Final[Counter[tuple[str, str]]] = Counter()
@@ -231,12 +231,12 @@ class Push:
         assert not in_order.later, "messages for later do not wait in a partition"
         return in_order.entries_by_partition
 
-    def close(self, lot: PushLot) -> None:
-        """Let nobody join a lot any more: it is on its way."""
-        # Also breaks the circle of lot and place, which only the cycle collector could free.
-        lot.place = None
-        partition_id = lot.partition.partition_id
-        if self._open.get(partition_id) is lot:
+    def close(self, write: PendingWrite) -> None:
+        """Let nobody join a write any more: it is on its way."""
+        # Also breaks the circle of write and place, which only the cycle collector could free.
+        write.place = None
+        partition_id = write.partition.partition_id
+        if self._open.get(partition_id) is write:
             del self._open[partition_id]
 
     def _stop_awaiting(self, keys: Iterable[tuple[str, str]]) -> None:
@@ -331,8 +331,8 @@ class Push:
         return (request, position, key, envelope, id_json, trace_json), moment
 
     def _submit(self, in_order: _Sorted, entry_weight: int) -> None:
-        """Add the entries of each partition to the lot that waits for it, or let a new one wait."""
-        engine, open_lots = self._engine, self._open
+        """Add the entries of each partition to the write that waits for it, or start one."""
+        engine, open_writes = self._engine, self._open
         for queue in {partition.key[0] for partition in in_order.entries_by_partition}:
             self._queues.of(queue).push_requests += 1
         diversion = self._diversion if self._diversion.is_usable else None
@@ -342,21 +342,21 @@ class Push:
             is_first = False
         for partition, entries in in_order.entries_by_partition.items():
             weight = entry_weight * len(entries)
-            lot = open_lots.get(partition.partition_id)
-            place = lot.place if lot is not None else None
+            write = open_writes.get(partition.partition_id)
+            place = write.place if write is not None else None
             try:
-                if lot is not None and place is not None and engine.enlarge(place, weight):
-                    lot.entries += entries
+                if write is not None and place is not None and engine.enlarge(place, weight):
+                    write.entries += entries
                 else:
-                    lot = PushLot(partition, entries, diversion=diversion)
-                    lot.place = engine.submit("push", partition.partition_id, weight, lot)
-                    open_lots[partition.partition_id] = lot
+                    write = PendingWrite(partition, entries, diversion=diversion)
+                    write.place = engine.submit("push", partition.partition_id, weight, write)
+                    open_writes[partition.partition_id] = write
             except Overloaded as error:
                 if is_first:
                     raise
                 # What was accepted will be stored; say of the rest that it was not. Without the
                 # frames, which hold the request: together they would wait for the collector.
-                PushLot(partition, entries).fail(error.with_traceback(None))
+                PendingWrite(partition, entries).fail(error.with_traceback(None))
             is_first = False
 
     def _submit_later(self, later: Sequence[_Later]) -> None:
@@ -433,26 +433,26 @@ class PushExecutor:
         self._cache: Final = cache
         self._announcer: Final = announcer
 
-    async def execute(self, cargos: Sequence[PushLot], *, is_repeated: bool) -> None:
-        """Store the lots; what an earlier try stored is recognised by its keys."""
-        for lot in cargos:
-            self._push.close(lot)
+    async def execute(self, batch: Sequence[PendingWrite], *, is_repeated: bool) -> None:
+        """Store the writes; what an earlier try stored is recognised by its keys."""
+        for write in batch:
+            self._push.close(write)
         try:
-            await self._store(cargos, is_repeated=is_repeated)
+            await self._store(batch, is_repeated=is_repeated)
         except (Unavailable, asyncio.CancelledError):
-            self._note_what_is_known(cargos)
+            self._note_what_is_known(batch)
             raise
 
-    def _note_what_is_known(self, lots: Sequence[PushLot]) -> None:
-        """A call may have stored some of the lots: remember where that would have to lie."""
-        spans = self._cache.vouch_each([lot.partition.partition_id for lot in lots])
-        for lot, span in zip(lots, spans, strict=True):
-            if lot.known_to is None and span is not None:
-                lot.known_to = span[0]
+    def _note_what_is_known(self, writes: Sequence[PendingWrite]) -> None:
+        """A call may have stored some of the writes: remember where that would have to lie."""
+        spans = self._cache.guarantee_each([write.partition.partition_id for write in writes])
+        for write, span in zip(writes, spans, strict=True):
+            if write.known_to is None and span is not None:
+                write.known_to = span[0]
 
-    async def _store(self, cargos: Sequence[PushLot], *, is_repeated: bool) -> None:
-        flushes = by_partition(cargos)
-        spans = self._cache.vouch_each(flushes)
+    async def _store(self, batch: Sequence[PendingWrite], *, is_repeated: bool) -> None:
+        flushes = by_partition(batch)
+        spans = self._cache.guarantee_each(flushes)
         forgotten = [
             flush.partition
             for flush, span in zip(flushes.values(), spans, strict=True)
@@ -463,7 +463,7 @@ class PushExecutor:
         await self._answer_cached_duplicates(flushes)
         await self._enforcer.enforce(flushes, is_repeated=is_repeated)
         if not is_repeated:
-            await self._push_vouched(flushes)
+            await self._push_guaranteed(flushes)
         while flushes:
             pending = [flushes[partition_id] for partition_id in sorted(flushes)]
             try:
@@ -480,14 +480,14 @@ class PushExecutor:
             flush.gather()
         await self._enforcer.enforce(flushes, is_repeated=is_repeated)
 
-    async def _push_vouched(self, flushes: dict[int, Flush]) -> None:
+    async def _push_guaranteed(self, flushes: dict[int, Flush]) -> None:
         """Store and take out what can be stored on this process's word alone."""
         sure, rules = self._find_sure(flushes)
         if not sure:
             return
         try:
             rows = await self._caller.call(
-                PUSH_VOUCHED_CALL,
+                PUSH_GUARANTEED_CALL,
                 [flush.partition.partition_id for flush, _ in sure],
                 [len(flush.entries) for flush, _ in sure],
                 [to if flush.partition.rules.dedup_window_s else None for flush, (to, _) in sure],
@@ -507,17 +507,17 @@ class PushExecutor:
 
     def _find_sure(
         self, flushes: dict[int, Flush]
-    ) -> tuple[list[tuple[Flush, Vouch]], list[QueueRules]]:
+    ) -> tuple[list[tuple[Flush, Guarantee]], list[QueueRules]]:
         """Return, by partition id, what goes to partitions that nobody else seems to push into."""
         partition_ids = sorted(flushes)
-        spans = self._cache.vouch_each(partition_ids)
+        spans = self._cache.guarantee_each(partition_ids)
         now = self._now()
         window_start: dict[QueueRules, datetime] = {}
-        sure: list[tuple[Flush, Vouch]] = []
+        sure: list[tuple[Flush, Guarantee]] = []
         for partition_id, span in zip(partition_ids, spans, strict=True):
             flush = flushes[partition_id]
             partition = flush.partition
-            if partition.is_contested or span is None or not flush.is_vouched:
+            if partition.is_contested or span is None or not flush.is_guaranteed:
                 continue
             start = window_start.get(partition.rules)
             if start is None:
@@ -558,9 +558,9 @@ class PushExecutor:
 
     async def _call(self, flushes: Sequence[Flush], *, is_repeated: bool) -> Sequence[Any]:
         partition_ids = [flush.partition.partition_id for flush in flushes]
-        spans = self._cache.vouch_each(partition_ids)
-        vouched = [
-            span if span is not None and flush.is_vouched else _NO_WORD
+        spans = self._cache.guarantee_each(partition_ids)
+        guaranteed = [
+            span if span is not None and flush.is_guaranteed else _NO_WORD
             for flush, span in zip(flushes, spans, strict=True)
         ]
         rules = {flush.partition.rules for flush in flushes}
@@ -568,8 +568,8 @@ class PushExecutor:
             PUSH_CALL,
             partition_ids,
             [len(flush.entries) for flush in flushes],
-            [to for to, _ in vouched],
-            [since for _, since in vouched],
+            [to for to, _ in guaranteed],
+            [since for _, since in guaranteed],
             [flush.keys for flush in flushes],
             [body_of(flush) for flush in flushes],
             is_repeated,
@@ -596,7 +596,7 @@ class PushExecutor:
             if not positions:
                 refuse_deferred(flush)
                 continue
-            known_to = (cache.vouch(partition_id) or _NO_WORD)[0]
+            known_to = (cache.guarantee(partition_id) or _NO_WORD)[0]
             if not is_repeated:
                 self._count_duplicates(flush, len(positions))
             answer_duplicates(
@@ -618,9 +618,9 @@ class PushExecutor:
         self._cache.forget(flush.partition.partition_id)
         await self._provisioner.provide({flush.partition.key})
         flush.partition = self._directory.partitions[flush.partition.key]
-        flush.is_vouched = False  # its keys were looked up in the partition that is gone
-        for lot in flush.lots:
-            lot.partition = flush.partition
+        flush.is_guaranteed = False  # its keys were looked up in the partition that is gone
+        for write in flush.writes:
+            write.partition = flush.partition
         return {flush.partition.partition_id: flush}
 
     async def _answer_cached_duplicates(self, flushes: dict[int, Flush]) -> None:
@@ -633,20 +633,20 @@ class PushExecutor:
             return
         verdicts = await self._caller.call(
             CONFIRM_CALL,
-            [candidates[lot].partition.partition_id for lot, _, _ in hits],
+            [candidates[write].partition.partition_id for write, _, _ in hits],
             [offset for _, _, offset in hits],
-            [candidates[lot].entries[index][2] for lot, index, _ in hits],
+            [candidates[write].entries[index][2] for write, index, _ in hits],
         )
         duplicates: dict[int, list[tuple[int, int]]] = {}
         for number, is_same_key, is_in_window in verdicts:
-            lot, index, offset = hits[int(number) - 1]
+            write, index, offset = hits[int(number) - 1]
             if not is_same_key:
                 # Two keys share a fingerprint: the cache cannot speak for this one.
-                candidates[lot].is_vouched = False
+                candidates[write].is_guaranteed = False
             elif is_in_window:
-                duplicates.setdefault(lot, []).append((index, offset))
-        for lot, found in duplicates.items():
-            flush = candidates[lot]
+                duplicates.setdefault(write, []).append((index, offset))
+        for write, found in duplicates.items():
+            flush = candidates[write]
             self._count_duplicates(flush, len(found))
             answer_duplicates(flush, found, queued_above=None)
             if not flush.entries:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from skep.broker.directory import Partition
-from skep.broker.push.items import Entry, PushLot, fail_entry
+from skep.broker.push.items import Entry, PendingWrite, fail_entry
 from skep.model.errors import PartitionDeferred, SkepError
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head
 
@@ -22,20 +22,20 @@ class Flush:
         "body_bytes",
         "entries",
         "is_admitted",
-        "is_vouched",
+        "is_guaranteed",
         "keys",
-        "lots",
         "offset_by_key",
         "partition",
         "twins",
+        "writes",
     )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.lots: list[PushLot] = []
+        self.writes: list[PendingWrite] = []
         self.entries: list[Entry] = []
         self.keys = b""
-        self.is_vouched = True
+        self.is_guaranteed = True
         self.is_admitted = False
         self.body_bytes = 0
         # Entries whose key an earlier entry of the flush has, and where those earlier ones went.
@@ -43,12 +43,12 @@ class Flush:
         self.offset_by_key: dict[bytes, int] = {}
 
     def gather(self) -> None:
-        """Take what the lots hold unanswered, as it was sent, by the rules as they are now.
+        """Take what the writes hold unanswered, as it was sent, by the rules as they are now.
 
         In a queue that looks for duplicates the first entry with a key decides for all with it.
         """
         self.twins = []
-        entries = _unanswered(self.lots)
+        entries = _unanswered(self.writes)
         keys = [entry[2] for entry in entries]
         if self.partition.rules.dedup_window_s and len(set(keys)) < len(keys):
             first_by_key: dict[bytes, Entry] = {}
@@ -83,11 +83,11 @@ class Flush:
             fail_entry(self.partition, each, error)
 
     def settle(self) -> None:
-        """Answer the twins, now that it is known where the first ones went, and end the lots."""
+        """Answer the twins, now that it is known where the first ones went, and end the writes."""
         for twin in self.twins:
             _answer_twin(self, twin, self.offset_by_key[twin[2]], b"duplicate")
-        for lot in self.lots:
-            lot.is_settled = True
+        for write in self.writes:
+            write.is_settled = True
 
 
 def body_of(flush: Flush) -> bytes:
@@ -97,14 +97,14 @@ def body_of(flush: Flush) -> bytes:
     return body
 
 
-def by_partition(lots: Iterable[PushLot]) -> dict[int, Flush]:
-    """Join the lots of each partition, and answer what is twice in the same flush."""
+def by_partition(writes: Iterable[PendingWrite]) -> dict[int, Flush]:
+    """Join the writes of each partition, and answer what is twice in the same flush."""
     flushes: dict[int, Flush] = {}
-    for lot in lots:
-        flush = flushes.get(lot.partition.partition_id)
+    for write in writes:
+        flush = flushes.get(write.partition.partition_id)
         if flush is None:
-            flush = flushes[lot.partition.partition_id] = Flush(lot.partition)
-        flush.lots.append(lot)
+            flush = flushes[write.partition.partition_id] = Flush(write.partition)
+        flush.writes.append(write)
     for partition_id, flush in tuple(flushes.items()):
         flush.gather()
         if not flush.entries:
@@ -113,18 +113,18 @@ def by_partition(lots: Iterable[PushLot]) -> dict[int, Flush]:
     return flushes
 
 
-def _unanswered(lots: Sequence[PushLot]) -> list[Entry]:
-    """Return the entries of the lots; those of a lot that was tried may have been answered."""
-    if len(lots) == 1 and not lots[0].was_tried:
-        lots[0].was_tried = True
-        return lots[0].entries
+def _unanswered(writes: Sequence[PendingWrite]) -> list[Entry]:
+    """Return the entries of the writes; those of a write that was tried may have been answered."""
+    if len(writes) == 1 and not writes[0].was_tried:
+        writes[0].was_tried = True
+        return writes[0].entries
     entries: list[Entry] = []
-    for lot in lots:
-        if lot.was_tried:
-            entries += [entry for entry in lot.entries if not entry[0].results[entry[1]]]
+    for write in writes:
+        if write.was_tried:
+            entries += [entry for entry in write.entries if not entry[0].results[entry[1]]]
         else:
-            entries += lot.entries
-        lot.was_tried = True
+            entries += write.entries
+        write.was_tried = True
     return entries
 
 

@@ -1,4 +1,4 @@
-"""What is under way of a push: items, their requests, and the lots in which they wait.
+"""What is under way of a push: items, their requests, and the writes in which they wait.
 
 Nothing here knows where or how messages are stored.
 """
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from skep.broker.directory import Partition
-from skep.engine.driver import Cargo
+from skep.engine.driver import Work
 from skep.model.errors import SkepError, Unavailable
 from skep.model.wire import PushItem
 
 if TYPE_CHECKING:
     from skep.broker.failover.diversion import Diversion
-    from skep.engine.fusion import Lot
+    from skep.engine.fusion import WorkUnit
 
 _encode = msgspec.json.encode
 
@@ -69,7 +69,7 @@ class PushRequest:
         self._answer(self)
 
 
-class PushLot(Cargo):
+class PendingWrite(Work):
     """What waits to be pushed into one partition, whoever sent it."""
 
     __slots__ = ("diversion", "entries", "known_to", "partition", "place", "was_tried")
@@ -85,7 +85,7 @@ class PushLot(Cargo):
         super().__init__()
         self.partition = partition
         self.entries = entries
-        self.place: Lot[Any] | None = None
+        self.place: WorkUnit[Any] | None = None
         self.diversion = diversion
         """Where it goes when the database is away; without one it fails."""
         self.known_to: int | None = None
@@ -93,15 +93,15 @@ class PushLot(Cargo):
         self.was_tried = was_tried
         """It left with a call before, so some of its items may have their results."""
 
-    def split(self) -> Sequence["PushLot"]:
-        """Return a lot for each request, or nothing when there is only one."""
+    def split(self) -> Sequence["PendingWrite"]:
+        """Return a write for each request, or nothing when there is only one."""
         by_request: dict[PushRequest, list[Entry]] = {}
         for entry in self.entries:
             by_request.setdefault(entry[0], []).append(entry)
         if len(by_request) < 2:
             return []
         parts = [
-            PushLot(self.partition, entries, was_tried=True, diversion=self.diversion)
+            PendingWrite(self.partition, entries, was_tried=True, diversion=self.diversion)
             for entries in by_request.values()
         ]
         for part in parts:
@@ -112,7 +112,7 @@ class PushLot(Cargo):
         """Answer every item without a result with the error, or keep it on disk."""
         self.is_settled = True
         if isinstance(error, Unavailable) and self.diversion is not None:
-            self.diversion.divert_lot(self)
+            self.diversion.divert_write(self)
             return
         for entry in self.entries:
             if not entry[0].results[entry[1]]:

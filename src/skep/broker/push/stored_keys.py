@@ -2,7 +2,7 @@
 
 A partition this process created is empty, so its cache knows everything from the start. A partition
 found in the database may hold an hour of keys; they are read before the first push into it, in
-bounded portions. What cannot be learned is not vouched for, and the push procedure probes it.
+bounded portions. What cannot be learned is not guaranteed, and the push procedure probes it.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PARTITIONS_PER_CALL: Final = 200
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 
 
-class Vouching:
+class KeyLoader:
     """Prepares the duplicate cache for partitions."""
 
     def __init__(self, caller: Caller, cache: DedupCache) -> None:
@@ -29,14 +29,14 @@ class Vouching:
         self._cache: Final = cache
 
     async def prepare(self, created: Sequence[Partition], found: Sequence[Partition]) -> None:
-        """Begin to vouch for partitions just created, and for others after reading their keys."""
+        """Begin to guarantee partitions just created, and for others after reading their keys."""
         for partition in created:
             self._cache.begin(partition.partition_id, head=0, since=_ALWAYS)
-        # A partition whose name was forgotten may still be vouched for, with a push under way.
+        # A partition whose name was forgotten may still be guaranteed, with a push under way.
         unknown = [
             partition.partition_id
             for partition in found
-            if not self._cache.vouch(partition.partition_id)
+            if not self._cache.guarantee(partition.partition_id)
         ]
         for start in range(0, len(unknown), PARTITIONS_PER_CALL):
             part = unknown[start : start + PARTITIONS_PER_CALL]
@@ -55,7 +55,7 @@ class Vouching:
     def _learn_partition(
         self, partition_id: int, head: int, window_start: datetime, segments: Sequence[Any]
     ) -> None:
-        """Vouch from the oldest segment read; from the window's start if that was all of it."""
+        """Guarantee from the oldest segment read; from the window's start if that was all of it."""
         if not segments:
             self._cache.begin(partition_id, head=head, since=window_start)
             return

@@ -16,7 +16,7 @@ from skep.broker import timestamps
 from skep.broker.pop.accept import wire_time
 from skep.broker.push.rules import RuleBook
 from skep.db.access.slots import Caller
-from skep.engine.driver import Cargo, Engine
+from skep.engine.driver import Engine, Work
 from skep.model.errors import BadRequest, InvalidPayload, QueueFull, Refused, SkepError
 from skep.model.ids import message_id
 from skep.model.limits import SCHEDULE_SECONDS_MAX
@@ -92,7 +92,7 @@ Answer: TypeAlias = Callable[[Sequence[ScheduleOutcome] | None, SkepError | None
 """Called once: with an outcome for each item, or with the error that none was scheduled for."""
 
 
-class ScheduleLot(Cargo):
+class PendingSchedule(Work):
     """The items of one request that wait to be scheduled."""
 
     __slots__ = ("_answer", "items")
@@ -130,8 +130,8 @@ class Schedule:
         Raises:
             Overloaded: The engine is full and nothing was scheduled.
         """
-        lot = ScheduleLot(items, answer)
-        self._engine.submit("schedule", None, lot.weight, lot)
+        pending = PendingSchedule(items, answer)
+        self._engine.submit("schedule", None, pending.weight, pending)
 
 
 class DueListener(Protocol):
@@ -153,19 +153,21 @@ class ScheduleExecutor:
         self._listener: Final = listener
         self._waiting_max: Final = waiting_max
 
-    async def execute(self, cargos: Sequence[ScheduleLot], *, is_repeated: bool) -> None:
-        """Schedule the items of all lots; of those with the same key the first decides."""
+    async def execute(self, batch: Sequence[PendingSchedule], *, is_repeated: bool) -> None:
+        """Schedule the items of all pending; of those with the same key the first decides."""
         first_by_identity: dict[tuple[int, str, bytes], ScheduleItem] = {}
-        for lot in cargos:
-            for item in lot.items:
+        for pending in batch:
+            for item in pending.items:
                 first_by_identity.setdefault(item.identity, item)
         items = list(first_by_identity.values())
         outcome_by_identity = await self._enforce(items)
         accepted = [item for item in items if item.identity not in outcome_by_identity]
         outcome_by_identity |= await self._schedule(accepted, is_repeated=is_repeated)
-        for lot in cargos:
-            if not lot.is_settled:
-                lot.finish(list(_outcomes(lot.items, first_by_identity, outcome_by_identity)))
+        for pending in batch:
+            if not pending.is_settled:
+                pending.finish(
+                    list(_outcomes(pending.items, first_by_identity, outcome_by_identity))
+                )
 
     async def _enforce(
         self, items: list[ScheduleItem]

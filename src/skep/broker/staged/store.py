@@ -26,7 +26,7 @@ from skep.broker.scheduled.accept import DueListener
 from skep.broker.staged.read import Portion, StagedMessage, StagedReader
 from skep.db.access.errors import RejectedData, RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.dedup.cache import KEY_BYTES, DedupCache, Vouch
+from skep.engine.dedup.cache import KEY_BYTES, DedupCache, Guarantee
 from skep.model.envelopes import build_envelope, end_of_life
 from skep.model.errors import SkepError
 from skep.telemetry.meters import NoteLetters
@@ -37,8 +37,8 @@ REJECT_CALL: Final = "select skep.reject_staged($1, $2, $3, $4, $5)"
 
 PORTION_MESSAGES: Final = 1_000
 
-_NO_WORD: Final[Vouch] = (0, datetime.max.replace(tzinfo=UTC))
-"""What a broker vouches for that vouches for nothing."""
+_NO_WORD: Final[Guarantee] = (0, datetime.max.replace(tzinfo=UTC))
+"""What a broker guarantees that guarantees nothing."""
 
 _FULL: Final = "too many messages of the queue wait for their time"
 
@@ -144,7 +144,7 @@ class StagedMover:
         strange = [
             partition
             for partition in partitions.values()
-            if not self._cache.vouch(partition.partition_id)
+            if not self._cache.guarantee(partition.partition_id)
         ]
         if strange:
             await self._listener.prepare((), strange)
@@ -322,7 +322,7 @@ class _SequenceCall:
         by_partition: dict[Partition, list[_Prepared]] = {}
         for message in messages:
             by_partition.setdefault(message.partition, []).append(message)
-        self._lots: Final = sorted(by_partition.items(), key=lambda lot: lot[0].partition_id)
+        self._writes: Final = sorted(by_partition.items(), key=lambda write: write[0].partition_id)
         self._dropped: Final = repeated
         self.pending: list[_Prepared] = []
         """After the call: what has to go again."""
@@ -332,35 +332,35 @@ class _SequenceCall:
     def arguments(self, cache: DedupCache) -> tuple[object, ...]:
         """Return the arguments of the call, with the word of the cache for its partitions."""
         numbers: dict[int, int | None] = {message.staged.id: None for message in self._dropped}
-        for number, (_, messages) in enumerate(self._lots, start=1):
+        for number, (_, messages) in enumerate(self._writes, start=1):
             numbers.update((message.staged.id, number) for message in messages)
         ids = sorted(numbers)
-        rules = {partition.rules for partition, _ in self._lots}
-        keys = [b"".join([message.key for message in messages]) for _, messages in self._lots]
-        words = self._vouch(keys, cache)
+        rules = {partition.rules for partition, _ in self._writes}
+        keys = [b"".join([message.key for message in messages]) for _, messages in self._writes]
+        words = self._guarantee(keys, cache)
         return (
             ids,
             [numbers[id_] for id_ in ids],
             [each.queue_id for each in rules],
             [each.version for each in rules],
-            [partition.partition_id for partition, _ in self._lots],
-            [len(messages) for _, messages in self._lots],
+            [partition.partition_id for partition, _ in self._writes],
+            [len(messages) for _, messages in self._writes],
             [to for to, _ in words],
             [since for _, since in words],
             keys,
             [
                 b"[%b]" % b",".join([message.envelope for message in messages])
-                for _, messages in self._lots
+                for _, messages in self._writes
             ],
         )
 
-    def _vouch(self, keys: Sequence[bytes], cache: DedupCache) -> list[Vouch]:
+    def _guarantee(self, keys: Sequence[bytes], cache: DedupCache) -> list[Guarantee]:
         """Return what the cache guarantees for each partition; nothing where it sees a hit."""
-        partition_ids = [partition.partition_id for partition, _ in self._lots]
-        suspects = {hit.lot for hit in cache.find(list(zip(partition_ids, keys, strict=True)))}
+        partition_ids = [partition.partition_id for partition, _ in self._writes]
+        suspects = {hit.write for hit in cache.find(list(zip(partition_ids, keys, strict=True)))}
         return [
-            _NO_WORD if lot in suspects or word is None else word
-            for lot, word in enumerate(cache.vouch_each(partition_ids))
+            _NO_WORD if write in suspects or word is None else word
+            for write, word in enumerate(cache.guarantee_each(partition_ids))
         ]
 
     def settle(self, rows: Sequence[Any], cache: DedupCache) -> list[Partition]:
@@ -369,7 +369,7 @@ class _SequenceCall:
         for row in rows:
             number: int = row[0]
             first, created_at, duplicates, _, gap_first, gap_keys, gap_created_at = row[2:]
-            partition, messages = self._lots[number - 1]
+            partition, messages = self._writes[number - 1]
             if gap_keys is not None:
                 cache.adopt(partition.partition_id, gap_first, gap_keys, gap_created_at)
             if first is not None:

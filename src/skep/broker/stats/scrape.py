@@ -118,9 +118,9 @@ def _process_families(snapshots: Sequence[Snapshot]) -> list[Metric]:
 def _operation_families(snapshots: Sequence[Snapshot]) -> list[Metric]:
     """Make what Queen says of its engine: calls, their time and what they carried."""
     histograms = sum_distributions(each.histograms for each in snapshots)
-    lots = histograms.get("skep_engine_call_lots", {})
+    writes = histograms.get("skep_engine_call_lots", {})
     messages = histograms.get("skep_engine_call_messages", {})
-    calls: dict[Labels, float] = {labels: sum(each[:-1]) for labels, each in lots.items()}
+    calls: dict[Labels, float] = {labels: sum(each[:-1]) for labels, each in writes.items()}
     items: dict[Labels, float] = {labels: each[-1] for labels, each in messages.items()}
     return [
         gauge("queen_sidecar_op_count", "Calls of the engine.", ("op",), calls),

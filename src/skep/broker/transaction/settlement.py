@@ -51,7 +51,7 @@ PARTITION_TRIES_MAX: Final = 3
 """How often a partition may vanish under a call before its queue is taken to be in deletion."""
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
-"""vouched_since of a broker that vouches for nothing."""
+"""guaranteed_since of a broker that guarantees nothing."""
 
 TEXT_BY_REFUSAL: Final = {**REFUSAL_BY_OUTCOME, "required_lease": "Invalid or expired lease"}
 
@@ -343,7 +343,7 @@ class Settler:
         strange = [
             partition
             for partition in partitions.values()
-            if not self._cache.vouch(partition.partition_id)
+            if not self._cache.guarantee(partition.partition_id)
         ]
         if strange:
             await self._listener.prepare((), strange)
@@ -357,7 +357,7 @@ class Settler:
         pushed: "_Pushed",
     ) -> Sequence[Any]:
         acks = operations.acks
-        vouched = pushed.vouch(self._cache)
+        guaranteed = pushed.guarantee(self._cache)
         (row,) = await self._caller.call(
             statement,
             *leading,
@@ -370,8 +370,8 @@ class Settler:
             [ack.status for ack in acks],
             [ack.error for ack in acks],
             [partition.partition_id for partition in pushed.partitions],
-            [to for to, _ in vouched],
-            [since for _, since in vouched],
+            [to for to, _ in guaranteed],
+            [since for _, since in guaranteed],
             [partition_number for partition_number, _ in pushed.sent],
             [push.key for _, push in pushed.sent],
             [push.envelope for _, push in pushed.sent],
@@ -467,17 +467,19 @@ class _Pushed:
                 self.sent.append((number, push))
             self.places.append(place)
 
-    def vouch(self, cache: DedupCache) -> list[tuple[int, datetime]]:
+    def guarantee(self, cache: DedupCache) -> list[tuple[int, datetime]]:
         """Return what the cache guarantees for each partition; nothing where it sees a hit."""
         keys = self._keys_by_partition(self.sent)
-        lots = [
+        writes = [
             (partition.partition_id, keys[number])
             for number, partition in enumerate(self.partitions, 1)
         ]
-        suspects = {hit.lot for hit in cache.find(lots)}
+        suspects = {hit.write for hit in cache.find(writes)}
         return [
-            (0, _NEVER) if lot in suspects else cache.vouch(partition.partition_id) or (0, _NEVER)
-            for lot, partition in enumerate(self.partitions)
+            (0, _NEVER)
+            if write in suspects
+            else cache.guarantee(partition.partition_id) or (0, _NEVER)
+            for write, partition in enumerate(self.partitions)
         ]
 
     def settle(self, offsets: Sequence[int], duplicates: Sequence[bool]) -> list[PushSettled]:

@@ -31,7 +31,7 @@ from skep.broker.transaction.settlement import (
 )
 from skep.broker.transaction.transaction import submit_when_provisioned
 from skep.db.access.slots import Caller
-from skep.engine.driver import Cargo, Engine
+from skep.engine.driver import Engine, Work
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import message_id, parse_partition_uuid
 from skep.model.limits import (
@@ -93,7 +93,7 @@ class _Window(msgspec.Struct, rename="camel", gc=False):
 _window_decoder = msgspec.json.Decoder(_Window)
 
 
-class Cycle(Cargo):
+class Cycle(Work):
     """One cycle under way."""
 
     __slots__ = ("done", "id", "leading", "operations")
@@ -126,9 +126,9 @@ class CycleExecutor:
         self._settler: Final = settler
         self._announcer: Final = announcer
 
-    async def execute(self, cargos: Sequence[Cycle], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[Cycle], *, is_repeated: bool) -> None:
         """Settle each cycle; one that an earlier try settled is found by its id."""
-        for cycle in cargos:
+        for cycle in batch:
             settled = await self._settler.settle(
                 CYCLE_CALL,
                 (cycle.id, is_repeated, *cycle.leading),

@@ -28,7 +28,7 @@ from skep.broker.transaction.settlement import (
     parse_lease_id,
 )
 from skep.db.access.slots import Caller
-from skep.engine.driver import Cargo, Engine
+from skep.engine.driver import Engine, Work
 from skep.model.errors import BadRequest, SkepError
 from skep.model.ids import message_id, partition_uuid
 from skep.model.limits import REQUIRED_LEASES_MAX, TRANSACTION_OPERATIONS_MAX
@@ -51,7 +51,7 @@ Answer: TypeAlias = Callable[["TransactionRequest"], None]
 Staged: TypeAlias = StagedPush | StagedAck
 
 
-class TransactionRequest(Cargo):
+class TransactionRequest(Work):
     """One client's transaction, and what became of it."""
 
     __slots__ = ("_answer", "body", "error", "id", "operations", "staged")
@@ -154,25 +154,25 @@ class Transaction:
 
 
 def submit_when_provisioned(
-    engine: Engine, directory: Directory, operation: str, cargo: Cargo, operations: Operations
+    engine: Engine, directory: Directory, operation: str, work: Work, operations: Operations
 ) -> None:
-    """Hand over a cargo once the partitions it pushes into exist.
+    """Hand over a work once the partitions it pushes into exist.
 
     Raises:
         Overloaded: The engine is full.
     """
     missing = [key for key in operations.partition_keys() if key not in directory.partitions]
     if not missing:
-        engine.submit(operation, None, operations.weight, cargo)
+        engine.submit(operation, None, operations.weight, work)
         return
 
     def proceed(error: SkepError | None) -> None:
         try:
             if error is not None:
                 raise error
-            engine.submit(operation, None, operations.weight, cargo)
+            engine.submit(operation, None, operations.weight, work)
         except SkepError as refusal:
-            cargo.fail(refusal)
+            work.fail(refusal)
 
     engine.submit("provision", None, 512 * len(missing), PartitionWish(missing, proceed))
 
@@ -185,9 +185,9 @@ class TransactionExecutor:
         self._settler: Final = settler
         self._forget_at = 0.0
 
-    async def execute(self, cargos: Sequence[TransactionRequest], *, is_repeated: bool) -> None:
+    async def execute(self, batch: Sequence[TransactionRequest], *, is_repeated: bool) -> None:
         """Settle each transaction; one that an earlier try settled is found by its id."""
-        for request in cargos:
+        for request in batch:
             settled = await self._settler.settle(
                 TRANSACT_CALL,
                 (request.id, is_repeated),

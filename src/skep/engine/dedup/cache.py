@@ -1,4 +1,4 @@
-"""Remember which keys were stored where, and vouch for what was not.
+"""Remember which keys were stored where, and guarantee what was not.
 
 This is the broker's half of duplicate detection. With every push the broker gives its word for a
 *span* of each partition: none of the keys sent occurs there at offsets up to `to` in segments
@@ -7,10 +7,10 @@ lock, so detection is exact whatever this cache holds; the cache only makes prob
 
 Promises:
 
-* Whatever lies inside a span it vouches for, `find` finds, at its newest offset. A hit may be
+* Whatever lies inside a span it guarantees, `find` finds, at its newest offset. A hit may be
   outside the window by now, so the caller confirms it in the database. One that is not confirmed
   is new, unless two keys of the partition agree in 63 bits and the newer hides the older: a caller
-  that cares even for that pushes such a lot without a vouch.
+  that cares even for that pushes such a write without a guarantee.
 * Memory stays below `memory_bytes_max`. What is forgotten is taken out of the spans first.
 * The cost of a call is bounded by the keys it carries; there is nothing to run in between.
 
@@ -41,7 +41,7 @@ KEY_BYTES: Final = 16
 Segment: TypeAlias = tuple[int, int, bytes, datetime]
 """Partition id, first offset, joined keys, created_at."""
 
-Vouch: TypeAlias = tuple[int, datetime]
+Guarantee: TypeAlias = tuple[int, datetime]
 """(to, since): every key at offsets up to `to` in segments created at or after `since` is known."""
 
 _YOUNG_KEYS_MAX: Final = 4_096
@@ -64,7 +64,7 @@ _FIND_FEW_KEYS: Final = 6
 _FINGERPRINT_FEW_KEYS: Final = 32
 _RECORD_FEW_SEGMENTS: Final = 8
 
-_EMPTY: Final[Vouch] = (0, ALWAYS)
+_EMPTY: Final[Guarantee] = (0, ALWAYS)
 """What can be said of any partition: there is nothing before the first offset, which is 1."""
 
 _SALT: Final = 0x9E37_79B9_7F4A_7C15
@@ -76,7 +76,7 @@ _first_halves = struct.Struct("<Q8x").iter_unpack
 class Hit(NamedTuple):
     """A key that seems to be stored already: which one, and its newest offset."""
 
-    lot: int
+    write: int
     key_index: int
     offset: int
 
@@ -114,7 +114,7 @@ class DedupCache:
         run_keys: int | None = None,
     ) -> None:
         self.counters: Final = DedupCounters()
-        self._spans: Final[OrderedDict[int, Vouch]] = OrderedDict()
+        self._spans: Final[OrderedDict[int, Guarantee]] = OrderedDict()
         self._spans_max: Final = max(1, memory_bytes_max // 8 // _SPAN_BYTES)
         # The young generation: keys since the last pour, by fingerprint.
         self._young: Final[dict[int, int]] = {}
@@ -131,7 +131,7 @@ class DedupCache:
 
     @property
     def horizon(self) -> datetime:
-        """The earliest moment from which anything can be vouched for."""
+        """The earliest moment from which anything can be guaranteed."""
         return self._runs.horizon
 
     @property
@@ -160,39 +160,39 @@ class DedupCache:
         """Writes to the spill directory that failed."""
         return self._runs.spill_failure_count
 
-    def vouch(self, partition_id: int) -> Vouch | None:
+    def guarantee(self, partition_id: int) -> Guarantee | None:
         """Return what `find` is complete for in the partition; None if for nothing.
 
         It stands for keys looked up since the span last grew: after an `adopt`, or an await during
         which one may have happened, look them up again before giving this word for them.
         """
-        return self.vouch_each((partition_id,))[0]
+        return self.guarantee_each((partition_id,))[0]
 
-    def vouch_each(self, partition_ids: Iterable[int]) -> list[Vouch | None]:
-        """Return what `vouch` says of each; together it costs a fraction."""
+    def guarantee_each(self, partition_ids: Iterable[int]) -> list[Guarantee | None]:
+        """Return what `guarantee` says of each; together it costs a fraction."""
         spans, horizon = self._spans, self._runs.horizon
         return [
             span if (span := spans.get(each)) is None or span[1] >= horizon else (span[0], horizon)
             for each in partition_ids
         ]
 
-    def find(self, lots: Sequence[tuple[int, bytes]]) -> list[Hit]:
+    def find(self, writes: Sequence[tuple[int, bytes]]) -> list[Hit]:
         """Look up the keys of a whole flush.
 
         Args:
-            lots: (partition id, joined keys).
+            writes: (partition id, joined keys).
 
         Returns:
-            The keys that seem to be stored already, in the order of the lots.
+            The keys that seem to be stored already, in the order of the writes.
         """
-        key_count = sum(len(keys) for _, keys in lots) // KEY_BYTES
-        hits = self._find_few(lots) if key_count <= _FIND_FEW_KEYS else self._find_many(lots)
+        key_count = sum(len(keys) for _, keys in writes) // KEY_BYTES
+        hits = self._find_few(writes) if key_count <= _FIND_FEW_KEYS else self._find_many(writes)
         self.counters.keys_sought += key_count
         self.counters.hits += len(hits)
         return hits
 
     def begin(self, partition_id: int, *, head: int, since: datetime) -> None:
-        """Vouch for the partition up to `head` in segments created at or after `since`.
+        """Guarantee the partition up to `head` in segments created at or after `since`.
 
         The keys of those segments were or will be given, in any order, before the next `find`.
         A partition just created has head 0 and is known since `ALWAYS`.
@@ -210,16 +210,16 @@ class DedupCache:
             for segment in segments:
                 self.record(*segment)
             return
-        lots = [(partition_id, keys) for partition_id, _, keys, _ in segments]
-        counts = [len(keys) // KEY_BYTES for _, keys in lots]
+        writes = [(partition_id, keys) for partition_id, _, keys, _ in segments]
+        counts = [len(keys) // KEY_BYTES for _, keys in writes]
         offsets: list[int] = []
         for (partition_id, first, _, created_at), count in zip(segments, counts, strict=True):
             self._extend_span(partition_id, first, first + count - 1, created_at)
             offsets += range(first, first + count)
         self.counters.keys_recorded += len(offsets)
-        # One moment for all is the newest: it only decides how long they are vouched for at most.
+        # One moment for all is the newest: it only decides how long they are guaranteed at most.
         newest = max(created_at for _, _, _, created_at in segments)
-        self._keep(_joined_fingerprints(lots, counts).tolist(), offsets, newest)
+        self._keep(_joined_fingerprints(writes, counts).tolist(), offsets, newest)
 
     def adopt(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
         """Take in segments another broker stored; `created_at` is that of the newest of them."""
@@ -227,7 +227,7 @@ class DedupCache:
         self._learn(partition_id, first, keys, created_at)
 
     def forget(self, partition_id: int) -> None:
-        """Stop vouching for the partition; its keys leave with the others of their age."""
+        """Stop guarantee the partition; its keys leave with the others of their age."""
         self._spans.pop(partition_id, None)
 
     def expire(self, before: datetime) -> None:
@@ -237,18 +237,18 @@ class DedupCache:
         """
         self._runs.expire(before)
 
-    def _find_few(self, lots: Sequence[tuple[int, bytes]]) -> list[Hit]:
+    def _find_few(self, writes: Sequence[tuple[int, bytes]]) -> list[Hit]:
         hits: list[Hit] = []
-        for lot, (partition_id, keys) in enumerate(lots):
+        for write, (partition_id, keys) in enumerate(writes):
             for index, fingerprint in enumerate(_fingerprints(partition_id, keys)):
                 young = self._young.get(fingerprint, 0)
                 if offset := max(young, self._runs.find_one(fingerprint)):
-                    hits.append(Hit(lot, index, offset))
+                    hits.append(Hit(write, index, offset))
         return hits
 
-    def _find_many(self, lots: Sequence[tuple[int, bytes]]) -> list[Hit]:
-        counts = [len(keys) // KEY_BYTES for _, keys in lots]
-        fingerprints = _joined_fingerprints(lots, counts)
+    def _find_many(self, writes: Sequence[tuple[int, bytes]]) -> list[Hit]:
+        counts = [len(keys) // KEY_BYTES for _, keys in writes]
+        fingerprints = _joined_fingerprints(writes, counts)
         found = dict(self._runs.find(fingerprints))
         self._find_young(fingerprints.tolist(), found)
         if not found:
@@ -257,8 +257,8 @@ class DedupCache:
         positions = sorted(found)
         owners = np.searchsorted(ends, positions, side="right").tolist()
         return [
-            Hit(lot, position - int(ends[lot]) + counts[lot], found[position])
-            for lot, position in zip(owners, positions, strict=True)
+            Hit(write, position - int(ends[write]) + counts[write], found[position])
+            for write, position in zip(owners, positions, strict=True)
         ]
 
     def _find_young(self, fingerprints: list[int], found: dict[int, int]) -> None:
@@ -279,7 +279,7 @@ class DedupCache:
         self, fingerprints: Sequence[int], offsets: Sequence[int], created_at: datetime
     ) -> None:
         if created_at < self.horizon:
-            # No span reaches that far back any more: do not let it push out what can be vouched.
+            # No span reaches that far back any more: do not let it push out what can be guaranteed.
             return
         for start in range(0, len(fingerprints), self._young_keys_max):
             end = start + self._young_keys_max
@@ -338,8 +338,8 @@ def _fingerprints(partition_id: int, keys: bytes) -> list[int]:
     return (np.frombuffer(keys, "<u8")[::2] ^ np.uint64(salt)).tolist()
 
 
-def _joined_fingerprints(lots: Sequence[tuple[int, bytes]], counts: list[int]) -> Fingerprints:
-    """Return the fingerprints of all lots, one after the other."""
-    halves = np.frombuffer(b"".join([keys for _, keys in lots]), "<u8")[::2]
-    partition_ids = np.array([partition_id for partition_id, _ in lots], np.uint64)
+def _joined_fingerprints(writes: Sequence[tuple[int, bytes]], counts: list[int]) -> Fingerprints:
+    """Return the fingerprints of all writes, one after the other."""
+    halves = np.frombuffer(b"".join([keys for _, keys in writes]), "<u8")[::2]
+    partition_ids = np.array([partition_id for partition_id, _ in writes], np.uint64)
     return halves ^ np.repeat(partition_ids * np.uint64(_SALT), counts)

@@ -15,7 +15,7 @@ Promises:
 * Memory stays below what the `Geometry` was planned for. With a spill directory sealed runs live
   in files; when those cannot be written, runs are dropped instead.
 
-Not here: what a fingerprint is made of, partitions, and what may be vouched for.
+Not here: what a fingerprint is made of, partitions, and what may be guaranteed.
 """
 
 from collections.abc import Iterator

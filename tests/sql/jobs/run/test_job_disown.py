@@ -22,7 +22,7 @@ async def test_a_claim_that_the_worker_does_not_know_of_is_free_again(chains, wo
     assert await chains.settle(worker, chain_id, attempt=1) == "lost"
 
 
-async def test_an_older_claim_of_the_same_job_does_not_vouch_for_the_new_one(chains, worker):
+async def test_an_older_claim_of_the_same_job_does_not_guarantee_for_the_new_one(chains, worker):
     chain_id = await chains.start()
     await chains.claim(worker)
     await chains.settle(worker, chain_id, outcome="released")

@@ -12,7 +12,7 @@ def reader(log):
 async def test_segments_come_with_their_names_and_contents(log, reader):
     partition, _ = await log.partition()
     [other] = await log.provision("hive", "b")
-    await log.push_lots({partition: ["x"], other: ["y"]})
+    await log.push_writes({partition: ["x"], other: ["y"]})
     await log.push(partition, "z")
 
     rows = await reader.call("read_span", EVERYTHING, None)

@@ -47,7 +47,7 @@ async def test_a_late_commit_belongs_to_the_span_in_which_it_became_visible(log,
 async def test_addresses_bound_a_span_behind_the_one_and_up_to_the_other(log, reader):
     low, _ = await log.partition()
     [high] = await log.provision("hive", "b")
-    await log.push_lots({low: ["a"], high: ["b"]})
+    await log.push_writes({low: ["a"], high: ["b"]})
     await log.push(low, "c")
     first, second = await address(log, low, 1), await address(log, high, 1)
 

@@ -35,15 +35,15 @@ begin
       lots as (
         select array_agg(l.id order by l.id) as ids,
                array_agg(cardinality(l.items) order by l.id) as counts,
-               array_agg(0::bigint) as vouched_to,
-               array_agg('infinity'::timestamptz) as vouched_since,
+               array_agg(0::bigint) as guaranteed_to,
+               array_agg('infinity'::timestamptz) as guaranteed_since,
                array_agg(l.keys order by l.id) as keys, array_agg(l.body order by l.id) as bodies
         from lot l
       )
       select l.items, s.first, s.duplicate_index, s.duplicate_offset
       from lots
       cross join lateral skep.push_segments(
-        lots.ids, lots.counts, lots.vouched_to, lots.vouched_since, lots.keys, lots.bodies,
+        lots.ids, lots.counts, lots.guaranteed_to, lots.guaranteed_since, lots.keys, lots.bodies,
         false) s
       join lot l on l.id = s.partition_id
     loop

@@ -2,8 +2,8 @@
 drain_records: store the messages of a part of a spill file, and remember that it was done.
 
 Takes   p_file_id, p_from, p_to: which part. p_resolve: the messages may have been stored by a call
-        that was lost before they were spilled; those lie above vouched_to, whatever the window.
-        p_partition_id, p_vouched_to, p_vouched_since, p_partition, p_key, p_envelope as push_distinct.
+        that was lost before they were spilled; those lie above guaranteed_to, whatever the window.
+        p_partition_id, p_guaranteed_to, p_guaranteed_since, p_partition, p_key, p_envelope as push_distinct.
         p_queue_id, p_version as push_segments. p_later_*: messages for later as schedule_messages.
 Returns first a row with the position the file is drained up to. If that is not p_to, an earlier
         call had been further or less far than the caller thought, and nothing was done. Then one
@@ -18,7 +18,7 @@ Why     Duplicates are sought inside the queue's window only, and a spilled mess
 */
 create function skep.drain_records(
   p_file_id uuid, p_from bigint, p_to bigint, p_resolve boolean,
-  p_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_partition_id bigint[], p_guaranteed_to bigint[], p_guaranteed_since timestamptz[],
   p_partition integer[], p_key bytea[], p_envelope bytea[],
   p_queue_id integer[], p_version integer[],
   p_later_queue_id integer[], p_later_partition text[], p_later_key bytea[],
@@ -61,7 +61,7 @@ begin
   select p_to, d.partition, d.stored_item, d.first, d.created_at, d.duplicate_item,
          d.gap_first, d.gap_keys, d.gap_created_at
   from skep.push_distinct(
-    p_partition_id, p_vouched_to, p_vouched_since, p_partition, p_key, p_envelope, p_resolve) d;
+    p_partition_id, p_guaranteed_to, p_guaranteed_since, p_partition, p_key, p_envelope, p_resolve) d;
   get diagnostics v_partitions = row_count;
   if v_partitions < cardinality(p_partition_id) then
     raise exception using errcode = 'P0002', message = 'a partition is gone';

@@ -13,7 +13,7 @@ create function skep.process_pushes(
   p_operation_id uuid[], p_claim_id uuid, p_message_operation integer[], p_place integer[],
   p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
   p_ack_offset bigint[], p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
-  p_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_partition_id bigint[], p_guaranteed_to bigint[], p_guaranteed_since timestamptz[],
   p_push_partition integer[], p_push_key bytea[], p_push_envelope bytea[])
 returns table (
   refusal text, refused_item integer,
@@ -39,7 +39,7 @@ begin
       push_is_duplicate, partition_first, partition_created_at, gap_first, gap_keys, gap_created_at
     from skep.settle_operations(
       p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
-      p_ack_status, p_ack_error, p_partition_id, p_vouched_to, p_vouched_since, p_push_partition, p_push_key,
+      p_ack_status, p_ack_error, p_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
       p_push_envelope) s;
     perform skep.leave_operations(
       array_agg(p_operation_id[a.operation]), 'completed', array_agg(a.answer), null)

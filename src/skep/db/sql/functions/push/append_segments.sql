@@ -5,7 +5,7 @@ Takes   p_partition_id, p_count, p_keys, p_body as push_segments; p_now, the mom
 Returns one row per partition as push_segments, with first and created_at.
 Locks   the partitions are locked by the caller; idle skep.cursor rows in (partition_id, group_id)
         order.
-Why     Apart from push_segments so that the same statement serves the vouched and the probed
+Why     Apart from push_segments so that the same statement serves the guaranteed and the probed
         path. Keys and bodies travel through the update's returning list: joining them again
         would be quadratic in the number of partitions.
 */

@@ -1,17 +1,17 @@
 /*
-probe_keys: look for keys in the part of a partition's window that the broker does not vouch for.
+probe_keys: look for keys in the part of a partition's window that the broker does not guarantee.
 
-Takes   p_partition_id, p_keys: the new keys. p_vouched_to, p_vouched_since, p_now, p_resolve as
+Takes   p_partition_id, p_keys: the new keys. p_guaranteed_to, p_guaranteed_since, p_now, p_resolve as
         push_segments.
 Returns one row. duplicate_index, duplicate_offset: which new keys are stored already, and where
-        (the newest place); null when none is. gap_*: the keys above vouched_to in offset order,
+        (the newest place); null when none is. gap_*: the keys above guaranteed_to in offset order,
         when they are few enough to send.
 Locks   none; the caller holds the partition, so nothing can be added meanwhile.
 Why     The walk goes backwards and stops at the window's start: created_at never decreases along
         a partition, and a partition may keep far more than its window.
 */
 create function skep.probe_keys(
-  p_partition_id bigint, p_keys bytea, p_vouched_to bigint, p_vouched_since timestamptz,
+  p_partition_id bigint, p_keys bytea, p_guaranteed_to bigint, p_guaranteed_since timestamptz,
   p_now timestamptz, p_resolve boolean)
 returns table (
   duplicate_index integer[], duplicate_offset bigint[],
@@ -33,7 +33,7 @@ begin
     select s.first, s.last, s.created_at, s.keys from skep.segment s
     where s.partition_id = p_partition_id order by s.first desc
   loop
-    if v_segment.last > p_vouched_to then
+    if v_segment.last > p_guaranteed_to then
       exit when v_segment.created_at <= v_window_start and not p_resolve;
       if gap_keys is null then
         gap_created_at := v_segment.created_at;
@@ -44,7 +44,7 @@ begin
       gap_first := v_segment.first;
     else
       exit when v_segment.created_at <= v_window_start;
-      continue when v_segment.created_at >= p_vouched_since;
+      continue when v_segment.created_at >= p_guaranteed_since;
     end if;
 
     for v_hit in
@@ -64,7 +64,7 @@ begin
     end loop;
   end loop;
 
-  if length(gap_keys) >= v_gap_limit or gap_first <> p_vouched_to + 1 then
+  if length(gap_keys) >= v_gap_limit or gap_first <> p_guaranteed_to + 1 then
     gap_first := null; gap_keys := null; gap_created_at := null;
   end if;
   return next;

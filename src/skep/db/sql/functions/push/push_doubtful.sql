@@ -10,8 +10,8 @@ Why     Probing costs 0.3-0.4 us of CPU per stored key, so it must stay out of t
         so that the next push needs no probe.
 */
 create function skep.push_doubtful(
-  p_partition_id bigint[], p_count integer[], p_vouched_to bigint[],
-  p_vouched_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
+  p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],
+  p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
   p_doubtful bigint[], p_now timestamptz)
 returns table (
   partition_id bigint, first bigint, created_at timestamptz,
@@ -25,11 +25,11 @@ begin
   return query
   with probed as materialized (
     select i.id, i.count, i.keys, i.body, f.*
-    from unnest(p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body)
-           i(id, count, vouched_to, vouched_since, keys, body)
+    from unnest(p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body)
+           i(id, count, guaranteed_to, guaranteed_since, keys, body)
     left join lateral (
       select * from skep.probe_keys(
-        i.id, i.keys, i.vouched_to, i.vouched_since, p_now, p_resolve)
+        i.id, i.keys, i.guaranteed_to, i.guaranteed_since, p_now, p_resolve)
       where i.id = any(p_doubtful)
       limit 1  -- keeps this subquery apart; as a join condition it would be checked after probing
     ) f on true

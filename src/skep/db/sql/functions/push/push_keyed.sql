@@ -19,8 +19,8 @@ language plpgsql as $$
 declare
   v_partition_id constant bigint[] :=
     array(select distinct u.id from unnest(p_partition_id) u(id) order by u.id);
-  v_vouched_to bigint[];
-  v_vouched_since timestamptz[];
+  v_guaranteed_to bigint[];
+  v_guaranteed_since timestamptz[];
   v_sent integer[];              -- the messages that have their key first
   v_pushed record;
   v_offset bigint[] := '{}';
@@ -33,9 +33,9 @@ begin
   select array_agg(case when v.is_sure then 9223372036854775807 else 0 end order by v.id),
          array_agg(case when v.is_sure then '-infinity'::timestamptz else 'infinity' end
                    order by v.id)
-  into v_vouched_to, v_vouched_since
+  into v_guaranteed_to, v_guaranteed_since
   from (
-    select l.id, skep.vouch_by_sql(
+    select l.id, skep.guarantee_in_sql(
              l.id, array(select u.key from unnest(p_partition_id, p_key, p_is_new)
                                              u(id, key, is_new)
                          where u.id = l.id and not u.is_new)) as is_sure
@@ -56,7 +56,7 @@ begin
       from unnest(v_sent) s(item)
     ) m
     cross join lateral skep.push_distinct(
-      v_partition_id, v_vouched_to, v_vouched_since, m.partition, m.key, m.envelope) p
+      v_partition_id, v_guaranteed_to, v_guaranteed_since, m.partition, m.key, m.envelope) p
   loop
     for v_at in 1..coalesce(cardinality(v_pushed.stored_item), 0) loop
       v_offset[v_sent[v_pushed.stored_item[v_at]]] := v_pushed.first + v_at - 1;

@@ -2,15 +2,15 @@
 push_segments: append one segment to each of many partitions.
 
 Takes   p_partition_id: ascending, no id twice. p_count: messages in the segment. p_keys, p_body:
-        their keys and envelopes. p_vouched_to, p_vouched_since: the broker's word that none of
-        the keys occurs at offsets up to vouched_to in segments created at or after vouched_since
+        their keys and envelopes. p_guaranteed_to, p_guaranteed_since: the broker's word that none of
+        the keys occurs at offsets up to guaranteed_to in segments created at or after guaranteed_since
         (0 and 'infinity' when it knows nothing). p_resolve: this repeats a call whose outcome was
-        lost, so look for the keys above vouched_to whatever the window. p_queue_id, p_version: the
+        lost, so look for the keys above guaranteed_to whatever the window. p_queue_id, p_version: the
         queues of the call and the versions of their rules; null for callers inside the database.
 Returns one row per existing partition. Stored: first and created_at. Not stored, because some
         keys are duplicates: duplicate_index (0-based) and duplicate_offset. Either way, when
-        others had pushed since vouched_to, gap_first, gap_keys and gap_created_at tell what, so
-        that the broker can vouch for it from now on. Neither stored nor a single duplicate:
+        others had pushed since guaranteed_to, gap_first, gap_keys and gap_created_at tell what, so
+        that the broker can guarantee it from now on. Neither stored nor a single duplicate:
         operations wait for the partition, and a push of a broker waits behind them. No row: the
         partition does not exist, or its queue was removed.
 Raises  SK409 when a queue was configured anew.
@@ -28,8 +28,8 @@ Why     The offset is allocated under the row lock and held to commit, so offset
         kept when there are a hundred thousand.
 */
 create function skep.push_segments(
-  p_partition_id bigint[], p_count integer[], p_vouched_to bigint[],
-  p_vouched_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
+  p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[],
+  p_guaranteed_since timestamptz[], p_keys bytea[], p_body bytea[], p_resolve boolean,
   p_queue_id integer[] default null, p_version integer[] default null)
 returns table (
   partition_id bigint, first bigint, created_at timestamptz,
@@ -53,10 +53,10 @@ begin
   into v_doubtful, v_living, v_deferred
   from (
     select i.id, p.deferred_pushes > 0 and p_queue_id is not null and not p_resolve as deferred,
-           (p.head > i.vouched_to and (q.dedup_window_s > 0 or p_resolve))
+           (p.head > i.guaranteed_to and (q.dedup_window_s > 0 or p_resolve))
            or (q.dedup_window_s > 0
-               and i.vouched_since > v_now - make_interval(secs => q.dedup_window_s)) as doubtful
-    from unnest(p_partition_id, p_vouched_to, p_vouched_since) i(id, vouched_to, vouched_since)
+               and i.guaranteed_since > v_now - make_interval(secs => q.dedup_window_s)) as doubtful
+    from unnest(p_partition_id, p_guaranteed_to, p_guaranteed_since) i(id, guaranteed_to, guaranteed_since)
     cross join lateral (
       select p.head, p.queue_id, p.deferred_pushes
       from skep.partition p where p.id = i.id for no key update
@@ -82,19 +82,19 @@ begin
     return query
     select r.* from (
       select array_agg(i.id) as id, array_agg(i.count) as count,
-             array_agg(i.vouched_to) as vouched_to, array_agg(i.vouched_since) as vouched_since,
+             array_agg(i.guaranteed_to) as guaranteed_to, array_agg(i.guaranteed_since) as guaranteed_since,
              array_agg(i.keys) as keys, array_agg(i.body) as body
-      from unnest(p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body)
-             i(id, count, vouched_to, vouched_since, keys, body)
+      from unnest(p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body)
+             i(id, count, guaranteed_to, guaranteed_since, keys, body)
       where i.id = any(v_living)
     ) l
     cross join lateral skep.push_segments(
-      l.id, l.count, l.vouched_to, l.vouched_since, l.keys, l.body, p_resolve) r;
+      l.id, l.count, l.guaranteed_to, l.guaranteed_since, l.keys, l.body, p_resolve) r;
     return;
   end if;
   if v_doubtful is not null then
     return query select * from skep.push_doubtful(
-      p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body, p_resolve,
+      p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body, p_resolve,
       v_doubtful, v_now);
     return;
   end if;

@@ -1,5 +1,5 @@
 /*
-read_keys: the keys of partitions' duplicate windows, for a broker that starts to vouch for them.
+read_keys: the keys of partitions' duplicate windows, for a broker that starts to guarantee them.
 
 Takes   p_partition_id; p_segments_max: how many segments of each the broker is ready to learn.
 Returns per partition: one row without a segment that tells the head and where the window starts,

@@ -3,7 +3,7 @@ sequence_staged: move staged messages into the log.
 
 Takes   p_id: the staged messages, ascending. p_id_partition: the number of the partition each goes to, from 1;
         null for one that is to be dropped, because it repeats another. p_queue_id, p_version: as
-        check_rules. p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body: by partition, as
+        check_rules. p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body: by partition, as
         push_segments.
 Returns a row with partition 0, then one row per partition: partition (its number), then as push_segments. The
         messages of a partition in which some are duplicates stay staged; they go again without those.
@@ -16,7 +16,7 @@ Why     One transaction stores the messages and takes them off the staged ones: 
 */
 create function skep.sequence_staged(
   p_id bigint[], p_id_partition integer[], p_queue_id integer[], p_version integer[],
-  p_partition_id bigint[], p_count integer[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_guaranteed_since timestamptz[],
   p_keys bytea[], p_body bytea[])
 returns table (
   partition integer, partition_id bigint, first bigint, created_at timestamptz,
@@ -38,7 +38,7 @@ begin
       gap_keys, gap_created_at in
     select width_bucket(s.partition_id, p_partition_id), s.*
     from skep.push_segments(
-      p_partition_id, p_count, p_vouched_to, p_vouched_since, p_keys, p_body, false) s
+      p_partition_id, p_count, p_guaranteed_to, p_guaranteed_since, p_keys, p_body, false) s
   loop
     v_partitions := v_partitions + 1;
     v_is_stored[partition] := first is not null;

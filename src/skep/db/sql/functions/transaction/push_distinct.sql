@@ -1,8 +1,8 @@
 /*
 push_distinct: append messages to partitions, leaving out those that are stored already.
 
-Takes   per partition, in parallel arrays: p_partition_id (ascending, no id twice), p_vouched_to,
-        p_vouched_since as push_segments; per message: p_partition (1-based position in p_partition_id),
+Takes   per partition, in parallel arrays: p_partition_id (ascending, no id twice), p_guaranteed_to,
+        p_guaranteed_since as push_segments; per message: p_partition (1-based position in p_partition_id),
         p_key, p_envelope. No key is twice in the same partition. p_resolve as push_segments.
 Returns one row per partition that exists and gets something: partition (position), stored_item and
         duplicate_item (1-based positions of its messages, in order), first and created_at of what
@@ -14,7 +14,7 @@ Why     push_segments stores nothing for a partition with a duplicate and leaves
         still under the partition's lock: the second try needs no probe.
 */
 create function skep.push_distinct(
-  p_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_partition_id bigint[], p_guaranteed_to bigint[], p_guaranteed_since timestamptz[],
   p_partition integer[], p_key bytea[], p_envelope bytea[], p_resolve boolean default false)
 returns table (
   partition integer, stored_item integer[], first bigint, created_at timestamptz,
@@ -41,8 +41,8 @@ begin
     first := null; created_at := null;
     duplicate_item := null; duplicate_offset := null;
     select * into v_pushed from skep.push_segments(
-      array[p_partition_id[partition]], array[cardinality(stored_item)], array[p_vouched_to[partition]],
-      array[p_vouched_since[partition]], array[v_partition.joined_keys], array[v_partition.body], p_resolve);
+      array[p_partition_id[partition]], array[cardinality(stored_item)], array[p_guaranteed_to[partition]],
+      array[p_guaranteed_since[partition]], array[v_partition.joined_keys], array[v_partition.body], p_resolve);
     continue when not found;
     gap_first := v_pushed.gap_first;
     gap_keys := v_pushed.gap_keys;

@@ -2,7 +2,7 @@
 settle_operations: acknowledge and push together, or raise and leave nothing.
 
 Takes   p_required_lease: leases that must be held. p_ack_*: per ack as ack_messages. p_push_partition_id,
-        p_vouched_to, p_vouched_since, p_push_partition, p_push_key, p_push_envelope as push_distinct.
+        p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key, p_push_envelope as push_distinct.
 Returns one row. ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id: parallel, one
         element per ack as ack_messages. push_offset, push_is_duplicate: by message. partition_first,
         partition_created_at, gap_first, gap_keys, gap_created_at: by partition; first is null where nothing
@@ -30,7 +30,7 @@ Why     Partitions come before cursors and each kind in ascending order, as in a
 create function skep.settle_operations(
   p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
   p_ack_offset bigint[], p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
-  p_push_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_push_partition_id bigint[], p_guaranteed_to bigint[], p_guaranteed_since timestamptz[],
   p_push_partition integer[], p_push_key bytea[], p_push_envelope bytea[])
 returns table (
   ack_item integer[], ack_outcome text[], ack_released boolean[], ack_has_more boolean[],
@@ -155,7 +155,7 @@ begin
   gap_created_at := partition_created_at;
   for v_pushed in
     select * from skep.push_distinct(
-      p_push_partition_id, p_vouched_to, p_vouched_since, p_push_partition, p_push_key, p_push_envelope)
+      p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key, p_push_envelope)
   loop
     if v_refusal is not null and v_pushed.first is not null then
       raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;

@@ -16,7 +16,7 @@ create function skep.transact(
   p_id uuid, p_is_repeated boolean, p_required_lease uuid[],
   p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[], p_ack_offset bigint[],
   p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
-  p_push_partition_id bigint[], p_vouched_to bigint[], p_vouched_since timestamptz[],
+  p_push_partition_id bigint[], p_guaranteed_to bigint[], p_guaranteed_since timestamptz[],
   p_push_partition integer[], p_push_key bytea[], p_push_envelope bytea[])
 returns table (
   refusal text, refused_item integer,
@@ -50,7 +50,7 @@ begin
       push_is_duplicate, partition_first, partition_created_at, gap_first, gap_keys, gap_created_at
     from skep.settle_operations(
       p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
-      p_ack_status, p_ack_error, p_push_partition_id, p_vouched_to, p_vouched_since, p_push_partition, p_push_key,
+      p_ack_status, p_ack_error, p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
       p_push_envelope) s;
     insert into skep.settled_transaction (id, answer, settled_at)
     values (p_id, json_build_object(

@@ -8,7 +8,7 @@ Locks   the skep.archive row for update, then the skep.archive_run row.
 Why     Only closed ranges: below the oldest transaction that has not ended nothing can appear any
         more. The range ends at or right behind a transaction that left a segment, because ids
         beyond it may be given out again after a crash of the server; and the commit of the plan is
-        not allowed to be asynchronous, because it vouches for the segments it has seen.
+        not allowed to be asynchronous, because it guarantees the segments it has seen.
         The walk goes by transaction and ends at the first segment that is too young, so that one
         number tells what is archived. A transaction is never torn, whatever the limits.
 */

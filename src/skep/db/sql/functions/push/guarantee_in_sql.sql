@@ -1,5 +1,5 @@
 /*
-vouch_by_sql: find out whether a partition can be vouched for, for the few keys of a push by SQL.
+guarantee_in_sql: find out whether a partition can be guaranteed, for the few keys of a push by SQL.
 
 Takes   p_partition_id; p_keys: those of the messages to push, without those of ids just made.
 Returns whether none of them is stored inside the window of the queue. False may mean that nobody
@@ -9,7 +9,7 @@ Why     A broker's cache answers this without looking. SQL has none, and probe_k
         where each key is, takes a hundred times as long for a segment as a search for some bytes
         in it. So it is left for pushes where that search finds something, or that have many keys.
 */
-create function skep.vouch_by_sql(p_partition_id bigint, p_keys bytea[]) returns boolean
+create function skep.guarantee_in_sql(p_partition_id bigint, p_keys bytea[]) returns boolean
 language plpgsql as $$
 #variable_conflict use_column
 declare

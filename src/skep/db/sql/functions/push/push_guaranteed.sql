@@ -1,10 +1,10 @@
 /*
-push_vouched: append one segment to each of many partitions, if nobody else has pushed meanwhile.
+push_guaranteed: append one segment to each of many partitions, if nobody else has pushed meanwhile.
 
 Takes   p_partition_id: ascending, no id twice. p_count, p_keys, p_body as push_segments.
-        p_vouched_to: the broker's word that none of the keys occurs at offsets up to it; null for
+        p_guaranteed_to: the broker's word that none of the keys occurs at offsets up to it; null for
         a queue without duplicate detection. p_queue_id, p_version: the queues of the call and the
-        versions of their rules. p_vouched_since: the word holds for segments created at or after.
+        versions of their rules. p_guaranteed_since: the word holds for segments created at or after.
 Returns partition_id, first, created_at of each segment stored. No row for a partition where
         somebody else pushed or operations wait, or that does not exist, and none at all when the word does not reach
         back to the start of the duplicate window or a queue is gone: those go through push_segments.
@@ -16,9 +16,9 @@ Why     Nearly every push is of this kind, and for it one statement does: the up
         (see push_segments), and a row that changed while it was waited for is compared again. The
         partitions left out are not tried in the same transaction: it holds locks on higher ids.
 */
-create function skep.push_vouched(
-  p_partition_id bigint[], p_count integer[], p_vouched_to bigint[], p_keys bytea[],
-  p_body bytea[], p_queue_id integer[], p_version integer[], p_vouched_since timestamptz)
+create function skep.push_guaranteed(
+  p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
+  p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz)
 returns table (partition_id bigint, first bigint, created_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
@@ -27,7 +27,7 @@ declare
   v_window constant integer := skep.check_rules(p_queue_id, p_version);
 begin
   if v_window is null
-     or (v_window > 0 and p_vouched_since > v_now - make_interval(secs => v_window)) then
+     or (v_window > 0 and p_guaranteed_since > v_now - make_interval(secs => v_window)) then
     return;
   end if;
 
@@ -35,9 +35,9 @@ begin
   with allocated as (
     update skep.partition p
     set head = p.head + i.count, pushed_at = greatest(p.pushed_at, v_now)
-    from unnest(p_partition_id, p_count, p_vouched_to, p_keys, p_body)
-           i(id, count, vouched_to, keys, body)
-    where p.id = any(array[i.id]) and (p.head = i.vouched_to or i.vouched_to is null)
+    from unnest(p_partition_id, p_count, p_guaranteed_to, p_keys, p_body)
+           i(id, count, guaranteed_to, keys, body)
+    where p.id = any(array[i.id]) and (p.head = i.guaranteed_to or i.guaranteed_to is null)
       and p.deferred_pushes = 0
     returning p.id, p.queue_id, p.head - i.count + 1 as first, p.head as last, p.pushed_at,
               i.keys, i.body

@@ -1,4 +1,4 @@
-"""Push: how items wait for partitions and gather in lots, without a database."""
+"""Push: how items wait for partitions and gather in writes, without a database."""
 
 from datetime import UTC, datetime
 
@@ -30,16 +30,16 @@ class HeldEngine:
         self._core = FusionCore(operations, slots=8, weight_capacity=weight_capacity)
         self.submitted = []
 
-    def submit(self, operation, partition, weight, cargo):
-        lot = self._core.offer(operation, partition, weight, cargo, 0.0)
-        self.submitted.append((operation, cargo))
-        return lot
+    def submit(self, operation, partition, weight, work):
+        write = self._core.offer(operation, partition, weight, work, 0.0)
+        self.submitted.append((operation, work))
+        return write
 
-    def enlarge(self, lot, weight):
-        return self._core.enlarge(lot, weight)
+    def enlarge(self, write, weight):
+        return self._core.enlarge(write, weight)
 
-    def cargos(self, operation):
-        return [cargo for name, cargo in self.submitted if name == operation]
+    def batch(self, operation):
+        return [work for name, work in self.submitted if name == operation]
 
 
 @pytest.fixture
@@ -76,29 +76,29 @@ def items(*transaction_ids, partition="a"):
     return [PushItem("q", partition, transaction_id=each) for each in transaction_ids]
 
 
-def ids(lot):
-    return [entry[4].decode().strip('"') for entry in lot.entries]
+def ids(write):
+    return [entry[4].decode().strip('"') for entry in write.entries]
 
 
-def test_pushes_into_one_partition_gather_in_one_lot(push, engine, directory):
+def test_pushes_into_one_partition_gather_in_one_write(push, engine, directory):
     know(directory)
 
     push.push_messages(items("x", "y"), lambda _: None, size=100)
     push.push_messages(items("z"), lambda _: None, size=100)
 
-    (lot,) = engine.cargos("push")
-    assert ids(lot) == ["x", "y", "z"]
+    (write,) = engine.batch("push")
+    assert ids(write) == ["x", "y", "z"]
 
 
 def test_a_lot_on_its_way_is_joined_by_nobody(push, engine, directory):
     know(directory)
     push.push_messages(items("x"), lambda _: None, size=100)
-    (first,) = engine.cargos("push")
+    (first,) = engine.batch("push")
 
     push.close(first)
     push.push_messages(items("y"), lambda _: None, size=100)
 
-    assert [ids(lot) for lot in engine.cargos("push")] == [["x"], ["y"]]
+    assert [ids(write) for write in engine.batch("push")] == [["x"], ["y"]]
 
 
 def test_a_push_does_not_overtake_one_that_waits_for_its_partition(push, engine, directory):
@@ -107,29 +107,29 @@ def test_a_push_does_not_overtake_one_that_waits_for_its_partition(push, engine,
 
     push.push_messages(items("y"), lambda _: None, size=100)
 
-    assert engine.cargos("push") == []
-    first, second = engine.cargos("provision")
+    assert engine.batch("push") == []
+    first, second = engine.batch("provision")
     first.ready(None)
     second.ready(None)
-    (lot,) = engine.cargos("push")
-    assert ids(lot) == ["x", "y"]
+    (write,) = engine.batch("push")
+    assert ids(write) == ["x", "y"]
 
 
 def test_a_known_partition_is_used_at_once_when_nobody_waits_any_more(push, engine, directory):
     push.push_messages(items("x"), lambda _: None, size=100)
     know(directory)
-    engine.cargos("provision")[0].ready(None)
+    engine.batch("provision")[0].ready(None)
 
     push.push_messages(items("y"), lambda _: None, size=100)
 
-    assert len(engine.cargos("provision")) == 1
+    assert len(engine.batch("provision")) == 1
 
 
 def test_a_partition_that_cannot_be_had_fails_the_request(push, engine):
     answers = []
     push.push_messages(items("x"), answers.append, size=100)
 
-    engine.cargos("provision")[0].ready(Unavailable())
+    engine.batch("provision")[0].ready(Unavailable())
 
     (request,) = answers
     assert isinstance(request.error, Unavailable)
@@ -154,8 +154,8 @@ def test_what_did_not_fit_is_reported_item_by_item(directory):
     push.push_messages(
         items("x", partition="a") + items("y", partition="b"), answers.append, size=100
     )
-    engine_lot = next(iter(push._open.values()))
-    engine_lot.fail(Unavailable())
+    engine_write = next(iter(push._open.values()))
+    engine_write.fail(Unavailable())
 
     (request,) = answers
     assert b"at its limit" in request.results[1]
@@ -166,9 +166,9 @@ def test_a_lot_splits_into_its_requests(push, engine, directory):
     know(directory)
     push.push_messages(items("x", "y"), lambda _: None, size=100)
     push.push_messages(items("z"), lambda _: None, size=100)
-    (lot,) = engine.cargos("push")
+    (write,) = engine.batch("push")
 
-    parts = lot.split()
+    parts = write.split()
 
     assert [ids(part) for part in parts] == [["x", "y"], ["z"]]
     assert parts[1].split() == []
@@ -181,7 +181,7 @@ def test_a_request_is_answered_once_when_its_last_lot_failed(push, engine, direc
     push.push_messages(
         items("x", partition="a") + items("y", partition="b"), answers.append, size=100
     )
-    first, second = engine.cargos("push")
+    first, second = engine.batch("push")
 
     first.fail(Unavailable())
     assert answers == []
