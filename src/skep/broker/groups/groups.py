@@ -53,7 +53,7 @@ class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """The same as `partitionCount`, under the name Queen gives it; consumers are not counted."""
     partition_count: int
     """Partitions in which the group has a cursor: all of the queue."""
-    WIRE_PARTITIONS: int
+    lanes: int
     """The same as `partitionCount`, under its earlier name."""
     partitions_with_lag: int
     total_lag: int
@@ -137,7 +137,7 @@ class GroupLag(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     queue_name: str
     state: State
     partition_count: int
-    WIRE_PARTITIONS: int
+    lanes: int
     """The same as `partitionCount`, by its earlier name."""
     partitions_with_lag: int
     offset_lag: int
@@ -257,7 +257,7 @@ class Groups:
             queue_name=queue,
             state=entry.state,
             partition_count=entry.partition_count,
-            WIRE_PARTITIONS=entry.partition_count,
+            lanes=entry.partition_count,
             partitions_with_lag=entry.partitions_with_lag,
             offset_lag=entry.total_lag,
             time_lag_seconds=entry.max_time_lag,
@@ -288,7 +288,7 @@ def _entry(row: Any, measured: Any) -> GroupEntry:
         queue_name=row["queue_name"],
         members=measured["partitions"],
         partition_count=measured["partitions"],
-        WIRE_PARTITIONS=measured["partitions"],
+        lanes=measured["partitions"],
         partitions_with_lag=measured["partitions_behind"],
         total_lag=measured["backlog"],
         max_time_lag=lag_s,
