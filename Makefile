@@ -1,32 +1,39 @@
 # Every recipe of the project, for people and for CI. `make` alone lists them.
-# All of them work in a virtual environment of their own, made when it is missing or outdated:
-# Python 3.11 or newer and make are all that has to be there. PYTHON says which Python.
+# They work in a virtual environment of their own, made when it is missing or outdated: Python 3.11
+# or newer and make are all that has to be there. PYTHON names another Python. `make run` installs
+# what a server needs; the other recipes add Spark and the test tools.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+SERVER := $(VENV)/.server
 INSTALLED := $(VENV)/.installed
+# Two test processes suit two cores; `make test JOBS=1` runs one test at a time.
+JOBS ?= 2
 ARGS ?=
-# What the benchmark of Spark is told; it is as quick as the rest, and explains itself with it.
+# `--quick` and `--help` reach the Spark benchmark too.
 SPARK_ARGS ?= $(if $(findstring --quick,$(ARGS)),--messages 200000) $(filter --help,$(ARGS))
 
-# The version of pyright is the one of its package; being told of a newer one helps nobody.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint fmt bench soak docs dashboard constraints clean
+.PHONY: help setup run check test lint fmt bench soak docs dashboard constraints clean
 
 help: ## List the recipes
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-setup: $(INSTALLED) ## Make the environment
+setup: $(INSTALLED) ## Make the environment with everything in it
 
-run: $(INSTALLED) dashboard ## Start the broker on port 6632 with an embedded PostgreSQL (ARGS="--port 7000")
+run: ## Start the broker on port 6632 with an embedded PostgreSQL (ARGS="--port 7000")
+	@$(MAKE) --no-print-directory -j2 $(SERVER) dashboard
 	@$(BIN)/skep serve $(ARGS)
 
+check: lint ## Check what can be checked in minutes: lint, unit tests, SQL tests of changed functions
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup tests/tidy tests/typecheck tests/unit $$($(BIN)/python tools/changed_sql_tests.py)
+
 test: lint dashboard ## Check everything: lint, then the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 lint: $(INSTALLED) ## Check style, formatting, types and the direction of imports
 	$(BIN)/ruff check .
@@ -34,7 +41,7 @@ lint: $(INSTALLED) ## Check style, formatting, types and the direction of import
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-fmt: $(INSTALLED) ## Format the code and mend what can be mended by itself
+fmt: $(INSTALLED) ## Format the code and fix what can be fixed automatically
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -74,13 +81,17 @@ constraints: ## Pin the newest versions that pyproject.toml allows, in constrain
 	build/constraints/bin/python -m pip freeze --exclude-editable >> constraints.txt
 	rm -rf build/constraints
 
-clean: ## Remove what these recipes made; the data of the broker stays
+clean: ## Remove what these recipes made, except for the broker's data
 	rm -rf dashboard/node_modules src/skep/dashboard/site
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(SERVER): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("skep needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -e ".[server]" -c constraints.txt
+	@touch $@
+
+$(INSTALLED): $(SERVER)
 	$(BIN)/python -m pip install --quiet -e ".[dev]" -c constraints.txt
 	@touch $@

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,8 @@ def install_client():
             command = [sys.executable, "-m", "pip", "install", *options, *wanted]
             try:
                 subprocess.run(command, check=True, timeout=100)
-                unfinished.rename(directory)
+                with suppress(OSError):  # another process of the run was first
+                    unfinished.rename(directory)
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
         return directory
