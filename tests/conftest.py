@@ -1,8 +1,8 @@
 """What all tests share, and in which order several processes take them.
 
-`make test` runs two processes (pytest-xdist), each with a PostgreSQL, a broker and a Spark session of
-its own. A file stays whole; the dashboard's files stay together, because they share a browser and
-a built site.
+`make test` runs two processes (pytest-xdist), each with a PostgreSQL, a broker and a Spark session
+of its own. A file stays whole; the dashboard's files stay together, because they share a browser
+and a built site.
 """
 
 import os

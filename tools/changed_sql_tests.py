@@ -17,7 +17,8 @@ SHARED = ("src/skep/db/", "tests/sql/support/", "tests/sql/conftest.py", "tests/
 
 def git(*arguments: str) -> list[str]:
     """Return the lines that git prints; none when it fails."""
-    run = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    command = ["git", *arguments]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return run.stdout.splitlines() if run.returncode == 0 else []
 
 
@@ -38,9 +39,8 @@ def concerned(changed: list[str]) -> set[str]:
 def main() -> None:
     """Print the folders on one line."""
     base = git("merge-base", "HEAD", "@{upstream}") or ["HEAD"]
-    changed = git("diff", "--name-only", base[0]) + git(
-        "ls-files", "--others", "--exclude-standard"
-    )
+    changed = git("diff", "--name-only", base[0])
+    changed += git("ls-files", "--others", "--exclude-standard")
     sys.stdout.write(" ".join(sorted(concerned(changed))))
 
 
