@@ -121,7 +121,7 @@ def terminal_output(arguments: list[str], folder: str | None) -> str:
     ours, theirs = pty.openpty()
     environment = {**process_environment(), "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
     command = [sys.executable, "-m", "skep", *arguments]
-    with subprocess.Popen(  # noqa: S603 (our own command)
+    with subprocess.Popen(
         command, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment, cwd=folder
     ):
         os.close(theirs)
