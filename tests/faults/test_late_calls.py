@@ -60,7 +60,7 @@ async def test_a_claim_that_commits_after_the_break_is_found_all_the_same(proxy,
 
 
 async def _is_parked_or_another_waits(broker, sql, stalled):
-    return len(broker.lounge) == 1 or await waiting_sessions(sql) - stalled
+    return len(broker.long_polls) == 1 or await waiting_sessions(sql) - stalled
 
 
 async def test_a_push_that_commits_after_the_break_is_stored_once(proxy, sql):

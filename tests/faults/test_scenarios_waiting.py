@@ -31,12 +31,12 @@ async def test_scenario_18_a_thousand_idle_polls_ask_the_database_almost_nothing
             broker.start_poll(queue if number % 2 else f"{queue}-{number % 50}", wait_s=60)
             for number in range(POLLS)
         ]
-        await eventually(lambda: len(broker.lounge) == POLLS)
+        await eventually(lambda: len(broker.long_polls) == POLLS)
         await asyncio.sleep(SETTLING_S)
         before = proxy.calls.total()
         await asyncio.sleep(WATCHED_S)
         calls_per_s = (proxy.calls.total() - before) / WATCHED_S
-        still_parked = len(broker.lounge)
+        still_parked = len(broker.long_polls)
         for poll in polls:
             broker.broker.pop.abort(poll)
 
@@ -168,7 +168,7 @@ async def test_scenario_19_without_hints_a_poll_looks_by_itself(database_url, qu
         await pushes.push(item(queue, "0"))
         await waits.pop(queue, auto_ack=True)
         poll = waits.start_poll(queue, wait_s=20, auto_ack=True)
-        await eventually(lambda: len(waits.lounge) == 1)
+        await eventually(lambda: len(waits.long_polls) == 1)
         with elapsed() as waited:
             # These two know nothing of each other.
             await pushes.push(item(queue, "1"))
@@ -246,8 +246,8 @@ async def test_scenario_21_the_clock_of_a_broker_decides_about_no_lease(
     database_url, sql, queue, skew_s, monkeypatch
 ):
     for module in (
-        "skep.broker.pop.accept",
-        "skep.broker.pop.envelope_reader",
+        "skep.broker.pop.execute",
+        "skep.broker.pop.batches",
         "skep.app.parts.broker",
     ):
         monkeypatch.setattr(f"{module}.datetime", skewed(skew_s))

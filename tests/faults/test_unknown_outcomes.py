@@ -271,7 +271,7 @@ async def test_a_poll_that_waits_gets_what_its_broken_attempt_claimed(
         await broker.push(item(queue, "0"))
         await broker.pop(queue, auto_ack=True)
         poll = broker.start_poll(queue, batch=5, wait_s=30, auto_ack=auto_ack)
-        await eventually(lambda: len(broker.lounge) == 1)
+        await eventually(lambda: len(broker.long_polls) == 1)
         fault = proxy.at_next(POP, point)
 
         await broker.push(item(queue, "1"), item(queue, "2"))

@@ -27,7 +27,7 @@ class InProcessBroker:
 
     def __init__(self, broker):
         self.broker = broker
-        self.lounge = broker.lounge
+        self.long_polls = broker.long_polls
 
     async def configure(self, queue, **options):
         configure = Configure(self.broker.query_slots)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.broker.directory import Group
-from skep.broker.pop.batches import Batch, TakenSegment, wire_time
-from skep.broker.pop.envelope_reader import EnvelopeReader
+from skep.broker.pop.batches import Batch, EnvelopeReader, TakenSegment
 from skep.broker.pop.lease_memory import KEY_BYTES
+from skep.broker.timestamps import wire_time
 from skep.model.ids import message_id
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

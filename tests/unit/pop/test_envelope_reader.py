@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.pop.envelope_reader import PLAIN_INITIAL, EnvelopeReader, expiry_of, leave_sealed
+from skep.broker.pop.batches import PLAIN_INITIAL, EnvelopeReader, expiry_of, leave_sealed
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PLAIN = b'{"transactionId":"t","traceId":null,"producerSub":null,"data":{"n":1}}'

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from skep.broker.directory import Group, Subscription
-from skep.broker.pop.accept import POP_CALL, Poll, PollOptions, PopExecutor
-from skep.broker.pop.envelope_reader import EnvelopeReader
+from skep.broker.pop.accept import Poll, PollOptions
+from skep.broker.pop.batches import EnvelopeReader
+from skep.broker.pop.execute import POP_CALL, PopExecutor
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.model.errors import Refused
 
@@ -41,7 +42,7 @@ class Broker:
     def give_back(self, group, lease_id, partition_ids):
         self.given_back.append((group, lease_id, partition_ids))
 
-    def came_back(self, poll, *, is_served):
+    def attempt_ended(self, poll, *, is_served):
         pass
 
     def leave(self, poll):
@@ -84,7 +85,7 @@ async def test_messages_that_cannot_be_opened_are_given_back_and_fail_only_their
         broker,
         LeaseMemory(bytes_max=1 << 20),
         broker,
-        passing=broker,
+        pass_over=broker.pass_over,
         envelopes=EnvelopeReader(refuse_to_open),
         now=lambda: 0.0,
     )

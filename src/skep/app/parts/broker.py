@@ -47,17 +47,13 @@ from skep.broker.overload.processor import OperationProcessor, ProcessorLimits
 from skep.broker.overload.push_attempt import PushIntake
 from skep.broker.overload.shares import is_shed
 from skep.broker.overload.waiting_line import Line, PartitionKey, PartitionWatch
-from skep.broker.pop.accept import (
-    Pop,
-    PopExecutor,
-    ReleaseExecutor,
-    UndoExecutor,
-)
+from skep.broker.pop.accept import Pop
+from skep.broker.pop.batches import EnvelopeReader
 from skep.broker.pop.discovery import Discovery
-from skep.broker.pop.envelope_reader import EnvelopeReader
+from skep.broker.pop.execute import PopExecutor, ReleaseExecutor, UndoExecutor
 from skep.broker.pop.feed import Live
 from skep.broker.pop.lease_memory import LeaseMemory
-from skep.broker.pop.long_poll import Lounge
+from skep.broker.pop.long_poll import LongPolls
 from skep.broker.pop.parking import SweepPolicy
 from skep.broker.pop.tail import Tails
 from skep.broker.push.accept import Push, PushExecutor
@@ -143,7 +139,7 @@ class Broker:
             memory_bytes_max=settings.dedup_memory_mib * _MIB,
             spill_dir=settings.dedup_spill_dir or Path(tempfile.gettempdir()),
         )
-        self.lounge: Final = Lounge(
+        self.long_polls: Final = LongPolls(
             self.query_slots,
             SweepPolicy(
                 interval_s_min=settings.poll_interval_ms / 1000,
@@ -170,7 +166,7 @@ class Broker:
             ),
             gives_way=lambda: is_shed(Priority.BACKGROUND, self.engine.load),
         )
-        self.pop: Final = Pop(self.engine, self._directory, self.lounge, now=loop.time)
+        self.pop: Final = Pop(self.engine, self._directory, self.long_polls, now=loop.time)
         self.discovery: Final = Discovery(self.query_slots, self.pop, now=loop.time)
         self.renew: Final = Renew(self.engine)
         self.live: Final = Live(
@@ -214,7 +210,7 @@ class Broker:
         show_parts(
             self.meters,
             engine=self.engine,
-            lounge=self.lounge,
+            long_polls=self.long_polls,
             leases=self._leases,
             live=self.live,
             envelopes=self.envelopes,
@@ -223,7 +219,7 @@ class Broker:
         show_failover(self.meters, self.diversion, self.maintenance)
         show_peers(self.meters, self.peers)
         self.observation: Final = Observation(
-            assignment, self.meters, hot=pools.hot, query=pools.query, lounge=self.lounge
+            assignment, self.meters, hot=pools.hot, query=pools.query, long_polls=self.long_polls
         )
         self.operations: Final = OperationDesk(
             self.query_slots, when_waiting=self._hear_of_operations
@@ -264,7 +260,7 @@ class Broker:
         (row,) = await self.query_slots.call("select hash_seed from skep.installation")
         self.wire(hash_seed=row[0])
         await self._neighbours.start()
-        self.lounge.start(self.pop)
+        self.long_polls.start(self.pop.attempt)
         self.housekeeper.start()
         self.redrives.start()
         self._sequencer.start()
@@ -324,7 +320,7 @@ class Broker:
     async def stop(self) -> None:
         """Finish what is under way and let go of everything."""
         self.discovery.stop()
-        self.lounge.stop()
+        self.long_polls.stop()
         self.tails.stop()
         self.observation.pulse.stop()
         await self.security.stop()
@@ -359,7 +355,7 @@ class Broker:
             self._spill.close()
 
     def _wake(self, queue_id: int, partition_count: int) -> None:
-        self.lounge.wake(queue_id, partition_count)
+        self.long_polls.wake(queue_id, partition_count)
         self.tails.wake(queue_id)
 
     def _take_in(self) -> Intake:
@@ -406,8 +402,8 @@ class Broker:
             slots,
             self.pop,
             self._leases,
-            self.lounge,
-            passing=self.ack,
+            self.long_polls,
+            pass_over=self.ack.pass_over,
             envelopes=self.envelopes,
             now=asyncio.get_running_loop().time,
             meters=self.meters,

@@ -10,10 +10,10 @@ from skep.broker.failover.maintenance import Maintenance
 from skep.broker.overload.deferral import DeferralExecutor
 from skep.broker.overload.processor import OperationProcessor
 from skep.broker.overload.waiting_line import Line
-from skep.broker.pop.envelope_reader import EnvelopeReader
+from skep.broker.pop.batches import EnvelopeReader
 from skep.broker.pop.feed import Live
 from skep.broker.pop.lease_memory import LeaseMemory
-from skep.broker.pop.long_poll import Lounge
+from skep.broker.pop.long_poll import LongPolls
 from skep.db.access.slots import Slots
 from skep.engine.driver import Engine
 from skep.telemetry.loop_watch import LoopWatch
@@ -25,7 +25,7 @@ def show_parts(
     meters: Meters,
     *,
     engine: Engine,
-    lounge: Lounge,
+    long_polls: LongPolls,
     leases: LeaseMemory,
     live: Live,
     envelopes: EnvelopeReader,
@@ -33,7 +33,7 @@ def show_parts(
 ) -> None:
     """Let the meters ask the parts of a broker about the moment."""
     meters.watch("skep_engine_weight_bytes", lambda: engine.weight)
-    meters.watch("skep_parked_polls", lambda: len(lounge))
+    meters.watch("skep_parked_polls", lambda: len(long_polls))
     meters.watch("skep_leases_remembered", lambda: len(leases))
     meters.watch("skep_live_connections", lambda: live.connection_count)
     meters.counts["skep_expired_messages"] = lambda: {(): envelopes.expired_count}
@@ -97,9 +97,9 @@ def show_peers(meters: Meters, peers: Peers) -> None:
 class UsageProbe:
     """Reads what a worker uses, for its reports: shares of the time since the last reading."""
 
-    def __init__(self, slots: Slots, lounge: Lounge, watch: LoopWatch) -> None:
+    def __init__(self, slots: Slots, long_polls: LongPolls, watch: LoopWatch) -> None:
         self._sunits: Final = slots
-        self._lounge: Final = lounge
+        self._long_polls: Final = long_polls
         self._watch: Final = watch
         self._loop: Final = asyncio.get_running_loop()
         self._then = self._loop.time()
@@ -120,7 +120,7 @@ class UsageProbe:
             "pool_active": [busy],
             "pool_idle": [self._sunits.connected_count - busy],
             "waiting_calls": [self._sunits.waiting_count],
-            "parked": [len(self._lounge)],
+            "parked": [len(self._long_polls)],
             "loop_lag_ms": [lag_s * 1000 for lag_s in self._watch.take_recent()],
         }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from skep import __version__
 from skep.app.parts.instruments import UsageProbe
 from skep.app.processes.assignment import WorkerAssignment
-from skep.broker.pop.long_poll import Lounge
+from skep.broker.pop.long_poll import LongPolls
 from skep.broker.queues.catalog import QueueCatalog
 from skep.broker.stats.pulse import Pulse
 from skep.broker.stats.pulse_sample import PulseFigures
@@ -35,7 +35,7 @@ class Observation:
         *,
         hot: Slots,
         query: Slots,
-        lounge: Lounge,
+        long_polls: LongPolls,
     ) -> None:
         settings = assignment.settings
         self.queues_max: Final = settings.metrics_queues_max
@@ -58,8 +58,8 @@ class Observation:
             query,
             meters,
             _identity(assignment),
-            read_gauges=UsageProbe(hot, lounge, self._loop_watch).read,
-            read_parked=lounge.count_by_queue,
+            read_gauges=UsageProbe(hot, long_polls, self._loop_watch).read,
+            read_parked=long_polls.count_by_queue,
             interval_s=settings.metrics_interval_s,
         )
 

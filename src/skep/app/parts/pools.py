@@ -4,7 +4,7 @@ from typing import Final
 
 from skep.app.processes.assignment import WorkerAssignment
 from skep.broker.ack.accept import ACK_CALL
-from skep.broker.pop.accept import POP_CALL, POP_PARTITION_CALL
+from skep.broker.pop.execute import POP_CALL, POP_PARTITION_CALL
 from skep.broker.push.accept import PUSH_CALL, PUSH_GUARANTEED_CALL
 from skep.broker.transaction.streams import CYCLE_CALL
 from skep.broker.transaction.transaction import TRANSACT_CALL

@@ -183,7 +183,7 @@ def _edge(
 def _drain(broker: Broker, probe: "BrokerProbe") -> None:
     probe.is_draining = True
     broker.discovery.stop()
-    broker.lounge.stop()
+    broker.long_polls.stop()
     broker.tails.stop()
     broker.observation.pulse.stop()
 

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from skep.broker.pop.accept import wire_time
+from skep.broker.timestamps import wire_time
 from skep.db.access.slots import Caller
 from skep.model.errors import SkepError
 

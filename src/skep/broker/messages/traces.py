@@ -18,7 +18,7 @@ import xxhash
 
 from skep.broker.messages.stored_message import read_envelope
 from skep.broker.paging import Page
-from skep.broker.pop.accept import wire_time
+from skep.broker.timestamps import wire_time
 from skep.db.access.slots import Caller
 from skep.model.encryption import OpenEnvelope
 from skep.model.errors import BadRequest, NotFound, SkepError

@@ -10,7 +10,7 @@ import msgspec
 from skep.broker.ack.accept import AckRequest
 from skep.broker.overload.deferral import ACK_TYPE
 from skep.broker.overload.shares import estimated_wait_s
-from skep.broker.pop.accept import wire_time
+from skep.broker.timestamps import wire_time
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound, Refused
 from skep.model.ids import message_id, partition_uuid

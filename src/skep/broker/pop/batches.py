@@ -1,33 +1,87 @@
-"""Cut the messages of a batch out of their segments, ready to stand in an answer.
+"""Cut the messages of a batch out of their segments and render them for an answer.
 
 A segment's body is split into its envelopes without parsing them. Each is put behind the message's
-id and what all messages of the segment share; the payload at its end stays as it was pushed.
+id and the members that all messages of the segment share; the payload at its end stays as pushed.
+
+An envelope is a JSON object whose payload comes last. Most have no marks and are served as stored.
+A sealed one begins with `{"enc":"<key id>",`, one that expires with `{"expiresAt":"<time>",`, or
+has that member second. A deleted message is a null. `EnvelopeReader` reads these marks, only at the
+head of an envelope. Expiry goes by this process's clock, to the second.
 """
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from skep.broker.directory import Group
-from skep.broker.pop.envelope_reader import PLAIN_INITIAL, EnvelopeReader
 from skep.broker.pop.lease_memory import KEY_BYTES
+from skep.broker.timestamps import wire_time
+from skep.model.encryption import OpenEnvelope
 from skep.model.ids import OFFSET_LOW_BITS, message_id_head, partition_uuid
-
-_SECONDS_END: Final = len("2026-01-01T12:00:00.000000")
 
 _encode = msgspec.json.encode
 split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """Split the body of a segment into envelopes. How deep a payload may nest depends on how deep the
-stack is, so this belongs near the bottom of it, where a push was checked too."""
+stack is, so call this near the bottom of it, as the check of a push did."""
+
+SEALED: Final = b'{"enc":"'
+EXPIRING: Final = b'{"expiresAt":"'
+_EXPIRY_MEMBER: Final = EXPIRING[1:]
+_DELETED: Final = b"null"
+
+PLAIN_INITIAL: Final = b'{"transactionId"'[2]
+"""The third byte of an envelope without marks. With a mark, or deleted, it has another there."""
+
+
+def leave_sealed(envelope: bytes) -> bytes:
+    """Serve a sealed envelope as it is; for brokers without keys."""
+    return envelope
+
+
+def expiry_of(envelope: bytes) -> datetime | None:
+    """Return when a message expires, or None if it never does."""
+    start = 1
+    if envelope.startswith(SEALED):
+        start = envelope.index(b'"', len(SEALED)) + 2  # behind the quote and the comma
+    if not envelope.startswith(_EXPIRY_MEMBER, start):
+        return None
+    start += len(_EXPIRY_MEMBER)
+    return datetime.fromisoformat(envelope[start : envelope.index(b'"', start)].decode())
+
+
+class EnvelopeReader:
+    """Leaves out deleted and expired messages, and opens sealed ones."""
+
+    def __init__(
+        self,
+        open_envelope: OpenEnvelope = leave_sealed,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._open: Final = open_envelope
+        self._clock: Final = clock
+        self.expired_count = 0
+        """Messages left out because they had expired."""
+
+    def read(self, envelope: bytes) -> bytes | None:
+        """Return an envelope to deliver, or None for a message that is deleted or expired.
+
+        Raises:
+            SkepError: It is sealed and cannot be opened.
+        """
+        if envelope == _DELETED:
+            return None
+        expires_at = expiry_of(envelope)
+        if expires_at is not None and expires_at <= self._clock():
+            self.expired_count += 1
+            return None
+        return self._open(envelope) if envelope.startswith(SEALED) else envelope
 
 
 class TakenSegment:
-    """A segment that a pop returned, cut down to the messages that were taken.
-
-    It is made near the bottom of the stack: splitting needs room there.
-    """
+    """A segment that a pop returned, cut down to the messages that were taken."""
 
     __slots__ = (
         "created_at",
@@ -49,9 +103,9 @@ class TakenSegment:
         self.delivery: int
         self.created_at: datetime
         self.passed_over: list[int] | None
-        """Offsets that are done already, ahead of the cursor."""
+        """Offsets completed ahead of the cursor."""
         self.is_individual: bool
-        """Messages are acknowledged each for itself."""
+        """Messages are acknowledged one by one."""
         first: int
         (
             self.poll,
@@ -78,7 +132,7 @@ class TakenSegment:
 
 
 class Batch:
-    """What one poll got."""
+    """The messages that one poll got."""
 
     __slots__ = (
         "_group",
@@ -102,7 +156,7 @@ class Batch:
         """Name and id, as they stand in answers, of the partitions that gave messages."""
 
     def add(self, segment: TakenSegment, reader: EnvelopeReader) -> None:
-        """Take in the messages of a segment; those of a partition come together."""
+        """Add the messages of a segment; segments of a partition follow one another."""
         if segment.partition_id != self._partition_id:
             self._partition_id = segment.partition_id
             uuid = partition_uuid(segment.partition_id).encode()
@@ -148,8 +202,3 @@ class Batch:
             segment.delivery,
             segment.delivery - 1,
         )
-
-
-def wire_time(moment: datetime) -> bytes:
-    """Spell a moment, which is in UTC, as the wire does; five times as quick as `strftime`."""
-    return b"%bZ" % moment.isoformat(timespec="microseconds")[:_SECONDS_END].encode()

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from skep.broker.pop.accept import wire_time
+from skep.broker.timestamps import wire_time
 from skep.db.access.slots import Caller
 from skep.model.encryption import OpenEnvelope
 from skep.model.errors import BadRequest, NotFound, SkepError

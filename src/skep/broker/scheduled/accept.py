@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from skep.broker import timestamps
-from skep.broker.pop.accept import wire_time
 from skep.broker.push.rules import RuleBook
+from skep.broker.timestamps import wire_time
 from skep.db.access.slots import Caller
 from skep.engine.driver import Engine, Work
 from skep.model.errors import BadRequest, InvalidPayload, QueueFull, Refused, SkepError

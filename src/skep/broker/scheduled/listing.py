@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from skep.broker.messages.stored_message import leave_as_it_is, read_envelope
-from skep.broker.pop.accept import wire_time
 from skep.broker.scheduled.accept import DueListener
+from skep.broker.timestamps import wire_time
 from skep.db.access.slots import Caller
 from skep.model.encryption import OpenEnvelope
 from skep.model.errors import NotFound

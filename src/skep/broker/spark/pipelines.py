@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from skep.broker.pop.accept import wire_time
+from skep.broker.timestamps import wire_time
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound
 from skep.model.limits import PIPELINE_SILENT_S

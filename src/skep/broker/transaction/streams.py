@@ -18,7 +18,7 @@ import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Directory
-from skep.broker.pop.accept import wire_time
+from skep.broker.timestamps import wire_time
 from skep.broker.transaction.settlement import (
     TEXT_BY_REFUSAL,
     Operations,

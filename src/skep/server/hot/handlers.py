@@ -15,8 +15,9 @@ import msgspec
 
 from skep.broker.ack.renew import Renew, Renewal
 from skep.broker.overload.intake import Intake
-from skep.broker.pop.accept import Deliver, Poll, PollOptions, Pop, wire_time
+from skep.broker.pop.accept import Deliver, Poll, PollOptions, Pop
 from skep.broker.pop.discovery import Discovery, Permitted, Search
+from skep.broker.timestamps import wire_time
 from skep.model.errors import BadRequest, NotFound, SkepError
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX, WAIT_MS_MAX

@@ -33,8 +33,9 @@ from litestar.handlers import WebsocketRouteHandler
 
 from skep.broker.ack.accept import Ack, AckRequest
 from skep.broker.ack.renew import Renew, Renewal
-from skep.broker.pop.accept import PollOptions, wire_time
+from skep.broker.pop.accept import PollOptions
 from skep.broker.pop.feed import Batch, Feed, Live
+from skep.broker.timestamps import wire_time
 from skep.model.errors import BadRequest, InvalidToken, SkepError, Unavailable
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_MAX

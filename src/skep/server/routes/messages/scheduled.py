@@ -7,8 +7,8 @@ from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, PathParameter
 
-from skep.broker.pop.accept import wire_time
 from skep.broker.scheduled.listing import Scheduled, WaitingMessageDetail, WaitingPage
+from skep.broker.timestamps import wire_time
 from skep.server.auth.access import Level, listed_by, needs
 from skep.server.routes.refusals import UNREADABLE, refusal
 

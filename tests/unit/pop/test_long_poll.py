@@ -1,4 +1,4 @@
-"""The lounge: parked polls are let try, asked about, and answered in the end."""
+"""Long polls: parked polls try again, are swept, and are answered in the end."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ import pytest
 
 from skep.broker.directory import Group, Partition, Subscription
 from skep.broker.pop.accept import Poll, PollOptions
-from skep.broker.pop.long_poll import ALARM_MARGIN_S, SWEEP_CALL, Lounge
+from skep.broker.pop.long_poll import ALARM_MARGIN_S, SWEEP_CALL, LongPolls
 from skep.broker.pop.parking import SweepPolicy
 from skep.broker.push.rules import QueueRules
 from skep.db.access.errors import NotExecuted
@@ -79,23 +79,23 @@ class Engine:
 
 
 class Room:
-    """A lounge with what is around it."""
+    """Long polls with what is around them."""
 
     def __init__(self):
         self.database = Database()
         self.engine = Engine()
-        self.lounge = Lounge(self.database, POLICY)
-        self.lounge.start(self.engine)
+        self.long_polls = LongPolls(self.database, POLICY)
+        self.long_polls.start(self.engine.attempt)
 
     def park(self, **options):
         """Let a new poll wait."""
         poll = make_poll(**options)
-        self.lounge.came_back(poll, is_served=False)
+        self.long_polls.attempt_ended(poll, is_served=False)
         return poll
 
     def serve(self, poll):
         poll.deliver(b"messages")
-        self.lounge.came_back(poll, is_served=True)
+        self.long_polls.attempt_ended(poll, is_served=True)
 
 
 class ObservedPoll(Poll):
@@ -142,7 +142,7 @@ async def test_a_poll_whose_deadline_comes_is_answered_with_nothing():
     await asyncio.sleep(10)
 
     assert poll.answers == [(pytest.approx(2.5), None)]
-    assert len(room.lounge) == 0
+    assert len(room.long_polls) == 0
 
 
 async def test_a_poll_that_was_served_at_its_first_try_does_not_wait():
@@ -150,10 +150,10 @@ async def test_a_poll_that_was_served_at_its_first_try_does_not_wait():
 
     room.serve(make_poll())
 
-    assert len(room.lounge) == 0
+    assert len(room.long_polls) == 0
 
 
-async def test_an_empty_lounge_asks_nobody():
+async def test_without_parked_polls_the_database_is_not_asked():
     room = Room()
     room.park(wait_s=0.05)
 
@@ -170,7 +170,7 @@ async def test_a_wake_up_lets_the_oldest_polls_try_at_once():
     polls = [room.park() for _ in range(3)]
     await asyncio.sleep(0.05)
 
-    room.lounge.wake(QUEUE_ID, 2)
+    room.long_polls.wake(QUEUE_ID, 2)
     await turns()
 
     assert room.engine.attempts == [(pytest.approx(0.05), poll) for poll in polls[:2]]
@@ -180,7 +180,7 @@ async def test_a_wake_up_of_another_queue_concerns_nobody_here():
     room = Room()
     room.park()
 
-    room.lounge.wake(QUEUE_ID + 1, 1)
+    room.long_polls.wake(QUEUE_ID + 1, 1)
     await turns()
 
     assert room.engine.attempts == []
@@ -189,25 +189,25 @@ async def test_a_wake_up_of_another_queue_concerns_nobody_here():
 async def test_a_poll_served_after_a_wake_up_is_gone():
     room = Room()
     poll = room.park()
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
     room.serve(poll)
     await asyncio.sleep(100)
 
     assert len(poll.answers) == 1
-    assert len(room.lounge) == 0
+    assert len(room.long_polls) == 0
     assert room.database.sweeps == []
 
 
 async def test_a_poll_that_tried_in_vain_waits_again_before_the_others():
     room = Room()
     first, second = room.park(), room.park()
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
-    room.lounge.came_back(first, is_served=False)
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.attempt_ended(first, is_served=False)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
     assert room.engine.polls == [first, first]
@@ -217,13 +217,13 @@ async def test_a_poll_that_tried_in_vain_waits_again_before_the_others():
 async def test_a_wake_up_while_a_poll_is_out_leads_to_another_attempt():
     room = Room()
     poll = room.park()
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
     tried_once = room.engine.polls == [poll]
-    room.lounge.came_back(poll, is_served=False)
+    room.long_polls.attempt_ended(poll, is_served=False)
     await turns()
 
     assert tried_once
@@ -235,8 +235,8 @@ async def test_a_wake_up_between_an_empty_try_and_the_parking_leads_to_an_attemp
     poll = make_poll()
     await asyncio.sleep(0.01)
 
-    room.lounge.wake(QUEUE_ID, 1)
-    room.lounge.came_back(poll, is_served=False)
+    room.long_polls.wake(QUEUE_ID, 1)
+    room.long_polls.attempt_ended(poll, is_served=False)
     await turns()
 
     assert room.engine.polls == [poll]
@@ -245,7 +245,7 @@ async def test_a_wake_up_between_an_empty_try_and_the_parking_leads_to_an_attemp
 async def test_while_all_polls_come_back_served_more_follow():
     room = Room()
     polls = [room.park() for _ in range(4)]
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
     room.serve(polls[0])
@@ -258,12 +258,12 @@ async def test_polls_that_find_the_engine_full_wait_on():
     room = Room()
     poll = room.park()
     room.engine.is_full = True
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
-    still_waiting = len(room.lounge)
+    still_waiting = len(room.long_polls)
 
     room.engine.is_full = False
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
     assert still_waiting == 1
@@ -276,11 +276,11 @@ async def test_polls_that_find_the_engine_full_wait_on():
 async def test_a_poll_that_could_not_try_waits_on():
     room = Room()
     poll = room.park()
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
-    is_kept = room.lounge.keep_waiting(poll)
-    room.lounge.wake(QUEUE_ID, 1)
+    is_kept = room.long_polls.keep_waiting(poll)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
     assert is_kept
@@ -291,8 +291,8 @@ async def test_a_poll_that_could_not_try_waits_on():
 async def test_a_poll_that_could_not_even_try_once_waits_too():
     room = Room()
 
-    assert room.lounge.keep_waiting(make_poll())
-    assert len(room.lounge) == 1
+    assert room.long_polls.keep_waiting(make_poll())
+    assert len(room.long_polls) == 1
 
 
 async def test_a_poll_whose_time_is_over_does_not_wait_on():
@@ -301,24 +301,24 @@ async def test_a_poll_whose_time_is_over_does_not_wait_on():
 
     await asyncio.sleep(1)
 
-    assert not room.lounge.keep_waiting(poll)
+    assert not room.long_polls.keep_waiting(poll)
 
 
 async def test_after_the_stop_no_poll_waits_on():
     room = Room()
-    room.lounge.stop()
+    room.long_polls.stop()
 
-    assert not room.lounge.keep_waiting(make_poll())
+    assert not room.long_polls.keep_waiting(make_poll())
 
 
 async def test_a_poll_that_may_hold_a_claim_tries_again_without_being_woken():
     room = Room()
     poll = room.park()
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
-    poll.doubt = lambda poll: None
-    room.lounge.keep_waiting(poll)
+    poll.undo_claim = lambda poll: None
+    room.long_polls.keep_waiting(poll)
     await turns()
 
     assert room.engine.polls == [poll, poll]
@@ -414,7 +414,7 @@ async def test_while_a_question_is_unanswered_deadlines_and_wake_ups_still_count
     room.database.answer.clear()
     await asyncio.sleep(7)
 
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
     assert hasty.answers == [(pytest.approx(5), None)]
@@ -428,8 +428,8 @@ async def test_a_parked_poll_that_leaves_is_neither_tried_nor_answered():
     room = Room()
     poll = room.park()
 
-    room.lounge.leave(poll)
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.leave(poll)
+    room.long_polls.wake(QUEUE_ID, 1)
     await asyncio.sleep(100)
 
     assert room.engine.attempts == []
@@ -439,11 +439,11 @@ async def test_a_parked_poll_that_leaves_is_neither_tried_nor_answered():
 async def test_a_poll_that_leaves_while_it_is_out_does_not_keep_the_others_waiting():
     room = Room()
     gone, other = room.park(), room.park()
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
-    room.lounge.leave(gone)
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.leave(gone)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
     assert room.engine.polls == [gone, other]
@@ -454,25 +454,25 @@ async def test_a_poll_that_left_while_out_may_still_come_back():
     # Its claim cannot be stopped: the executor reports it although the client is gone.
     room = Room()
     gone, other = room.park(), room.park()
-    room.lounge.wake(QUEUE_ID, 2)
+    room.long_polls.wake(QUEUE_ID, 2)
     await turns()
 
-    room.lounge.leave(gone)
-    room.lounge.came_back(gone, is_served=True)
-    room.lounge.came_back(other, is_served=False)
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.leave(gone)
+    room.long_polls.attempt_ended(gone, is_served=True)
+    room.long_polls.attempt_ended(other, is_served=False)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
     assert room.engine.polls == [gone, other, other]
-    assert len(room.lounge) == 0
+    assert len(room.long_polls) == 0
 
 
 async def test_leaving_without_having_waited_does_nothing():
     room = Room()
 
-    room.lounge.leave(make_poll())
+    room.long_polls.leave(make_poll())
 
-    assert len(room.lounge) == 0
+    assert len(room.long_polls) == 0
 
 
 # Stopping
@@ -481,18 +481,18 @@ async def test_leaving_without_having_waited_does_nothing():
 async def test_the_stop_answers_all_that_wait_and_all_that_are_out():
     room = Room()
     out, parked = room.park(), room.park()
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
 
-    room.lounge.stop()
+    room.long_polls.stop()
 
     assert [poll.answers for poll in (out, parked)] == [[(0.0, None)]] * 2
-    assert len(room.lounge) == 0
+    assert len(room.long_polls) == 0
 
 
 async def test_after_the_stop_a_poll_that_finds_nothing_is_answered_at_once():
     room = Room()
-    room.lounge.stop()
+    room.long_polls.stop()
 
     poll = room.park()
 
@@ -502,11 +502,11 @@ async def test_after_the_stop_a_poll_that_finds_nothing_is_answered_at_once():
 async def test_a_poll_answered_by_the_stop_may_come_back_from_its_attempt():
     room = Room()
     poll = room.park()
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.wake(QUEUE_ID, 1)
     await turns()
-    room.lounge.stop()
+    room.long_polls.stop()
 
-    room.lounge.came_back(poll, is_served=True)
+    room.long_polls.attempt_ended(poll, is_served=True)
 
     assert len(poll.answers) == 1
 
@@ -517,8 +517,8 @@ async def test_after_the_stop_nobody_is_asked_and_nobody_tries():
     room.database.answer.clear()
     await asyncio.sleep(0.15)
 
-    room.lounge.stop()
-    room.lounge.wake(QUEUE_ID, 1)
+    room.long_polls.stop()
+    room.long_polls.wake(QUEUE_ID, 1)
     await asyncio.sleep(100)
 
     assert len(room.database.sweeps) == 1

@@ -1,0 +1,287 @@
+"""Execute polls: claim partitions for them, deliver what was claimed, give back what was not.
+
+Polls of one group are fused into one claim. The messages come back as segments; their envelopes
+are cut out and spliced into the answer without parsing the payloads.
+
+Messages that need no delivery (deleted, expired, completed ahead of the cursor) are left out. The
+database does not know of all of them, so they are acknowledged and the partition moves on; a poll
+that is left with nothing tries again.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+from uuid import UUID, uuid4
+
+from skep.broker.cluster.wakeups import Announcer
+from skep.broker.directory import Group
+from skep.broker.pop.accept import Poll, PollOptions, Pop, UnwantedClaim, conflation_echo
+from skep.broker.pop.batches import Batch, EnvelopeReader, TakenSegment
+from skep.broker.pop.lease_memory import LeaseMemory
+from skep.broker.pop.long_poll import LongPolls
+from skep.db.access.errors import GroupGone, NotExecuted
+from skep.db.access.slots import Caller
+from skep.model.errors import SkepError, Unavailable
+from skep.telemetry.meters import Meters
+
+POP_CALL: Final = "select * from skep.pop_messages($1, $2, $3, $4, $5, $6)"
+POP_PARTITION_CALL: Final = "select * from skep.pop_partitions($1, $2, $3, $4, $5, $6)"
+UNDO_CALL: Final = "select skep.undo_claims($1, $2)"
+RELEASE_CALL: Final = "select skep.release_claims($1, $2, $3)"
+
+_POLL, _DELIVERY, _FIRST = 0, 5, 6
+"""Columns of a claim's rows. `first` is null in rows without messages: of a poll whose partition
+does not exist, or of no poll, with the number of dead letters in place of the deliveries."""
+
+FRUITLESS_CLAIMS_MAX: Final = 100
+"""Claims in a row that bring nothing but expired messages, before a poll counts as unserved."""
+
+PassOver: TypeAlias = Callable[[str, UUID, Sequence[tuple[int, int]], Callable[[], None]], None]
+"""Acknowledges messages that a group leased but that are not delivered, by partition and offset;
+the callback is called once."""
+
+
+class UndoExecutor:
+    """Executor of the operation `undo`. Repeating it is harmless: a claim is named by its id."""
+
+    def __init__(self, caller: Caller, announcer: Announcer) -> None:
+        self._caller: Final = caller
+        self._announcer: Final = announcer
+
+    async def execute(self, batch: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
+        """Undo the claims, group by group, and wake the polls of their queues."""
+        del is_repeated
+        for claim in batch:
+            await self._caller.call(UNDO_CALL, claim.group.group_id, [claim.lease_id])
+            claim.is_settled = True
+            self._announcer.announce(claim.group.queue_id, 1)
+
+
+class ReleaseExecutor:
+    """Executor of the operation `release`. Repeating it is harmless: a claim is named by its id."""
+
+    def __init__(self, caller: Caller, announcer: Announcer) -> None:
+        self._caller: Final = caller
+        self._announcer: Final = announcer
+
+    async def execute(self, batch: Sequence[UnwantedClaim], *, is_repeated: bool) -> None:
+        """Release all claims in one call, and wake the polls of their queues."""
+        del is_repeated
+        partitions = [(claim, partition) for claim in batch for partition in claim.partition_ids]
+        await self._caller.call(
+            RELEASE_CALL,
+            [partition for _, partition in partitions],
+            [claim.group.group_id for claim, _ in partitions],
+            [claim.lease_id for claim, _ in partitions],
+        )
+        for claim in batch:
+            claim.is_settled = True
+            self._announcer.announce(claim.group.queue_id, len(claim.partition_ids))
+
+
+class PopExecutor:
+    """Executor of the operations `pop` and `pop_partition`; a call serves one group."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        pop: Pop,
+        leases: LeaseMemory,
+        long_polls: LongPolls,
+        *,
+        pass_over: PassOver,
+        envelopes: EnvelopeReader,
+        now: Callable[[], float],
+        meters: Meters | None = None,
+        is_paused: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._caller: Final = caller
+        self._meters: Final = meters or Meters()
+        self._is_paused: Final = is_paused
+        self._pop: Final = pop
+        self._leases: Final = leases
+        self._long_polls: Final = long_polls
+        self._pass_over: Final = pass_over
+        self._envelopes: Final = envelopes
+        self._now: Final = now
+
+    async def execute(self, batch: Sequence[Poll], *, is_repeated: bool) -> None:
+        """Claim for all polls in one call, and answer or park each of them."""
+        for poll in batch:
+            poll.unit = None  # it left; and a circle would wait for the cycle collector
+        polls = [poll for poll in batch if not poll.is_settled]
+        if not polls:
+            return
+        group = polls[0].group
+        assert group is not None
+        doubtful = [p.lease_id for p in polls if is_repeated or p.undo_claim is not None]
+        if doubtful:
+            await self._caller.call(UNDO_CALL, group.group_id, doubtful)
+        for poll in polls:
+            poll.undo_claim = None
+        if self._is_paused():
+            for poll in polls:
+                self._find_nothing(poll)
+            return
+        try:
+            rows = await self._claim(group, polls)
+        except GroupGone:
+            self._pop.subscribe_again(group, polls)
+            return
+        except Unavailable as error:
+            if not isinstance(error, NotExecuted):
+                self._note_doubtful(polls)
+            raise
+        taken: dict[int, list[TakenSegment]] = {}
+        without_partition: set[int] = set()
+        for row in rows:
+            if row[_FIRST] is not None:
+                segment = TakenSegment(row)
+                taken.setdefault(segment.poll, []).append(segment)
+            elif row[_POLL] is None:
+                self._meters.queues.note_letters(group.key[0], row[_DELIVERY])
+            else:
+                without_partition.add(row[_POLL])
+        self._count_call(taken.values())
+        for number, poll in enumerate(polls, start=1):
+            segments = taken.get(number)
+            if number in without_partition:
+                self._pop.find_partition_again(poll)
+            elif segments is not None:
+                self._serve(group, poll, segments)
+            elif not poll.is_settled:
+                self._find_nothing(poll)
+
+    def _note_doubtful(self, polls: Sequence[Poll]) -> None:
+        """Note that it is unknown whether these polls claimed something."""
+        for poll in polls:
+            if poll.is_settled:
+                self._pop.undo_claim(poll)
+            else:
+                poll.undo_claim = self._pop.undo_claim
+
+    async def _claim(self, group: Group, polls: Sequence[Poll]) -> Sequence[Any]:
+        leases = [poll.lease_id for poll in polls]
+        batches = [poll.options.batch for poll in polls]
+        auto_acks = [poll.options.auto_ack for poll in polls]
+        lease_s = [poll.options.lease_s for poll in polls]
+        if polls[0].partition is None:
+            counts = [poll.options.partitions for poll in polls]
+            return await self._caller.call(
+                POP_CALL, group.group_id, leases, batches, counts, auto_acks, lease_s
+            )
+        partitions = [poll.partition.partition_id if poll.partition else None for poll in polls]
+        return await self._caller.call(
+            POP_PARTITION_CALL, group.group_id, leases, partitions, batches, auto_acks, lease_s
+        )
+
+    def _find_nothing(self, poll: Poll) -> None:
+        if poll.deadline > self._now():
+            self._long_polls.attempt_ended(poll, is_served=False)
+        else:
+            self._long_polls.attempt_ended(poll, is_served=True)
+            self._meters.queues.of(poll.options.queue).pop_empty += 1
+            poll.deliver(None)
+
+    def _count_call(self, taken: Iterable[Sequence[TakenSegment]]) -> None:
+        messages = sum(len(segment.envelopes) for segments in taken for segment in segments)
+        if messages:
+            self._meters.operations["pop"].messages.observe(messages)
+
+    def _count_delivered(
+        self, group: Group, batch: Batch, body: bytes, taken: Sequence[TakenSegment]
+    ) -> None:
+        queues = self._meters.queues
+        queue = queues.of(group.key[0])
+        queue.pop_requests += 1
+        queue.pop_messages += len(batch.messages)
+        queue.pop_bytes += len(body)
+        now = datetime.now(UTC)
+        for segment in taken:
+            queues.note_delivery(
+                queue,
+                len(segment.envelopes),
+                (now - segment.created_at).total_seconds(),
+                is_redelivery=segment.delivery > 1,
+            )
+
+    def _serve(self, group: Group, poll: Poll, taken: Sequence[TakenSegment]) -> None:
+        """Answer with what was claimed; give it back if the client is gone or it cannot be read."""
+        partitions = {segment.partition_id for segment in taken}
+        if poll.is_settled:
+            self._pop.give_back(group, poll.lease_id, partitions)
+            self._long_polls.attempt_ended(poll, is_served=True)
+            return
+        try:
+            batch = self._read_batch(group, poll, taken)
+        except SkepError as error:
+            self._pop.give_back(group, poll.lease_id, partitions)
+            poll.fail(error)
+            return
+        if not batch.messages:
+            self._acknowledge_left_out(group, poll, batch, lambda: self._try_again(poll))
+            return
+        body = _full_body(group, poll.options, batch)
+        if not poll.deliver(body):
+            self._pop.give_back(group, poll.lease_id, partitions)
+        else:
+            self._count_delivered(group, batch, body, taken)
+            if batch.left_out:
+                self._acknowledge_left_out(group, poll, batch, lambda: None)
+        self._long_polls.attempt_ended(poll, is_served=True)
+
+    def _acknowledge_left_out(
+        self, group: Group, poll: Poll, batch: Batch, proceed: Callable[[], None]
+    ) -> None:
+        if poll.options.auto_ack or not batch.left_out:
+            proceed()  # they are done already
+        else:
+            self._pass_over(group.key[1], poll.lease_id, batch.left_out, proceed)
+
+    def _try_again(self, poll: Poll) -> None:
+        """Let a poll whose claim held nothing to deliver claim again, up to a limit."""
+        poll.fruitless_claims += 1
+        if poll.is_settled:
+            return
+        if poll.fruitless_claims < FRUITLESS_CLAIMS_MAX:
+            self._pop.attempt_again(poll)
+            return
+        poll.fruitless_claims = 0
+        poll.lease_id = uuid4()
+        self._find_nothing(poll)
+
+    def _read_batch(self, group: Group, poll: Poll, taken: Sequence[TakenSegment]) -> Batch:
+        """Splice the messages out of their segments, and remember what is under lease."""
+        is_leased = not poll.options.auto_ack
+        lease_text = str(poll.lease_id) if is_leased else ""
+        batch = Batch(group, b'"%b"' % lease_text.encode())
+        for segment in taken:
+            if is_leased:
+                self._leases.remember(
+                    lease_text,
+                    segment.partition_id,
+                    segment.low,
+                    segment.keys,
+                    is_individual=segment.is_individual,
+                )
+            batch.add(segment, self._envelopes)
+        return batch
+
+
+def _full_body(group: Group, options: PollOptions, batch: Batch) -> bytes:
+    """Render an answer with messages."""
+    name_json, uuid = batch.partitions[0]
+    return (
+        b'{"success":true,%b%b"queue":%b,"partition":%b,"partitionId":"%b","leaseId":%b,'
+        b'"consumerGroup":%b,"partitionsClaimed":%d,"messages":[%b]}'
+    ) % (
+        options.extra,
+        conflation_echo(group, options),
+        b'""' if options.is_discovered else group.queue_json,
+        name_json,
+        uuid,
+        batch.lease_json,
+        group.group_json,
+        len(batch.partitions),
+        b",".join(batch.messages),
+    )
