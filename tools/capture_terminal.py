@@ -24,7 +24,7 @@ from skep.cli.messages.tail import message_line
 from skep.cli.server.doctor import examine
 from skep.cli.server.findings import findings_table
 from skep.client import Client
-from skep.client.addresses import path_of
+from skep.client.endpoints import path_of
 from skep.settings.connection import ConnectionChoice
 from skep.testing import running_broker
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.client import COMPLETED, failed
-from skep.client.acks import ack_body, ack_text, completed_text
+from skep.client.verdicts import ack_body, ack_text, completed_text
 
 NAMES = st.text(st.sampled_from('",\\ab\n\x00é:[]{}'), max_size=6) | st.text(max_size=9)
 

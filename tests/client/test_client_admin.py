@@ -12,8 +12,8 @@ from skep.broker.messages import traces
 from skep.broker.queues import configure, resources
 from skep.broker.scheduled import listing as scheduled
 from skep.client import NotFound, TransactionFailed, values
-from skep.client.acks import AckItem
-from skep.client.items import Item
+from skep.client.pushes import Item
+from skep.client.verdicts import AckItem
 from skep.model import wire
 from skep.server.api_document import shapes
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from skep.client.addresses import parse_address
+from skep.client.endpoints import parse_address
 from skep.client.io_async import Connection
 from tests.client.support.scripted import rendered
 

@@ -12,11 +12,20 @@ from hypothesis import strategies as st
 from skep.client.endpoints import ORDERS_MAX, Endpoints
 from skep.client.errors import error_of
 from skep.client.http import Answer
-from skep.client.items import PLACES, Item, TransactionIds, alike_body, by_field, spread
-from skep.client.outbox import BufferLimits, Outbox
-from skep.client.renewals import Renewals
-from skep.client.retry import RetryPolicy
-from skep.client.settling import (
+from skep.client.leases import Renewals
+from skep.client.options import RetryPolicy
+from skep.client.pushes import (
+    PLACES,
+    BufferLimits,
+    Item,
+    Outbox,
+    TransactionIds,
+    alike_body,
+    by_field,
+    spread,
+)
+from skep.client.values import PushResults
+from skep.client.verdicts import (
     COMPLETED,
     RETRY,
     BatchProgress,
@@ -26,7 +35,6 @@ from skep.client.settling import (
     failed,
     verdict_of,
 )
-from skep.client.values import PushResults
 from skep.model.errors import BadRequest
 
 chances = st.floats(0, 1)

@@ -1,7 +1,7 @@
 """The Python client: `AsyncClient`, and `Client`, which is generated from it.
 
-Everything one needs stands here; the modules below are not API. It imports `skep.model` only, so a
-program that uses it carries no broker.
+The names here are the API; the modules below are not. It imports `skep.model` only, so a program
+that uses it carries no broker.
 """
 
 from skep.client.aio.buffer import Buffer as AsyncBuffer
@@ -28,17 +28,7 @@ from skep.client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from skep.client.items import Item, by_field, spread
-from skep.client.outbox import BufferLimits
-from skep.client.settling import (
-    COMPLETED,
-    RETRY,
-    DeadLetterMessage,
-    RetryMessage,
-    Verdict,
-    dead_letter,
-    failed,
-)
+from skep.client.pushes import BufferLimits, Item, by_field, spread
 from skep.client.values import (
     AckResult,
     Operation,
@@ -46,6 +36,15 @@ from skep.client.values import (
     PushResult,
     PushResults,
     QueuedOperation,
+)
+from skep.client.verdicts import (
+    COMPLETED,
+    RETRY,
+    DeadLetterMessage,
+    RetryMessage,
+    Verdict,
+    dead_letter,
+    failed,
 )
 from skep.model.errors import (
     BadRequest,

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, Final, TypeVar, cast
 
-from skep.client.addresses import Address
+from skep.client.endpoints import Address
 from skep.client.http import Answer, AnswerReader, BadAnswer
 
 T = TypeVar("T")

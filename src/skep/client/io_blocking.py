@@ -14,7 +14,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any, Final, TypeVar
 
-from skep.client.addresses import Address
+from skep.client.endpoints import Address
 from skep.client.http import Answer, AnswerReader
 
 T = TypeVar("T")

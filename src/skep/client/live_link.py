@@ -15,7 +15,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from skep.client.addresses import Address
+from skep.client.endpoints import Address
 
 if TYPE_CHECKING:
     from websockets.client import ClientProtocol

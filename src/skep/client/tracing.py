@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-from skep.client.items import Item
+from skep.client.pushes import Item
 
 
 class Telemetry(Protocol):

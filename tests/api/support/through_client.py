@@ -18,8 +18,7 @@ from skep.client.aio.message import decode_acked, decode_popped
 from skep.client.aio.session import Session
 from skep.client.errors import AccessDenied, UnexpectedAnswer
 from skep.client.http import Answer as ClientAnswer
-from skep.client.retry import RetryPolicy
-from skep.client.session_options import SessionOptions
+from skep.client.options import RetryPolicy, SessionOptions
 from skep.client.values import PushResults
 from skep.model import errors
 from skep.model.errors import SkepError

@@ -110,7 +110,7 @@ def show_group(
     output: Output = "table",
 ) -> None:
     """Show how far a group is in each partition of its queues."""
-    from skep.client.addresses import path_of
+    from skep.client.endpoints import path_of
 
     def fetch(rows: int, start: int) -> Any:
         path = path_of("consumer-groups", group, queue=queue, limit=rows, offset=start)

@@ -149,7 +149,7 @@ def _cancel_if_there(client: "Client", operation_id: str) -> bool:
 def _fetch(
     client: "Client", rows: int, rest: str | None, *, queue: str | None, status: str | None
 ) -> tuple[list[Any], str | None]:
-    from skep.client.addresses import path_of
+    from skep.client.endpoints import path_of
 
     path = path_of(
         "operations", queue=queue, status=status, before=rest, limit=min(rows, PAGE_ROWS)

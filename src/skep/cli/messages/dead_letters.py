@@ -306,6 +306,6 @@ def _watch(client: "Client", started: "Redrive") -> "Redrive":
 
 
 def _path(first: str, **query: object) -> str:
-    from skep.client.addresses import path_of
+    from skep.client.endpoints import path_of
 
     return path_of(first, **query)

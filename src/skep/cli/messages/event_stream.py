@@ -13,7 +13,7 @@ from math import inf
 from time import monotonic, sleep
 from typing import Any, Final, TypeAlias
 
-from skep.client.addresses import Address, parse_address
+from skep.client.endpoints import Address, parse_address
 from skep.client.errors import NotSent, Unreachable, error_of
 from skep.client.http import Answer
 from skep.model.errors import Overloaded, Unavailable

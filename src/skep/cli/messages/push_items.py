@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from skep.client import Item
-from skep.client.items import Headers
+from skep.client.pushes import Headers
 from skep.model.errors import BadRequest
 
 REQUEST_BYTES_MAX: Final = 4 << 20

@@ -49,7 +49,7 @@ def tail(
 ) -> None:
     """Watch the messages of a queue. Nothing is consumed; a broker that restarts is waited for."""
     from skep.cli.messages.event_stream import EventStream
-    from skep.client.addresses import path_of
+    from skep.client.endpoints import path_of
 
     server = find_server(ConnectionChoice(url=url, token=token, context=context))
     path = path_of("stream/queue", queue, "events", **{"from": start})

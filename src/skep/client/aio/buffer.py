@@ -1,27 +1,25 @@
-"""Pushes gathered on this side and sent together, in the background.
+"""Pushes gathered by the client and sent together, in the background.
 
 `push` returns when the item is taken, not when it is stored: leaving the buffer's block, or
 `flush`, waits for that. Requests are repeated until a broker takes them; the order within a
-partition is kept, because one request is in flight at a time. An item that is refused is told to
-`on_failure`, or raised at the end.
+partition is kept, because one request is in flight at a time. A refused item goes to `on_failure`,
+or is raised at the end.
 """
 
 from collections.abc import Callable
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final
 
 from skep.client.aio.session import Session
 from skep.client.errors import PushFailed, Stopped, Unreachable
 from skep.client.io_async import Background, Condition, Stop, wait_on
-from skep.client.items import Item, TransactionIds, encode, push_body
-from skep.client.outbox import BufferLimits, Outbox
+from skep.client.pushes import BufferLimits, Item, Outbox, TransactionIds, encode, push_body
 from skep.client.tracing import Telemetry
 from skep.client.values import PushCounts, PushResult, PushResults
 from skep.model.errors import BadRequest, Refused, SkepError
 
 FAILURES_MAX: Final = 1_000
-"""Refused items remembered for the end, if nobody wants to hear of each."""
+"""Refused items remembered for the end, if there is no `on_failure`."""
 
 
 class Buffer:
@@ -66,12 +64,7 @@ class Buffer:
     async def __aenter__(self) -> "Buffer":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             await self.close()
         except SkepError:
@@ -135,13 +128,13 @@ class Buffer:
             await self._sender.join()
         self._raise_failures()
         if self.waiting:
-            raise Unreachable(f"{self.waiting} buffered items could not be stored")
+            raise Unreachable(f"no broker answered in time: {self.waiting} items are not stored")
 
     def _check_open(self) -> None:
         if self._error is not None:
             raise self._error
         if self._is_closing:
-            raise Stopped("the buffer is closed")
+            raise Stopped("the buffer is closed: it takes no more items")
 
     def _raise_failures(self) -> None:
         if self._error is not None:
@@ -193,23 +186,20 @@ class Buffer:
         except (BadRequest, Refused) as error:
             await self._isolate(items, error)
             return
-        self._note(PushResults([answer.body], item_count=len(items)))
+        results = PushResults([answer.body], item_count=len(items))
+        self.counts.add(results.counts)
+        for result in results.failures:
+            self._note_failure(result)
 
     async def _isolate(self, items: list[bytes], error: BadRequest | Refused) -> None:
         """Find the items that a request was refused for, so that the others are stored."""
         if len(items) == 1:
-            result = PushResult(status="failed", error=error.message)
-            self._note_failure(result)
+            self._note_failure(PushResult(status="failed", error=error.message))
             self.counts.failed += 1
             return
         half = len(items) // 2
         await self._push(items[:half])
         await self._push(items[half:])
-
-    def _note(self, results: PushResults) -> None:
-        self.counts.add(results.counts)
-        for result in results.failures:
-            self._note_failure(result)
 
     def _note_failure(self, result: PushResult) -> None:
         if self._on_failure is not None:

@@ -1,4 +1,4 @@
-"""The client: pushes, consumers, transactions and everything one may ask of a broker."""
+"""The client: pushes, consumers, transactions, and all requests to a broker."""
 
 import ssl
 from collections.abc import (
@@ -13,51 +13,39 @@ from collections.abc import (
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
+from itertools import repeat
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 from uuid import uuid4
 
 import msgspec
 
-from skep.client.addresses import affinity_of, path_of, spell_moment
 from skep.client.aio.buffer import Buffer
 from skep.client.aio.consumption import Consumption, pop_messages
-from skep.client.aio.groups import Groups
-from skep.client.aio.message import (
-    Message,
-    Settlement,
-    ack_text_of,
-    decode_acked,
-    send_acks,
-)
-from skep.client.aio.messages import DeadLetters, Messages, Scheduled, Traces
-from skep.client.aio.operations import (
-    ASK_FOR_QUEUEING,
-    queued_operation,
-    show_operation,
-    wait_for_operation,
-)
-from skep.client.aio.queues import Queues
-from skep.client.aio.session import Session
+from skep.client.aio.message import Message, Settlement, ack_text_of, decode_acked, send_acks
+from skep.client.aio.resources import DeadLetters, Groups, Messages, Queues, Scheduled, Traces
+from skep.client.aio.session import ASK_FOR_QUEUEING, Session, queued_operation
 from skep.client.aio.transaction import Transaction
 from skep.client.aio.worker import Worker
-from skep.client.bodies import PushBody
-from skep.client.consume_options import ConsumeOptions, Delivery, pop_path
+from skep.client.endpoints import affinity_of, path_of, spell_time
 from skep.client.errors import LeaseLost
-from skep.client.items import (
+from skep.client.leases import LeaseKeeper
+from skep.client.options import (
+    ConsumeOptions,
+    Delivery,
+    RetryPolicy,
+    SessionOptions,
+    Token,
+    pop_path,
+)
+from skep.client.pushes import (
+    BufferLimits,
     Headers,
     Item,
     PartitionRule,
     TransactionIds,
     alike_body,
     encode,
-    items_of,
 )
-from skep.client.lease_keeper import LeaseKeeper
-from skep.client.outbox import BufferLimits
-from skep.client.retry import RetryPolicy
-from skep.client.session_options import SessionOptions, Token
-from skep.client.settling import COMPLETED, Verdict
 from skep.client.tracing import telemetry_of
 from skep.client.values import (
     AckResult,
@@ -69,15 +57,13 @@ from skep.client.values import (
     QueuedOperation,
     Renewed,
 )
+from skep.client.verdicts import COMPLETED, Verdict
 from skep.model.limits import PUSH_ITEMS_MAX
 from skep.model.wire import QUEUE_MODE
 
 QueuedOperationBehavior: TypeAlias = Literal["return", "poll"]
 Start: TypeAlias = Literal["all", "new"] | datetime
-"""Where a new group starts: with everything there is, with what comes, or at a time."""
-
-_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_renewed: Final = msgspec.json.Decoder(Renewed).decode
+"""Where a new group starts: with all messages, with new ones, or at a time."""
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -85,7 +71,7 @@ T = TypeVar("T")
 
 
 def _parts_of(sequence: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Cut what is to be pushed into what one request may carry."""
+    """Split items or payloads into parts that one request may carry."""
     for begin in range(0, len(sequence), PUSH_ITEMS_MAX):
         yield sequence[begin : begin + PUSH_ITEMS_MAX]
 
@@ -101,16 +87,17 @@ class AsyncClient:
     Args:
         urls: Of one broker, or of several instances: each queue stays with one of them while it is
             well, and moves to another when it is not.
-        token: For `Authorization: Bearer`; a function is asked for each request.
+        token: For `Authorization: Bearer`; a function is called for each request.
         timeout_s: For one try of one request.
-        retries: Repetitions of a request that nobody answered, or that was answered 429 or 503.
-            Consumers and buffers go on for ever.
+        connect_timeout_s: For one connection.
+        retries: Repetitions of a request that was not answered, or answered 429, 502, 503 or 504.
+            Consumers and buffers never give up.
         retry_on_429: Whether a full queue or a busy broker is asked again.
         honor_retry_after: Whether a pause lasts at least as long as the broker asks for.
         max_retry_delay: The longest pause, in seconds.
         queued_operation_behavior: What to do when a busy broker queues a push instead of refusing
             it: `poll` waits for its results, `return` returns without them. None does not ask for
-            that; a broker that queues all the same is waited for.
+            queueing; if a broker queues all the same, the client waits.
         telemetry: Carry the context of OpenTelemetry in the headers of messages.
         headers: Sent with every request.
         tls: For https; the system's certificates by default.
@@ -165,12 +152,7 @@ class AsyncClient:
     async def __aenter__(self) -> "AsyncClient":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     @property
@@ -202,32 +184,22 @@ class AsyncClient:
 
         Args:
             queue: Made if it does not exist.
-            payload: Anything that can be JSON.
+            payload: Any JSON value.
             partition: Messages of one partition are delivered in order.
-            transaction_id: The same one stores nothing twice; made up when absent.
+            transaction_id: Idempotency key: a repeated one stores nothing; generated when absent.
             trace_id: A UUID that is delivered with it.
             headers: Delivered with it.
-            ttl_s: Not delivered any more after so many seconds.
-            delay_s: Not delivered before so many seconds have passed.
-            deliver_at: Not delivered before; a time without a zone is UTC.
+            ttl_s: Expire after so many seconds.
+            delay_s: Deliver after so many seconds.
+            deliver_at: Deliver at this time; one without a zone is UTC.
 
         Raises:
-            BadRequest: It is malformed, or not what the queue's schema asks for.
-            PushFailed: The queue does not take it.
+            BadRequest: It is malformed, or does not follow the queue's schema.
+            PushFailed: The queue refused it.
         """
-        item = Item(
-            queue,
-            payload,
-            partition,
-            transaction_id,
-            trace_id,
-            headers,
-            ttl_s,
-            deliver_at,
-            delay_s,
-        )
-        results = await self.push_items([item])
-        return results.raise_for_failures()[0]
+        names = partition, transaction_id, trace_id
+        item = Item(queue, payload, *names, headers, ttl_s, deliver_at, delay_s)
+        return (await self.push_items([item])).raise_for_failures()[0]
 
     async def push_many(
         self, queue: str, payloads: Iterable[Any], *, partition: PartitionRule = None
@@ -236,12 +208,15 @@ class AsyncClient:
 
         Args:
             queue: Made if it does not exist.
-            payloads: Each anything that can be JSON.
+            payloads: Each any JSON value.
             partition: One for all, or a function that chooses it by the payload (`by_field`).
         """
         listed = list(payloads)
         if callable(partition):
-            return await self._push(items_of(queue, listed, partition, self._ids.take(len(listed))))
+            ids = self._ids.take(len(listed))
+            # Without a line of Python per message: this is most of the cost before sending.
+            items = list(map(Item, repeat(queue), listed, map(partition, listed), ids))
+            return await self._push(items)
         model = Item(queue, partition=partition)
         self._telemetry.inject([model])
         requests = ((queue, alike_body(model, part, self._ids)) for part in _parts_of(listed))
@@ -254,7 +229,7 @@ class AsyncClient:
 
     async def _push(self, items: Sequence[Item]) -> PushResults:
         self._telemetry.inject(items)
-        requests = ((part[0].queue, encode(PushBody(part))) for part in _parts_of(items))
+        requests = ((part[0].queue, encode({"items": part})) for part in _parts_of(items))
         return await self._send_pushes(requests, len(items))
 
     async def _send_pushes(
@@ -272,7 +247,7 @@ class AsyncClient:
             elif self._queued_operation_behavior == "return" and item_count <= PUSH_ITEMS_MAX:
                 return PushResults([], operation=queued)
             else:
-                bodies.append(await wait_for_operation(self._session, queued))
+                bodies.append(await self._session.wait_for(queued))
         return PushResults(bodies, item_count=item_count)
 
     async def push_from(
@@ -283,16 +258,16 @@ class AsyncClient:
         on_failure: Callable[[PushResult], None] | None = None,
         on_progress: Callable[[PushCounts], None] | None = None,
     ) -> PushCounts:
-        """Store everything that an iterator brings; return how many items became what.
+        """Store all items of an iterator; return how many items became what.
 
-        A broker that is restarted meanwhile is waited for.
+        If the broker restarts meanwhile, the client waits for it.
 
         Args:
-            source: Brings items.
+            source: The items.
             limits: How many are sent together.
-            on_failure: Called with the result of each item that was refused; without it they are
+            on_failure: Called with the result of each refused item; without it refused items are
                 raised at the end.
-            on_progress: Called now and then with the counts so far.
+            on_progress: Called with the counts so far, after each item.
         """
         buffer = self.buffer(limits=limits, on_failure=on_failure)
         async with buffer:
@@ -316,7 +291,7 @@ class AsyncClient:
 
         Args:
             limits: By count, size and age.
-            on_failure: Called with the result of each item that was refused.
+            on_failure: Called with the result of each refused item.
             close_timeout_s: How long leaving the block waits for the rest to be stored.
         """
         return Buffer(
@@ -356,9 +331,9 @@ class AsyncClient:
             async for message in client.consume("orders", group="billing"):
                 handle(message.data)
 
-        A message is done when the next one is asked for. Whoever leaves the loop gives back the
-        message at hand; settle it before (`await message.ack()`), or use `async with`, which
-        settles it by how the block ends. The broker may be restarted meanwhile.
+        A message is done when the next one is asked for. Leaving the loop gives back the current
+        message; settle it before (`await message.ack()`), or use `async with`, which settles it by
+        how the block ends. The broker may be restarted meanwhile.
 
         Args:
             queue: Or else a namespace or a task, whose queues are all consumed.
@@ -371,14 +346,14 @@ class AsyncClient:
             auto_ack: Done on delivery: at most once.
             lease_s: How soon messages come again if this process dies. Renewed by itself.
             lease_s_max: A lease is not renewed for longer: a handler that hangs loses it.
-            ack_every_s: What is done is told at least so often, and with every batch.
+            ack_every_s: Verdicts are sent at least so often, and with every batch.
             wait_s: How long one request waits for messages.
             start: Where a new group starts.
             conflation: Deliver only the newest message of each partition.
             limit: End after so many messages.
-            idle_s: End when nothing came for so long.
-            delivery: By `websocket`, where the broker has it and the package `websockets` is
-                installed, or by `poll`; `auto` is what costs less, which is to poll.
+            idle_s: End when no message came for so long.
+            delivery: `websocket` (needs the package `websockets`), or `poll`; `auto` polls,
+                because that costs less.
         """
         options = ConsumeOptions(
             queue=queue,
@@ -394,7 +369,7 @@ class AsyncClient:
             ack_every_s=ack_every_s,
             wait_s=wait_s,
             subscription_mode=None if isinstance(start, datetime) else start,
-            subscription_from=spell_moment(start) if isinstance(start, datetime) else None,
+            subscription_from=spell_time(start) if isinstance(start, datetime) else None,
             conflation=conflation,
             limit=limit,
             idle_s=idle_s,
@@ -410,7 +385,7 @@ class AsyncClient:
         by_batch: bool = False,
         **consuming: Any,
     ) -> Callable[[Callable[[Any], Any]], Worker]:
-        """Make a handler a worker, which `await worker.run()` lets work.
+        """Make a handler a worker; `await worker.run()` runs it.
 
             @client.worker("orders", group="billing", concurrency=4)
             async def bill(message):
@@ -419,14 +394,14 @@ class AsyncClient:
             await bill.run()
 
         Returning completes a message; an exception fails it, `RetryMessage` gives it back at once,
-        `DeadLetterMessage` gives it up. So do the verdicts `failed(...)`, `RETRY` and
-        `dead_letter(...)`, when returned.
+        `DeadLetterMessage` makes it a dead letter. The verdicts `failed(...)`, `RETRY` and
+        `dead_letter(...)` do the same when returned.
 
         Args:
             queue: As in `consume`.
             concurrency: Calls of the handler at the same time.
             by_batch: Call it with whole batches.
-            **consuming: What `consume` takes.
+            **consuming: Further arguments of `consume`.
         """
         options = self.consume(queue, **consuming).options
 
@@ -453,7 +428,7 @@ class AsyncClient:
     ) -> AsyncGenerator[Message]:
         """Read a queue again, from the start or a time, beside all groups and without effects.
 
-        It ends when nothing came for `idle_s`.
+        It ends when no message came for `idle_s`.
         """
         group = f"replay-{uuid4().hex}"
         consumption = self.consume(
@@ -507,7 +482,7 @@ class AsyncClient:
     async def ack(
         self, messages: Sequence[Message], verdict: Verdict = COMPLETED
     ) -> list[AckResult]:
-        """Say the same of many messages of one group; return what became of each."""
+        """Give many messages of one group the same verdict; return what became of each."""
         if not messages:
             return []
         for message in messages:
@@ -518,7 +493,7 @@ class AsyncClient:
         return decode_acked(await send_acks(self._session, items, group, affinity))
 
     async def extend_lease(self, message: Message, seconds: int = 60) -> datetime:
-        """Keep the lease of a message for so long from now; return when it ends.
+        """Extend the lease of a message to so long from now; return when it ends.
 
         Raises:
             LeaseLost: It has ended.
@@ -528,7 +503,7 @@ class AsyncClient:
         answer = await self._session.request(
             "POST", path, encode({"seconds": seconds}), affinity=affinity
         )
-        renewed = _decode_renewed(answer.body)
+        renewed = msgspec.json.decode(answer.body, type=Renewed)
         if renewed.expires_at is None:
             raise LeaseLost(renewed.error)
         return renewed.expires_at
@@ -536,36 +511,37 @@ class AsyncClient:
     # Everything else
 
     def transaction(self) -> Transaction:
-        """Return a transaction: what its block asks for happens together, or not at all.
+        """Return a transaction: the operations of its block happen together, or not at all.
 
             async with client.transaction() as transaction:
                 transaction.ack(message)
                 transaction.push("invoices", {"order": 1})
 
-        Only while the leases of the acknowledged messages are held.
+        It commits only while the leases of the acknowledged messages are held.
         """
         return Transaction(self._session, self._ids, self._telemetry)
 
     async def operation(self, operation_id: str) -> Operation:
         """Return how far an operation is that the broker queued."""
-        return await show_operation(self._session, operation_id)
+        return await self._session.operation(operation_id)
 
     async def wait_for_operation(self, queued: QueuedOperation) -> PushResults:
         """Wait until a queued push is done; return its results.
 
         Raises:
-            Refused: It was given up or cancelled.
+            Refused: It failed or was cancelled.
         """
-        return PushResults([await wait_for_operation(self._session, queued)])
+        return PushResults([await self._session.wait_for(queued)])
 
     async def overview(self) -> Json:
         """Sum up the whole installation."""
-        return _decode((await self._session.request("GET", path_of("resources/overview"))).body)
+        return await self.request("GET", path_of("resources/overview"))
 
     async def health(self) -> Json:
-        """Return what a broker says of itself; it is asked once."""
+        """Return the health of a broker; without repetitions."""
         policy = replace(self._session.options.retry, retries=0)
-        return _decode((await self._session.request("GET", "/health", retry=policy)).body)
+        answer = await self._session.request("GET", "/health", retry=policy)
+        return msgspec.json.decode(answer.body)
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """Send any request, with repetition and failover; return the decoded answer.
@@ -577,5 +553,5 @@ class AsyncClient:
         return msgspec.json.decode(answer.body) if answer.body else None
 
     async def fetch(self, path: str) -> bytes:
-        """Return what a route answers as it came, for those whose answer is not JSON."""
+        """Return the bytes of an answer, for routes that do not answer JSON."""
         return (await self._session.request("GET", path)).body

@@ -1,25 +1,22 @@
 """Transactions: acknowledgments and pushes that happen together, or not at all.
 
-What is asked for is gathered and sent when the block ends well; a block that raises sends nothing.
-The leases of all messages that are acknowledged are required, so that a consumer that lost one
-cannot commit what somebody else is doing again.
+Operations are gathered and sent when the block ends well; a block that raises sends nothing. The
+leases of all acknowledged messages are required, so that a consumer that lost one cannot commit
+what another consumer is doing again.
 """
 
-from types import TracebackType
 from typing import Any, Final
 
 import msgspec
 
-from skep.client.addresses import affinity_of
 from skep.client.aio.message import Message
-from skep.client.aio.session import Session
-from skep.client.bodies import AckOperation, PushOperation, TransactionBody
+from skep.client.aio.session import Doubt, Session
+from skep.client.endpoints import affinity_of
 from skep.client.errors import OutcomeUnknown, TransactionFailed
-from skep.client.items import Item, TransactionIds, encode
-from skep.client.session_options import Doubt
-from skep.client.settling import COMPLETED, Verdict
+from skep.client.pushes import Item, TransactionIds, encode
 from skep.client.tracing import Telemetry
 from skep.client.values import TransactionAnswer, TransactionResult
+from skep.client.verdicts import COMPLETED, AckItem, Verdict
 from skep.model.errors import Unavailable
 
 _decode_answer: Final = msgspec.json.Decoder(TransactionAnswer).decode
@@ -62,12 +59,7 @@ class Transaction:
     async def __aenter__(self) -> "Transaction":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
             await self.commit()
 
@@ -93,7 +85,9 @@ class Transaction:
         return self.results
 
     async def _send(self, doubt: Doubt) -> TransactionAnswer:
-        body = encode(TransactionBody(self._operations(), list(self._leases)))
+        pushes = [{"type": "push", "items": self._items}] if self._items else []
+        acks = [_ack_operation(message, verdict) for message, verdict in self._acks]
+        body = encode({"operations": [*pushes, *acks], "requiredLeases": list(self._leases)})
         try:
             answer = await self._session.request(
                 "POST", "/api/v1/transaction", body, affinity=self._affinity(), doubt=doubt
@@ -104,10 +98,6 @@ class Transaction:
             raise OutcomeUnknown(f"the transaction may have happened: {error}") from error
         return _decode_answer(answer.body)
 
-    def _operations(self) -> list[PushOperation | AckOperation]:
-        pushes = [PushOperation(self._items)] if self._items else []
-        return [*pushes, *(_ack_operation(message, verdict) for message, verdict in self._acks)]
-
     def _affinity(self) -> str:
         if not self._acks:
             return self._items[0].queue
@@ -115,12 +105,16 @@ class Transaction:
         return affinity_of(message.queue, message.consumer_group)
 
 
-def _ack_operation(message: Message, verdict: Verdict) -> AckOperation:
-    return AckOperation(
+class _AckOperation(AckItem, kw_only=True, tag_field="type", tag="ack"):
+    consumer_group: str
+
+
+def _ack_operation(message: Message, verdict: Verdict) -> _AckOperation:
+    return _AckOperation(
         message.transaction_id,
         message.partition_id,
         verdict.status,
         message.lease_id,
-        message.consumer_group,
         verdict.error,
+        consumer_group=message.consumer_group,
     )

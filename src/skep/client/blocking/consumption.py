@@ -1,31 +1,29 @@
 # Generated from skep/client/aio/consumption.py by tools/generate_blocking_client.py; edit that.
-"""The consumer loop: ask, hand out, settle, and go on whatever happens to the broker.
+"""The consumer loop: ask, hand out, settle, and go on even if the broker restarts.
 
 A consumption is iterated over, message by message or batch by batch. A message counts as done when
-the next one is asked for, unless something else was said about it. Leaving the loop gives back
-what was not handled; with `with` the message at hand is settled by how the block ended.
-Polls and verdicts are repeated until they are answered: a broker may be restarted meanwhile.
+the next one is asked for, unless it has another verdict. Leaving the loop gives back all that was
+not handled; with `with` the current message is settled by how the block ended. Polls and
+verdicts are repeated until they are answered.
 """
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from math import inf
 from time import monotonic
-from types import TracebackType
 from typing import Final
 
 from skep.client.blocking.live import Feed, LiveDelivery
 from skep.client.blocking.message import Batch, Message, Settlement, decode_popped
 from skep.client.blocking.session import Session
-from skep.client.consume_options import ConsumeOptions, pop_path
 from skep.client.errors import Stopped
 from skep.client.io_blocking import Stop
-from skep.client.lease_keeper import LeaseKeeper
-from skep.client.renewals import UNLEASED, KeptLease
-from skep.client.settling import COMPLETED, verdict_of
+from skep.client.leases import UNLEASED, KeptLease, LeaseKeeper
+from skep.client.options import ConsumeOptions, pop_path
+from skep.client.verdicts import COMPLETED, verdict_of
 
 ANSWER_SLACK_S: Final = 10.0
-"""How much longer than the broker waits for messages we wait for the broker."""
+"""How much longer we wait for the broker than it waits for messages."""
 
 _HASTE_SHARE: Final = 0.5
 _HASTE_PAUSE_S_MAX: Final = 1.0
@@ -84,7 +82,7 @@ class Consumption:
         self._messages: Generator[Message] | None = None
 
     def stop(self) -> None:
-        """End the iteration: after the message at hand, or now if it waits for one."""
+        """End the iteration: after the current message, or now if it waits for one."""
         self._stop.set()
 
     def __iter__(self) -> Iterator[Message]:
@@ -94,12 +92,7 @@ class Consumption:
     def __enter__(self) -> "Consumption":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         message = self._current
         if message is not None and (error is None or isinstance(error, Exception)):
             message.settlement.settle(message, verdict_of(raised=error))
@@ -126,17 +119,17 @@ class Consumption:
                     yield message
                     if in_line and progress.is_plain:
                         progress.completed_to = place + 1
-                        is_quiet = monotonic() < settlement.look_at_s and not lease.is_lost
+                        is_quiet = monotonic() < settlement.catch_up_at_s and not lease.is_lost
                         if is_quiet and not stop.is_set:
                             continue
-                    settlement.look_around(message)
+                    settlement.catch_up(message)
                     if stop.is_set:
                         return
                     in_line = progress.is_plain and progress.completed_to == place + 1
                     in_line = in_line and not settlement.is_lost
 
     def batches(self) -> Generator[Batch]:
-        """Iterate over whole batches; what was not settled by then is done with the next."""
+        """Iterate over whole batches; messages without a verdict are done with the next batch."""
         with closing(self.take_batches()) as batches:
             for batch in batches:
                 yield batch
@@ -144,7 +137,7 @@ class Consumption:
                 del batch
 
     def take_batches(self) -> Generator[Batch]:
-        """Iterate over batches for those who settle by themselves; the rest is given back."""
+        """Iterate over batches that the caller settles; unsettled messages are given back."""
         try:
             while not self._stop.is_set and (batch := self._next_batch()) is not None:
                 settlement = batch.settlement
@@ -166,7 +159,7 @@ class Consumption:
                 if (batch := self._ask(size, wait_s)) is not None:
                     return batch
                 if monotonic() >= quiet_until_s:
-                    return self._look_once_more(size)
+                    return self._poll_once_more(size)
             except Stopped:
                 return None
             self._slow_down(monotonic() - asked_at_s, wait_s)
@@ -184,7 +177,7 @@ class Consumption:
                 return self._batch_of(taken.messages, taken.lease, taken.feed)
         return self._poll(size, wait_s)
 
-    def _look_once_more(self, size: int) -> Batch | None:
+    def _poll_once_more(self, size: int) -> Batch | None:
         """Poll before it is over: a socket that is quiet may only be slow."""
         if not self._live.is_open:
             return None

@@ -1,11 +1,11 @@
 # Generated from skep/client/aio/live.py by tools/generate_blocking_client.py; edit that.
-"""Messages by WebSocket: the broker sends batches as they come, and hears verdicts on the same way.
+"""Messages by WebSocket: the broker sends batches as they come, and takes verdicts the same way.
 
-What is outstanding is bounded by credit: the batch at hand and those that arrived behind it are
+Credit bounds the outstanding messages: the current batch and those that arrived behind it are
 together never more than one batch of the options. Their leases are kept from the moment they
-arrive. Where there is no WebSocket, or while it is broken, `take` says so and the caller polls, and
-it is tried again later. A broker that dies keeps its leases, one that sees the socket close ends
-them: either way messages come again, and none is lost.
+arrive. Where there is no WebSocket, or while it is broken, `take` says so, the caller polls, and
+the WebSocket is tried again later. A broker that dies keeps its leases, one that sees the socket
+close ends them: either way messages come again, and none is lost.
 """
 
 import logging
@@ -15,15 +15,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from skep.client.addresses import path_of
 from skep.client.blocking.message import Batch, Message, Settlement, decode_popped
 from skep.client.blocking.session import Session
-from skep.client.consume_options import ConsumeOptions
+from skep.client.endpoints import path_of
 from skep.client.errors import Unreachable
 from skep.client.io_blocking import Condition, Inbox, Stop
-from skep.client.lease_keeper import LeaseKeeper
+from skep.client.leases import UNLEASED, KeptLease, LeaseKeeper
 from skep.client.live_link import LinkRefused, LiveLink
-from skep.client.renewals import UNLEASED, KeptLease
+from skep.client.options import ConsumeOptions
 from skep.model.wire import QUEUE_MODE
 
 ANSWER_S_MAX: Final = 10.0
@@ -119,7 +118,7 @@ class Feed:
         return [self._taken(text) for text in self._batches.take_all()]
 
     def close(self) -> None:
-        """End the socket, and keep no lease of what nobody took."""
+        """End the socket, and keep no lease of messages that were not taken."""
         self._is_closed = True
         self._link.close()
         for lease_id in tuple(self._leases):
@@ -130,14 +129,14 @@ class Feed:
     def _hear(self, text: bytes) -> None:
         if text.startswith(_MESSAGES):
             if self._is_closed:
-                return  # the broker sees the socket close, and gives it to others
+                return  # the broker sees the socket close, and delivers it again
             self._keep_lease(text)
             self._batches.put(text)
         elif text.startswith(_ACKED):
             self._replies.put(text)
         else:
             # It may be the answer to verdicts or about the delivery: the broker does not say.
-            _log.info("the broker says %s", text[:200].decode(errors="replace"))
+            _log.info("The broker reports: %s", text[:200].decode(errors="replace"))
             if not self._has_clear_replies:
                 self._replies.put(text)
 
@@ -195,7 +194,7 @@ class LiveDelivery:
         return None
 
     def close(self) -> None:
-        """Give back what nobody will take, and end the socket."""
+        """Give back messages that were not taken, and end the socket."""
         feed, self._feed = self._feed, None
         if feed is None:
             return
@@ -215,11 +214,11 @@ class LiveDelivery:
         try:
             link = self._session.open_link(path, self._options.affinity)
         except LinkRefused as error:
-            _log.warning("messages are polled for, there is no WebSocket: %s", error)
+            _log.warning("No WebSocket, polling instead: %s", error)
             self._is_refused = True
             return None
         except Unreachable as error:
-            _log.info("messages are polled for: %s", error)
+            _log.info("WebSocket failed, polling for now: %s", error)
             self._drop()
             return None
         return self._subscribe(link, wanted)

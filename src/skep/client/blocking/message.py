@@ -1,8 +1,8 @@
 # Generated from skep/client/aio/message.py by tools/generate_blocking_client.py; edit that.
 """A delivered message, the batch it came with, and the verdicts on them.
 
-Verdicts that the consumer loop reaches by itself are gathered and sent together; those a user asks
-for by name (`message.ack()`) are sent at once, with what was gathered.
+Verdicts that the consumer loop reaches by itself are gathered and sent together; those of the user
+(`message.ack()`) are sent at once, with all that were gathered.
 """
 
 import logging
@@ -12,16 +12,23 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
-from skep.client.acks import ack_body, ack_text, completed_text
-from skep.client.addresses import affinity_of
-from skep.client.blocking.operations import finished_body
-from skep.client.blocking.session import Session
+from skep.client.blocking.session import Session, queued_operation
+from skep.client.endpoints import affinity_of
 from skep.client.errors import LeaseLost
 from skep.client.io_blocking import Stop
-from skep.client.lease_keeper import LeaseKeeper
-from skep.client.renewals import UNLEASED, KeptLease
-from skep.client.settling import COMPLETED, RETRY, BatchProgress, Verdict, dead_letter, failed
+from skep.client.leases import UNLEASED, KeptLease, LeaseKeeper
 from skep.client.values import AckResult
+from skep.client.verdicts import (
+    COMPLETED,
+    RETRY,
+    BatchProgress,
+    Verdict,
+    ack_body,
+    ack_text,
+    completed_text,
+    dead_letter,
+    failed,
+)
 from skep.model.errors import Overloaded, Unavailable
 from skep.model.wire import QUEUE_MODE
 
@@ -81,18 +88,18 @@ class Message(msgspec.Struct, rename="camel", kw_only=True, gc=False, eq=False):
         return self._settlement.progress.is_settled(self.place)
 
     def ack(self) -> None:
-        """Say that it is done. It is when this returns.
+        """Complete it; it is done when this returns.
 
         Raises:
-            LeaseLost: Somebody else has it, or will.
+            LeaseLost: Another consumer has it, or will.
         """
         self._settlement.settle_now(self, COMPLETED)
 
     def fail(self, error: str) -> None:
-        """Say that it failed: it comes again after the queue's pause, or becomes a dead letter.
+        """Fail it: it comes again after the queue's pause, or becomes a dead letter.
 
         Raises:
-            LeaseLost: Somebody else has it, or will.
+            LeaseLost: Another consumer has it, or will.
         """
         self._settlement.settle_now(self, failed(error))
 
@@ -100,7 +107,7 @@ class Message(msgspec.Struct, rename="camel", kw_only=True, gc=False, eq=False):
         """Let it be delivered again at once; this does not count as a failure.
 
         Raises:
-            LeaseLost: Somebody else has it, or will.
+            LeaseLost: Another consumer has it, or will.
         """
         self._settlement.settle_now(self, RETRY)
 
@@ -108,7 +115,7 @@ class Message(msgspec.Struct, rename="camel", kw_only=True, gc=False, eq=False):
         """Give it up: it becomes a dead letter.
 
         Raises:
-            LeaseLost: Somebody else has it, or will.
+            LeaseLost: Another consumer has it, or will.
         """
         self._settlement.settle_now(self, dead_letter(error))
 
@@ -124,7 +131,7 @@ decode_acked: Final = msgspec.json.Decoder(list[AckResult]).decode
 
 
 def ack_text_of(message: Message, verdict: Verdict) -> bytes:
-    """Say of a message what became of it."""
+    """Return the acknowledgment of a message."""
     return ack_text(message.transaction_id, message.partition_id, message.lease_id, verdict)
 
 
@@ -132,7 +139,8 @@ def send_acks(session: Session, items: bytes, group: str, affinity: str) -> byte
     """Send acknowledgments of one group; return the answer."""
     body = ack_body(items, group)
     answer = session.request("POST", "/api/v1/ack/batch", body, affinity=affinity)
-    return finished_body(session, answer)
+    queued = queued_operation(answer)
+    return answer.body if queued is None else session.wait_for(queued)
 
 
 class Acknowledger(Protocol):
@@ -162,7 +170,7 @@ class Settlement:
         self._group: Final = messages[0].consumer_group
         self._affinity: Final = affinity_of(messages[0].queue, self._group)
         self.lease: Final = lease
-        """What the messages are held by; `UNLEASED` if nobody keeps it."""
+        """What the messages are held by; `UNLEASED` if it is not kept."""
         self._keeper: Final = keeper
         self._ack_every_s: Final = ack_every_s
         self._stop: Final = stop
@@ -173,9 +181,9 @@ class Settlement:
         self._held: Sequence[Message] = ()
         self._is_released = False
         self._flush_at_s = monotonic() + ack_every_s
-        self.look_at_s = 0.0
-        """When to look around: verdicts have waited for long, or the lease may have ended."""
-        self._plan_look()
+        self.catch_up_at_s = 0.0
+        """When to catch up: verdicts have waited for long, or the lease may have ended."""
+        self._plan_catch_up()
         self.progress: Final = BatchProgress([message.partition_id for message in messages])
 
     def hold(self, messages: Sequence[Message]) -> None:
@@ -183,7 +191,7 @@ class Settlement:
         self._held = messages
 
     def adopt(self, messages: Sequence[Message]) -> None:
-        """Let all the messages know where verdicts on them go; before anybody sees them."""
+        """Tell all messages where verdicts on them go, before the user sees them."""
         for place, message in enumerate(messages):
             message.settlement = self
             message.place = place
@@ -198,24 +206,24 @@ class Settlement:
         return not self.is_lost and self.progress.is_open(message.place)
 
     def complete(self, message: Message) -> bool:
-        """Note that a message was handled; return whether to look around before the next.
+        """Note that a message was handled; return whether to catch up before the next.
 
         That is when verdicts wait for long, when the lease may have ended, and always after
         anything but the completion of one message after the other.
         """
         is_next = self.progress.complete_next(message.place)
-        return not is_next or monotonic() >= self.look_at_s or self.lease.is_lost
+        return not is_next or monotonic() >= self.catch_up_at_s or self.lease.is_lost
 
-    def look_around(self, message: Message) -> None:
+    def catch_up(self, message: Message) -> None:
         """Complete a message that was handled out of line; send verdicts that waited for long."""
         if not self.progress.is_settled(message.place):
             self.settle(message, COMPLETED)
         if monotonic() >= self._flush_at_s:
             self.flush()
-        self._plan_look()
+        self._plan_catch_up()
 
-    def _plan_look(self) -> None:
-        self.look_at_s = min(self._flush_at_s, self.lease.ends_at_s)
+    def _plan_catch_up(self) -> None:
+        self.catch_up_at_s = min(self._flush_at_s, self.lease.ends_at_s)
 
     def settle(self, message: Message, verdict: Verdict) -> bool:
         """Note a verdict, to be sent with others; return whether it is the first."""
@@ -243,7 +251,7 @@ class Settlement:
     def flush(self) -> None:
         """Send the verdicts gathered, until they are answered or the lease has ended.
 
-        Nobody but the log is told of those that come too late: their messages come again.
+        Those that come too late are only logged: their messages come again.
         """
         unsent = self._take_unsent()
         count = unsent.item_count
@@ -251,7 +259,7 @@ class Settlement:
             try:
                 body = self._send(unsent.items)
             except (Unavailable, Overloaded) as error:
-                _log.info("%d verdicts have to wait: %s", count, error)
+                _log.info("could not send %d verdicts, trying again: %s", count, error)
                 if self._stop is not None and self._stop.is_set:
                     return
             else:
@@ -266,8 +274,8 @@ class Settlement:
                 for place in self.progress.places_to_give_back():
                     self.settle(self._held[place], RETRY)
             self._gather()
-            # Whatever is to be said of them is written down, and waiting for an answer is long:
-            # memory that is free by then is used again while the caches still have it.
+            # All verdicts are encoded, and waiting for an answer is long: memory that is free by
+            # then is used again while the caches still have it.
             self._held = ()
             self.flush()
         finally:
@@ -316,7 +324,7 @@ class _Unsent(NamedTuple):
 
 
 def _report_late(body: bytes, count: int) -> None:
-    # Whoever has nothing to complain about need not be listened to word by word.
+    # Counting is much cheaper than decoding, and most answers report only success.
     if body.count(_ACKED) == count:
         return
     late = [result for result in decode_acked(body) if not result.success]
@@ -343,7 +351,7 @@ class Batch(Sequence[Message]):
         return self._messages
 
     def _shown(self) -> Sequence[Message]:
-        # Who takes whole batches may never look at a message, and need not pay for it.
+        # A handler of whole batches may never look at a message, and need not pay for it.
         if not self._is_seen:
             self._is_seen = True
             self.settlement.adopt(self._messages)
@@ -368,7 +376,7 @@ class Batch(Sequence[Message]):
         return self.settlement.is_lost
 
     def settle_open(self, verdict: Verdict) -> None:
-        """Say the same of every message that nothing was said about."""
+        """Give every message without a verdict this one."""
         if verdict is COMPLETED and self.settlement.progress.complete_rest():
             return
         for place in self.settlement.progress.open_places():

@@ -1,5 +1,5 @@
 # Generated from skep/client/aio/session.py by tools/generate_blocking_client.py; edit that.
-"""One request at a time to whichever broker serves it: connections, repetition, failover, tokens.
+"""Requests to the brokers: connections, repetition, failover, tokens, queued operations.
 
 `Session.request` returns a successful answer or raises; everything else of the client is built on
 it. A connection that broke while it was idle is replaced without counting as a failure.
@@ -14,16 +14,40 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from skep.client.endpoints import Endpoint, Endpoints
+import msgspec
+
+from skep.client.endpoints import Endpoint, Endpoints, path_of
 from skep.client.errors import GATEWAY_STATUSES, NotSent, Stopped, Unreachable, error_of
 from skep.client.http import Answer, render_header, render_request
 from skep.client.io_blocking import Connection, Stop, run_aside
 from skep.client.live_link import LiveLink
-from skep.client.retry import RetryPolicy
-from skep.client.session_options import Doubt, SessionOptions
+from skep.client.options import RetryPolicy, SessionOptions
+from skep.client.values import Operation, QueuedOperation
+from skep.model.errors import Refused
 
 IDLE_CONNECTIONS_MAX: Final = 64
 """Connections kept per broker; more are opened when they are needed, and closed after use."""
+
+ASK_FOR_QUEUEING: Final = b"Prefer: respond-async\r\n"
+"""Tells the broker that this client understands a 202: queued, the answer comes later."""
+
+_POLL_S_MIN: Final = 0.05
+_POLL_S_MAX: Final = 2.0
+
+_decode_queued: Final = msgspec.json.Decoder(QueuedOperation).decode
+_decode_operation: Final = msgspec.json.Decoder(Operation).decode
+
+
+class Doubt:
+    """Whether a request may have been carried out although its answer was lost."""
+
+    def __init__(self) -> None:
+        self.is_possible = False
+
+
+def queued_operation(answer: Answer) -> QueuedOperation | None:
+    """Return what an answer says about queueing; None if the request was carried out."""
+    return _decode_queued(answer.body) if answer.status == 202 else None
 
 
 class Session:
@@ -43,10 +67,10 @@ class Session:
         self._random: Final = random.Random()  # noqa: S311 (jitter, not secrets)
         self._is_closed = False
         self.patient: Final = replace(options.retry, retries=None)
-        """The retry policy without an end: for those who shall see no interruption."""
+        """The retry policy that never gives up: for consumers and buffers."""
 
     def _default_tls(self) -> ssl.SSLContext | None:
-        # Reading the system's certificates takes 50 ms, so only for those who need them.
+        # Reading the system's certificates takes 50 ms, so only where they are needed.
         is_needed = any(endpoint.address.is_tls for endpoint in self.endpoints.all)
         return ssl.create_default_context() if is_needed else None
 
@@ -77,7 +101,7 @@ class Session:
             doubt: Told when the outcome of a try is unknown.
 
         Raises:
-            SkepError: The request was refused, or nobody could be reached in all tries.
+            SkepError: The request was refused, or no broker answered in all tries.
         """
         tried: set[Endpoint] = set()
         failures = 0
@@ -101,13 +125,13 @@ class Session:
                 (stop or Stop()).pause(pause_s)
 
     def check_open(self, stop: Stop | None) -> None:
-        """Raise if there is nothing more to be asked.
+        """Check that requests may still be sent.
 
         Raises:
             Stopped: The session is closed, or the caller was asked to stop.
         """
         if self._is_closed:
-            raise Stopped("the client is closed")
+            raise Stopped("the client is closed: make a new one")
         if stop is not None and stop.is_set:
             raise Stopped
 
@@ -160,8 +184,7 @@ class Session:
                 connection = self._open(endpoint)
                 answer = connection.exchange(request, timeout_s, stop)
         except OSError as error:
-            reason = str(error) or type(error).__name__
-            unreachable = cls(f"{endpoint.address.url} does not answer: {reason}")
+            unreachable = cls(_no_answer(endpoint, error))
             unreachable.__cause__ = error
             return unreachable
         if not self._put_back(endpoint, connection):
@@ -172,8 +195,8 @@ class Session:
         """Open a WebSocket to the broker that requests of this affinity go to.
 
         Raises:
-            Unreachable: Nobody is there; another broker is chosen the next time.
-            LinkRefused: There is no WebSocket to be had.
+            Unreachable: The broker does not answer; another is chosen the next time.
+            LinkRefused: The broker has no WebSocket.
         """
         self.check_open(None)
         endpoint = self.endpoints.choose(affinity, self._clock())
@@ -189,7 +212,7 @@ class Session:
             return run_aside(opening)
         except OSError as error:
             self.endpoints.report_failure(endpoint, self._clock())
-            raise NotSent(f"{endpoint.address.url} does not answer: {error}") from error
+            raise NotSent(_no_answer(endpoint, error)) from error
 
     def _take_idle(self, endpoint: Endpoint) -> Connection | None:
         idle = self._idle[endpoint]
@@ -228,12 +251,36 @@ class Session:
             return {}
         return {"Authorization": f"Bearer {token if isinstance(token, str) else token()}"}
 
+    def operation(self, operation_id: str) -> Operation:
+        """Return how far an operation is that the broker queued."""
+        answer = self.request("GET", path_of("operations", operation_id))
+        return _decode_operation(answer.body)
+
+    def wait_for(self, queued: QueuedOperation) -> bytes:
+        """Wait until a queued operation is over, and return its answer.
+
+        Raises:
+            Refused: It failed or was cancelled.
+        """
+        pause_s = _POLL_S_MIN
+        while not (operation := self.operation(queued.operation_id)).is_over:
+            Stop().pause(pause_s)
+            pause_s = min(pause_s * 2, _POLL_S_MAX)
+        if operation.status != "completed":
+            raise Refused(f"operation {queued.operation_id} {operation.status}: {operation.error}")
+        return bytes(operation.answer)
+
     def close(self) -> None:
         """End all connections; requests from now on raise `Stopped`."""
         self._is_closed = True
         for idle in self._idle.values():
             while idle:
                 idle.pop().close()
+
+
+def _no_answer(endpoint: Endpoint, error: OSError) -> str:
+    reason = str(error) or type(error).__name__
+    return f"the broker at {endpoint.address.url} does not answer: {reason}"
 
 
 def _retry_after_s(outcome: Answer | Unreachable) -> float | None:

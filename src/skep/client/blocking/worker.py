@@ -12,11 +12,11 @@ from typing import Any, Final
 from skep.client.blocking.consumption import Consumption
 from skep.client.blocking.message import Batch, Message
 from skep.client.blocking.session import Session
-from skep.client.consume_options import ConsumeOptions
 from skep.client.io_blocking import Stop, invoke, run_together, stopping_on_signals
-from skep.client.lease_keeper import LeaseKeeper
-from skep.client.settling import COMPLETED, Verdict, verdict_of
+from skep.client.leases import LeaseKeeper
+from skep.client.options import ConsumeOptions
 from skep.client.tracing import Telemetry
+from skep.client.verdicts import COMPLETED, Verdict, verdict_of
 
 _log = logging.getLogger("skep.client")
 
@@ -25,8 +25,8 @@ class Worker:
     """A handler and the messages it is for.
 
     Args:
-        handler: Called with a message; or with a batch of them, if `by_batch`. What it returns is
-            ignored unless it is a verdict.
+        handler: Called with a message, or with a batch if `by_batch`. Its result is ignored unless
+            it is a verdict.
         concurrency: How many calls of the handler may run at the same time.
         by_batch: Whether the handler takes whole batches. Its verdict counts for all messages of a
             batch it did not settle one by one.
@@ -92,7 +92,7 @@ class Worker:
             if verdict is not COMPLETED:
                 settlement.settle(message, verdict)
             if settlement.complete(message):
-                settlement.look_around(message)
+                settlement.catch_up(message)
 
     def _handle_batch(self, batch: Batch) -> None:
         with self._telemetry.handling(batch[0].queue, batch[0].headers or {}):
@@ -103,8 +103,8 @@ class Worker:
     def _verdict(self, argument: Message | Batch) -> Verdict:
         try:
             returned = invoke(self._handler, argument)
-        except Exception as error:  # noqa: BLE001 (whatever a handler raises is its verdict)
+        except Exception as error:  # noqa: BLE001 (any exception of a handler is its verdict)
             verdict = verdict_of(raised=error)
-            _log.warning("a handler says %s: %s", verdict.status, verdict.error or error)
+            _log.warning("Handler raised, verdict %s: %s", verdict.status, verdict.error or error)
             return verdict
         return verdict_of(returned)
