@@ -76,7 +76,7 @@ from skep.broker.transaction.streams import CycleExecutor, Streams
 from skep.broker.transaction.transaction import Transaction, TransactionExecutor
 from skep.engine.dedup.cache import DedupCache
 from skep.engine.driver import Engine
-from skep.jobs.service.untyped import JobDesk
+from skep.jobs.service.service import JobService
 from skep.model.encryption import KeyRing
 from skep.model.errors import Overloaded
 from skep.model.priorities import Priority
@@ -203,7 +203,7 @@ class Broker:
         self.scheduled: Final = Scheduled(
             self.query_slots, self._sequencer, open_envelope=self.key_ring.open_envelope
         )
-        self.job_desk: Final = JobDesk(self.query_slots, now=loop.time)
+        self.job_service: Final = JobService(self.query_slots, now=loop.time)
         self._scheduled_max: Final = settings.scheduled_max
         self._dsn: Final = assignment.dsn
         self._staged: StagedSequencer
@@ -325,7 +325,7 @@ class Broker:
         self.observation.pulse.stop()
         await self.security.stop()
         await self.live.finish()
-        await self.job_desk.stop()
+        await self.job_service.stop()
         await self.housekeeper.stop()
         await self.redrives.stop()
         await self._sequencer.stop()

@@ -22,7 +22,6 @@ from skep.broker.stats.scrape import ScrapeFacts
 from skep.broker.stats.status import StatusReport
 from skep.broker.stats.workers import WorkerCharts
 from skep.dashboard.site import read_site
-from skep.jobs.client.throughput import ThroughputMeter
 from skep.jobs.service.replays import Replays
 from skep.server.routes.jobs.bulk import job_bulk_routes
 from skep.server.routes.jobs.chains import chain_routes
@@ -93,12 +92,12 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),
         *scheduled_routes(broker.scheduled),
-        *chain_routes(broker.job_desk),
-        *job_routes(broker.job_desk),
-        *job_bulk_routes(broker.job_desk),
-        throughput_route(ThroughputMeter(broker.query_slots, now=asyncio.get_running_loop().time)),
-        *schedule_routes(broker.job_desk),
-        *replay_routes(Replays(broker.job_desk, broker.query_slots)),
+        *chain_routes(broker.job_service),
+        *job_routes(broker.job_service),
+        *job_bulk_routes(broker.job_service),
+        throughput_route(broker.job_service),
+        *schedule_routes(broker.job_service),
+        *replay_routes(Replays(broker.job_service, broker.query_slots)),
         *operation_routes(broker.operations),
         *streams_routes(broker.streams),
         *retention_routes(

@@ -18,7 +18,7 @@ from msgspec import Meta
 from skep.db.access.slots import Caller
 from skep.jobs.client.inspection import JobFilter, JobRow, Page
 from skep.jobs.errors import JobNotFound
-from skep.jobs.service.untyped import JobDesk, StartedChain, StartRequest
+from skep.jobs.service.service import JobService, StartedChain, StartRequest
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.model.names import check_name
 
@@ -131,8 +131,8 @@ class StartedReplay(msgspec.Struct, frozen=True, rename="camel"):
 class Replays:
     """Orders replays and shows them."""
 
-    def __init__(self, desk: JobDesk, caller: Caller) -> None:
-        self._desk: Final = desk
+    def __init__(self, jobs: JobService, caller: Caller) -> None:
+        self._jobs: Final = jobs
         self._caller: Final = caller
 
     async def start(
@@ -155,7 +155,7 @@ class Replays:
         checked = _checked(order)
         _refuse_nul(key=key)
         await self._check_queues(checked)
-        (chain,) = await self._desk.start([_start(checked, key)], trace=trace)
+        (chain,) = await self._jobs.start([_start(checked, key)], trace=trace)
         if chain.is_duplicate:
             await self._require_same(chain, checked)
         return StartedReplay(
@@ -164,7 +164,7 @@ class Replays:
 
     async def page(self, *, limit: int, after: UUID | None) -> Page[ReplayRow, UUID]:
         """Return a page of replays, the newest first."""
-        page = await self._desk.inspection.jobs(
+        page = await self._jobs.inspection.jobs(
             JobFilter(type=REPLAY_JOB), limit=limit, after=after
         )
         return Page(await self._rows(page.items), page.after)
@@ -172,7 +172,7 @@ class Replays:
     async def show(self, replay_id: UUID) -> ReplayRow:
         """Return a replay; NotFound if there is none."""
         try:
-            job = await self._desk.job(replay_id)
+            job = await self._jobs.job(replay_id)
         except JobNotFound:
             job = None
         if job is None or job.type != REPLAY_JOB:
@@ -202,7 +202,7 @@ class Replays:
             )
 
     async def _require_same(self, chain: StartedChain, order: ReplayOrder) -> None:
-        found = await self._desk.job(chain.id)
+        found = await self._jobs.job(chain.id)
         if _read(found.input, ReplayOrder) != order:
             raise KeyTaken(f"the key belongs to the replay {chain.id}, which does something else")
 

@@ -94,7 +94,7 @@ class Worker:
         self._poll_s: Final = poll_s
         self._schedules: Final = tuple(schedules)
         self._catalog: Final = Catalog(registries)
-        self._swrites: Final = Slots(
+        self._slots: Final = Slots(
             client.dsn,
             size=CALLS_AT_ONCE,
             server_settings=ONE_OFF,
@@ -104,10 +104,10 @@ class Worker:
         self._pool: Final = TransactionPool(
             client.dsn, size=transactions or concurrency, application_name="skep-worker"
         )
-        self._announcements: Final = Announcements(self._swrites, is_silent=not client.uses_notify)
-        self._settler: Final = Settler(self._swrites, self._announcements, lambda: self.worker_id)
+        self._announcements: Final = Announcements(self._slots, is_silent=not client.uses_notify)
+        self._settler: Final = Settler(self._slots, self._announcements, lambda: self.worker_id)
         self._executors: Final = Executors(threads=concurrency, processes=processes)
-        self._progress: Final = Progress(self._swrites, lambda: self.worker_id)
+        self._progress: Final = Progress(self._slots, lambda: self.worker_id)
         self.meters: Final = JobMeters(concurrency)
         self._runner: Final = AttemptRunner(
             self._catalog,
@@ -163,7 +163,7 @@ class Worker:
         Raises:
             Unavailable: the database cannot be reached.
         """
-        await self._swrites.open()
+        await self._slots.open()
         await self._pool.open()
         await self._declare()
         await self._enroll()
@@ -199,9 +199,9 @@ class Worker:
         with suppress(SkepError, TimeoutError):  # without it the lease runs out by itself
             async with asyncio.timeout(LEAVE_S):
                 await self._announcements.flush()
-                await self._swrites.call(LEAVE_CALL, self.worker_id)
+                await self._slots.call(LEAVE_CALL, self.worker_id)
         await self._pool.close()
-        await self._swrites.close()
+        await self._slots.close()
 
     def hurry(self) -> None:
         """End the grace that `stop` gives."""
@@ -236,9 +236,9 @@ class Worker:
         jobs = self._catalog.runnable()
         names = [job.name for job in jobs]
         limits = [job.limits for job in jobs]
-        rows = await self._swrites.call(ENSURE_TYPES_CALL, names)
+        rows = await self._slots.call(ENSURE_TYPES_CALL, names)
         self._names = {row[1]: row[0] for row in rows}
-        await self._swrites.call(
+        await self._slots.call(
             LIMIT_TYPES_CALL,
             names,
             [each.concurrency for each in limits],
@@ -246,12 +246,12 @@ class Worker:
             [each.rate for each in limits],
             [None if each.rate is None else each.per.total_seconds() for each in limits],
         )
-        scheduler = Scheduler(self._swrites)
+        scheduler = Scheduler(self._slots)
         for schedule in self._schedules:
             await scheduler.put(schedule)
 
     async def _enroll(self) -> None:
-        await self._swrites.call(ENROLL_CALL, self.worker_id, self.name, self._lease_s)
+        await self._slots.call(ENROLL_CALL, self.worker_id, self.name, self._lease_s)
 
     async def _claim_again_and_again(self) -> None:
         pause_s = RECOVERY_S_MIN
@@ -278,7 +278,7 @@ class Worker:
         if self._is_in_doubt:
             await self._disown()
         found: Claims = claims(
-            await self._swrites.call(CLAIM_CALL, self.worker_id, list(self._names), free)
+            await self._slots.call(CLAIM_CALL, self.worker_id, list(self._names), free)
         )
         for claimed in found.jobs:
             self._begin(Attempt(claimed, self._names[claimed.type_id], self._progress))
@@ -289,7 +289,7 @@ class Worker:
     async def _disown(self) -> None:
         """Give back what was claimed by a call whose answer never came."""
         known = self._claims()
-        rows = await self._swrites.call(
+        rows = await self._slots.call(
             DISOWN_CALL, self.worker_id, list(known.keys()), list(known.values())
         )
         self._is_in_doubt = False
@@ -339,7 +339,7 @@ class Worker:
     async def _look_after(self, attempt: Attempt) -> None:
         claimed = attempt.claimed
         with suppress(SkepError):  # the upkeep asks again
-            rows = await self._swrites.call(
+            rows = await self._slots.call(
                 RENEW_CALL, self.worker_id, self._lease_s, [claimed.job_id], [claimed.attempt]
             )
             self._lose({row[0]: row[1] for row in rows})

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from skep.jobs.client.bulk import Matches, Sweep, cancellable, retryable, triggerable
 from skep.jobs.client.inspection import ChainFilter, JobFilter
-from skep.jobs.service.untyped import JobDesk
+from skep.jobs.service.service import JobService
 from skep.model.errors import BadRequest
 from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import Level, needs
@@ -107,12 +107,12 @@ _cancels = msgspec.json.Decoder(CancelMatch)
 _jobs = msgspec.json.Decoder(JobMatch)
 
 
-def job_bulk_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
+def job_bulk_routes(desk: JobService) -> list[HTTPRouteHandler]:
     """Make the routes around what can be done with all that match."""
     return [_cancel_route(desk), _retry_route(desk), _delete_route(desk), _trigger_route(desk)]
 
 
-def _cancel_route(desk: JobDesk) -> HTTPRouteHandler:
+def _cancel_route(desk: JobService) -> HTTPRouteHandler:
     @post(
         f"{_CHAINS}/cancel",
         status_code=200,
@@ -141,7 +141,7 @@ def _cancel_route(desk: JobDesk) -> HTTPRouteHandler:
     return cancel_matching
 
 
-def _retry_route(desk: JobDesk) -> HTTPRouteHandler:
+def _retry_route(desk: JobService) -> HTTPRouteHandler:
     @post(
         f"{_CHAINS}/retry",
         status_code=200,
@@ -164,7 +164,7 @@ def _retry_route(desk: JobDesk) -> HTTPRouteHandler:
     return retry_matching
 
 
-def _delete_route(desk: JobDesk) -> HTTPRouteHandler:
+def _delete_route(desk: JobService) -> HTTPRouteHandler:
     @post(
         f"{_CHAINS}/delete",
         status_code=200,
@@ -188,7 +188,7 @@ def _delete_route(desk: JobDesk) -> HTTPRouteHandler:
     return delete_matching
 
 
-def _trigger_route(desk: JobDesk) -> HTTPRouteHandler:
+def _trigger_route(desk: JobService) -> HTTPRouteHandler:
     @post(
         f"{_JOBS}/trigger",
         status_code=200,

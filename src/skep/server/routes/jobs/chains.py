@@ -11,7 +11,13 @@ from litestar.params import QueryParameter
 from msgspec import Meta
 
 from skep.jobs.client.inspection import ChainFilter, ChainRow, JobFilter
-from skep.jobs.service.untyped import STARTS_MAX, JobDesk, StartedChain, StartRequest, StepRequest
+from skep.jobs.service.service import (
+    STARTS_MAX,
+    JobService,
+    StartedChain,
+    StartRequest,
+    StepRequest,
+)
 from skep.jobs.worker.tracing import spell_context
 from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import Level, needs
@@ -151,7 +157,7 @@ _fail = msgspec.json.Decoder(FailRequest)
 _continue = msgspec.json.Decoder(ContinueRequest)
 
 
-def chain_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
+def chain_routes(desk: JobService) -> list[HTTPRouteHandler]:
     """Make the routes around what can be done with chains."""
     return [
         _start_route(desk),
@@ -161,7 +167,7 @@ def chain_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
     ]
 
 
-def _start_route(desk: JobDesk) -> HTTPRouteHandler:
+def _start_route(desk: JobService) -> HTTPRouteHandler:
     @post(
         _PATH,
         operation_id="startChains",
@@ -185,7 +191,7 @@ def _start_route(desk: JobDesk) -> HTTPRouteHandler:
     return start_chains
 
 
-def _reading_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
+def _reading_routes(desk: JobService) -> list[HTTPRouteHandler]:
     @get(
         _PATH,
         operation_id="listChains",
@@ -266,7 +272,7 @@ def _reading_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
     return [list_chains, show_chain, list_chain_jobs, await_chain]
 
 
-def _changing_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
+def _changing_routes(desk: JobService) -> list[HTTPRouteHandler]:
     @post(
         f"{_PATH}/cancel",
         status_code=200,
@@ -327,7 +333,7 @@ def _changing_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
     return [cancel_chains, cancel_chain, retry_chain, delete_chain]
 
 
-def _settling_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
+def _settling_routes(desk: JobService) -> list[HTTPRouteHandler]:
     @post(
         f"{_ONE}/complete",
         status_code=200,
@@ -377,6 +383,6 @@ def _settling_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
     return [complete_chain, fail_chain, continue_chain]
 
 
-async def _cancelled(desk: JobDesk, ids: list[UUID], asked: CancelRequest) -> ChainStates:
+async def _cancelled(desk: JobService, ids: list[UUID], asked: CancelRequest) -> ChainStates:
     states = await desk.control.cancel(*ids, cascade=asked.cascade, reason=asked.reason)
     return ChainStates({str(chain_id): state for chain_id, state in states.items()})

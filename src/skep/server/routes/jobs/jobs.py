@@ -18,7 +18,7 @@ from skep.jobs.client.inspection import (
     TypeRow,
     WorkerRow,
 )
-from skep.jobs.service.untyped import JobDesk
+from skep.jobs.service.service import JobService
 from skep.server.auth.access import Level, needs
 from skep.server.routes.jobs.parameters import (
     NO_JOB,
@@ -102,12 +102,12 @@ class Paused(msgspec.Struct, frozen=True, rename="camel"):
     is_paused: bool
 
 
-def job_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
+def job_routes(desk: JobService) -> list[HTTPRouteHandler]:
     """Make the routes around what can be done with jobs."""
     return [*_single_routes(desk), *_type_routes(desk), _worker_route(desk)]
 
 
-def _single_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
+def _single_routes(desk: JobService) -> list[HTTPRouteHandler]:
     @get(
         _PATH,
         operation_id="listJobs",
@@ -187,7 +187,7 @@ def _single_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
     return [list_jobs, show_job, list_attempts, list_blockers, trigger_job]
 
 
-def _type_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
+def _type_routes(desk: JobService) -> list[HTTPRouteHandler]:
     @get(
         _TYPES,
         operation_id="listJobTypes",
@@ -239,7 +239,7 @@ def _type_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
     return [list_types, count_jobs, pause_type, resume_type]
 
 
-def _worker_route(desk: JobDesk) -> HTTPRouteHandler:
+def _worker_route(desk: JobService) -> HTTPRouteHandler:
     @get(
         f"{_PATH}/workers",
         operation_id="listJobWorkers",

@@ -8,7 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import PathParameter
 
 from skep.jobs.schedules import ScheduleRow
-from skep.jobs.service.untyped import JobDesk, ScheduleRequest
+from skep.jobs.service.service import JobService, ScheduleRequest
 from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import Level, needs
 from skep.server.hot.decoding import decode_body
@@ -44,7 +44,7 @@ class Deleted(msgspec.Struct, frozen=True):
 _request = msgspec.json.Decoder(ScheduleRequest)
 
 
-def schedule_routes(desk: JobDesk) -> list[HTTPRouteHandler]:
+def schedule_routes(desk: JobService) -> list[HTTPRouteHandler]:
     """Make the routes around what can be done with schedules."""
 
     @get(

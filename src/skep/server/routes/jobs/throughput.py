@@ -5,13 +5,13 @@ from typing import Final
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
 
-from skep.jobs.client.throughput import Throughput, ThroughputMeter
+from skep.jobs.service.service import JobService, Throughput
 from skep.server.auth.access import Level, needs
 
 _TAGS: Final = ["Jobs"]
 
 
-def throughput_route(meter: ThroughputMeter) -> HTTPRouteHandler:
+def throughput_route(service: JobService) -> HTTPRouteHandler:
     """Make the route around what ended lately."""
 
     @get(
@@ -24,6 +24,6 @@ def throughput_route(meter: ThroughputMeter) -> HTTPRouteHandler:
         tags=_TAGS,
     )
     async def show_throughput() -> Throughput:
-        return await meter.look()
+        return await service.throughput()
 
     return show_throughput

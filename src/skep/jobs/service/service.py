@@ -1,13 +1,13 @@
-"""Jobs as those see them who do not declare them: by name, with JSON in and JSON out.
+"""Jobs by name, with JSON in and JSON out: what the HTTP routes do.
 
-What the HTTP routes do. A program that declares its jobs uses `JobClient`, which knows their types;
-here an input is whatever JSON somebody sent, and the worker that runs the job judges it.
+A program that declares its jobs uses `JobClient`, which knows their types; here an input is any
+JSON, and the worker that runs the job checks it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -24,7 +24,6 @@ from skep.jobs.client.inspection import (
     JobFilter,
     JobRow,
     Page,
-    TypeCounts,
     page_of,
 )
 from skep.jobs.declare.codec import Ref
@@ -44,8 +43,14 @@ from skep.jobs.store import START_CALL, Settlement, start_arguments, started
 
 STARTS_MAX: Final = 1_000
 RESULT_POLL_S: Final = 0.5
+THROUGHPUT_CALL: Final = "select * from skep.job_throughput($1, $2)"
+THROUGHPUT_SPAN_S: Final = 3600.0
+THROUGHPUT_CHAINS_MAX: Final = 2_000
+THROUGHPUT_KEPT_S: Final = 10.0
 COUNTS_KEPT_S: Final = 2.0
-"""Counting reads many jobs; those who watch together share it."""
+"""Counting reads many jobs; callers within this time share the result."""
+
+T = TypeVar("T")
 
 Priority = Annotated[int, Meta(ge=-32768, le=32767)]
 Attempts = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -106,29 +111,68 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     input: msgspec.Raw = msgspec.field(default_factory=_null)
     timezone: str = "UTC"
     missed: Missed = "once"
-    """What becomes of ticks that nobody was there to run."""
+    """What to do with ticks that no process was there to run."""
     priority: Priority = 0
     max_attempts: Attempts = MAX_ATTEMPTS
     is_enabled: bool = True
 
 
-class JobDesk:
-    """Starts, shows and administers chains for those who know only their names."""
+class TypeThroughput(msgspec.Struct, frozen=True, rename="camel"):
+    """How fast jobs of a type ended."""
+
+    type: str
+    ended: int
+    failed: int
+    per_minute: float
+    mean_run_seconds: float | None
+    """Of the attempts that ended them."""
+
+
+class Throughput(msgspec.Struct, frozen=True, rename="camel"):
+    """Jobs of chains that ended within the span; types without any are left out."""
+
+    span_seconds: float
+    types: list[TypeThroughput]
+
+
+class _Cached(Generic[T]):
+    """A value that is read at most once in a while; concurrent callers share the reading."""
+
+    def __init__(
+        self, read: Callable[[], Awaitable[T]], kept_s: float, now: Callable[[], float]
+    ) -> None:
+        self._read: Final = read
+        self._kept_s: Final = kept_s
+        self._now: Final = now
+        self._reading: Final = asyncio.Lock()
+        self._kept: tuple[float, T] | None = None
+
+    async def __call__(self) -> T:
+        async with self._reading:
+            if self._kept is None or self._now() - self._kept[0] > self._kept_s:
+                value = await self._read()
+                self._kept = (self._now(), value)
+            return self._kept[1]
+
+
+class JobService:
+    """Starts, shows and administers chains by the names of their jobs."""
 
     def __init__(self, caller: Caller, *, now: Callable[[], float]) -> None:
         self._caller: Final = caller
-        self._now: Final = now
         self._announcements: Final = Announcements(caller)
         self._awaiting: Final = Awaiting(caller, poll_s=RESULT_POLL_S)
         self._scheduler: Final = Scheduler(caller)
         self.inspection: Final = Inspection(caller)
         self.control: Final = ChainControl(caller, self._announcements)
         self.bulk: Final = Bulk(caller, self._announcements)
-        self._counted: tuple[float, list[TypeCounts]] = (float("-inf"), [])
-        self._counting: Final = asyncio.Lock()
+        self.counts: Final = _Cached(self.inspection.counts, COUNTS_KEPT_S, now)
+        """How many jobs of each type are open, as of a moment ago at most."""
+        self.throughput: Final = _Cached(self._throughput, THROUGHPUT_KEPT_S, now)
+        """How fast jobs ended, as of some seconds ago at most."""
 
     async def stop(self) -> None:
-        """Send what is still to be said; those who wait for a result are let go."""
+        """Send the signals gathered so far; waits for results are cancelled."""
         await self._awaiting.stop()
         await self._announcements.flush()
 
@@ -181,14 +225,20 @@ class JobDesk:
             await self.chain(chain_id)
             return None
 
-    async def counts(self) -> list[TypeCounts]:
-        """Return how many jobs of each type are open, a moment ago at most."""
-        async with self._counting:
-            counted_at, counts = self._counted
-            if self._now() - counted_at > COUNTS_KEPT_S:
-                counts = await self.inspection.counts()
-                self._counted = (self._now(), counts)
-            return counts
+    async def _throughput(self) -> Throughput:
+        """Read it from the chains that ended lately; it costs the same however many there are."""
+        rows = await self._caller.call(THROUGHPUT_CALL, THROUGHPUT_SPAN_S, THROUGHPUT_CHAINS_MAX)
+        types = [
+            TypeThroughput(
+                row["type"],
+                row["ended"],
+                row["failed"],
+                round(row["ended"] * 60 / row["span_s"], 2),
+                row["run_s"],
+            )
+            for row in rows
+        ]
+        return Throughput(rows[0]["span_s"] if rows else THROUGHPUT_SPAN_S, types)
 
     async def complete(self, chain_id: UUID, output: msgspec.Raw, *, job: str | None) -> None:
         """Complete the open job of a chain, and with it the chain. Raises as `settle` does."""
@@ -251,14 +301,9 @@ def _token(held: HeldJob, expected: str | None) -> tuple[UUID, int]:
 
 
 def _job(name: str, priority: int, max_attempts: int) -> Job[Any, Any]:
-    """Return a job of which nothing is known but what the request says."""
-    return Job(
-        name,
-        msgspec.Raw,
-        msgspec.Raw,
-        priority=priority,
-        retry=Retry(max_attempts=max_attempts),
-    )
+    """Return a job of which only the request is known."""
+    retry = Retry(max_attempts=max_attempts)
+    return Job(name, msgspec.Raw, msgspec.Raw, priority=priority, retry=retry)
 
 
 def _start(request: StartRequest) -> Start[Any]:
