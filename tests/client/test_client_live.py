@@ -357,7 +357,7 @@ def test_a_blocking_consumer_that_waits_on_a_socket_can_be_stopped(bee, queue):
 
 
 async def test_another_word_for_the_delivery_is_refused(queen):
-    with pytest.raises(BadRequest, match="delivery must be one of auto, websocket, poll"):
+    with pytest.raises(BadRequest, match="'pigeon': use one of auto, websocket, poll"):
         queen.consume("q", delivery="pigeon")
 
 

@@ -128,7 +128,9 @@ class Buffer:
             await self._sender.join()
         self._raise_failures()
         if self.waiting:
-            raise Unreachable(f"no broker answered in time: {self.waiting} items are not stored")
+            raise Unreachable(
+                f"no broker answered in time: {self.waiting} buffered items may be lost"
+            )
 
     def _check_open(self) -> None:
         if self._error is not None:
