@@ -1,8 +1,11 @@
 """Sessions with a log that is empty when a test begins.
 
 These tests share one database and empty it, because a copy of the template for each of them takes
-ten times as long as the test.
+ten times as long as the test. They share sessions too, and the loop these live on: a new session
+compiles every function it calls, which takes longer than most tests.
 """
+
+import asyncio
 
 import asyncpg
 import pytest
@@ -22,24 +25,53 @@ def log_url(postgres_server, migrated_template):
     postgres_server.drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def arun():
+    """Run a coroutine to its end, on one loop for all tests here."""
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+@pytest.fixture(scope="session")
+def idle_sessions(arun, log_url):
+    """Sessions between two tests, by their settings."""
+    idle = {}
+    yield idle
+    for connections in idle.values():
+        for connection in connections:
+            arun(connection.close(timeout=5))
+
+
 @pytest.fixture
-def open_log(arun, log_url):
+def open_log(arun, log_url, idle_sessions):
     """Open further sessions with the log of the fixture `log`."""
-    connections = []
+    in_use = []
 
     async def open_log(**settings):
-        async def connect(**options):
-            connections.append(await asyncpg.connect(log_url, **options))
-            return connections[-1]
+        async def connect(server_settings):
+            key = tuple(sorted(server_settings.items()))
+            idle = idle_sessions.setdefault(key, [])
+            connection = idle.pop() if idle else None
+            if connection is None:
+                connection = await asyncpg.connect(log_url, server_settings=server_settings)
+            in_use.append((key, connection))
+            return connection
 
         return await Log.open(connect, **settings)
 
-    async def close_all():
-        for connection in connections:
+    async def release(key, connection):
+        if connection.is_closed() or connection.is_in_transaction():
             await connection.close(timeout=5)
+        else:
+            await connection.reset()
+            idle_sessions[key].append(connection)
+
+    async def release_all():
+        for key, connection in in_use:
+            await release(key, connection)
 
     yield open_log
-    arun(close_all())
+    arun(release_all())
 
 
 @pytest.fixture

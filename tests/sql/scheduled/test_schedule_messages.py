@@ -59,7 +59,7 @@ async def test_a_stored_message_makes_a_scheduled_one_of_its_name_a_duplicate(lo
 
 async def test_each_of_many_items_is_told_which_stored_message_it_repeats(log):
     a, b = await log.provision("hive", "a", "b")
-    await log.push_pending({a: ["v", "w", "x"], b: ["x"]})
+    await log.push_writes({a: ["v", "w", "x"], b: ["x"]})
 
     answers = await schedule(log, "new", "x", "other", "v")
 

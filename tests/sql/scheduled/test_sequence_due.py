@@ -174,7 +174,7 @@ async def test_pushes_and_sequencing_at_once_lose_and_double_nothing(log, open_l
 
     async def push(rival):
         for name in names[::2]:
-            await rival.push_pending({partition: [name] for partition in partitions})
+            await rival.push_writes({partition: [name] for partition in partitions})
 
     async def move(rival):
         while await waiting(rival):
