@@ -1,8 +1,8 @@
 """One typed settings object, and where each of its values came from.
 
-`fields` says what can be set, `layers` merges defaults, file, environment and flags, and
+`fields` declares the settings, `layers` merges defaults, preset, file, environment and flags, and
 `queen` translates the variables of a Queen deployment. Only this package reads the process
-environment; everybody else is handed a `Settings`.
+environment; all other packages receive a `Settings`.
 """
 
 from skep.settings.fields import InvalidSettings, Settings, redacted_url

@@ -1,7 +1,4 @@
-"""The variables by which a command that speaks to a broker finds it.
-
-They are none of the broker's own settings: they say where another process listens.
-"""
+"""The environment variables that tell client commands which broker to connect to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ CONNECTION_VARIABLES: Final = frozenset({URL_VARIABLE, TOKEN_VARIABLE, CONTEXT_V
 
 @dataclass(frozen=True, slots=True)
 class ConnectionChoice:
-    """What flags, or variables, say about the broker to speak to; None where they say nothing."""
+    """The broker that flags or variables name; None where they name nothing."""
 
     url: str | None = None
     token: str | None = None
@@ -25,7 +22,7 @@ class ConnectionChoice:
 
 
 def connection_variables(environment: Mapping[str, str] | None = None) -> ConnectionChoice:
-    """Return what the variables of this process say; an empty one says nothing."""
+    """Read the variables; an empty one counts as unset."""
     variables = process_environment() if environment is None else environment
     return ConnectionChoice(
         url=variables.get(URL_VARIABLE) or None,

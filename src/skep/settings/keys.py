@@ -1,8 +1,8 @@
 """Encryption keys, read from the settings.
 
 A key is 64 hexadecimal digits (256 bits), alone or as `<id>:<digits>`. The id is stored with every
-message the key encrypts; a key without one is named after its own hash, so the same key has the
-same name on every instance. Nothing here shows a key: not a message, not a `repr`.
+message the key encrypts; without one it is derived from the key's hash, so that it is the same on
+every instance. No error message and no `repr` shows a key.
 """
 
 import re
@@ -18,9 +18,7 @@ _COMMENT: Final = re.compile(r"#.*")
 
 
 def encryption_keys(settings: Settings) -> tuple[EncryptionKey, ...]:
-    """Return the keys in force; the first one encrypts, all decrypt.
-
-    The keys of `encryption_keys` come before those of `encryption_key_file`.
+    """Return the keys in force, those of the file last; the first one encrypts, all decrypt.
 
     Raises:
         InvalidSettings: A key is malformed, an id is used for two keys, or the file is unreadable.
@@ -32,7 +30,7 @@ def encryption_keys(settings: Settings) -> tuple[EncryptionKey, ...]:
             key = _parse(word, f"key {number} of {origin}")
             known = keys.setdefault(key.id, key)
             if known.secret != key.secret:
-                raise InvalidSettings(f"{origin}: the id {key.id!r} stands for two different keys")
+                raise InvalidSettings(f"{origin}: two different keys have the id {key.id!r}")
     return tuple(keys.values())
 
 
@@ -50,8 +48,8 @@ def _file_text(settings: Settings) -> dict[str, str]:
         raise InvalidSettings(f"encryption_key_file {path} is not text") from error
     text = _COMMENT.sub("", text)
     if not text.strip():
-        # An empty file is a failed mount or a failed copy, not a wish to store in clear.
-        raise InvalidSettings(f"encryption_key_file {path} holds no key")
+        # An empty file is a failed mount or a failed copy.
+        raise InvalidSettings(f"encryption_key_file {path} contains no key")
     return {f"encryption_key_file {path}": text}
 
 

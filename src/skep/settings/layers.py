@@ -1,12 +1,10 @@
-"""Merge defaults, file, environment and flags into the settings in force, the later winning.
-
-A preset (see `presets`) is named by any of them and lies between the defaults and all of them.
+"""Merge defaults, preset, file, environment and flags into the settings in force; the later wins.
 
 The file is the one named by `--config` or `SKEP_CONFIG`, else `./skep.toml`. The environment has
 two sets of names: `SKEP_<FIELD>` for every field, and below them Queen's. Only the winning value
-of a field is checked, so that a flag can mend a broken environment. A wrong value, or an unknown
-key in the file, is refused by name; an unknown `SKEP_*` variable is only warned about, because
-the environment also belongs to others (Kubernetes adds `SKEP_SERVICE_HOST` for a service `skep`).
+of a field is checked, so that a flag can override a wrong variable. A wrong value, or an unknown
+key in the file, is an error; an unknown `SKEP_*` variable is only a warning, because other programs
+set such variables, too (Kubernetes adds `SKEP_SERVICE_HOST` for a service `skep`).
 """
 
 import difflib
@@ -29,7 +27,6 @@ from skep.settings.fields import (
 )
 from skep.settings.keys import encryption_keys
 from skep.settings.peers import peer_addresses
-from skep.settings.presets import PRESETS
 from skep.settings.queen import translate_queen_variables
 from skep.settings.security import check_security
 
@@ -38,10 +35,28 @@ DEFAULT_CONFIG_FILE: Final = Path("skep.toml")
 VARIABLES: Final = {f"SKEP_{name.upper()}": name for name in FIELDS}
 """The environment variable of each field."""
 
+PRESETS: Final[Mapping[str, Mapping[str, object]]] = {
+    "balanced": {},
+    "throughput": {
+        "connections": 8,
+        "push_hold_ms": 50,
+        "engine_weight_mib": 512,
+        "dedup_memory_mib": 256,
+    },
+    "latency": {
+        "concurrency": "static",
+        "push_hold_ms": 2,
+        "poll_interval_ms": 25,
+        "poll_interval_ms_max": 250,
+    },
+}
+"""Other defaults, below every explicit setting. `throughput` keeps more calls in flight and gathers
+them for longer; `latency` sends calls sooner, in more and smaller ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSettings:
-    """The settings in force, with the origin of every value and what deserves a warning."""
+    """The settings in force, the origin of every value, and warnings."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -50,7 +65,7 @@ class EffectiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value as a layer gave it. Text from the environment may stand for a number."""
+    """A value and where it comes from. Text is converted to the type of its field."""
 
     value: object
     origin: str
@@ -66,11 +81,11 @@ def load_settings(
     flags: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> EffectiveSettings:
-    """Find the settings in force.
+    """Return the settings in force.
 
     Args:
-        config_file: The file named by `--config`; None looks in the other two places.
-        flags: Values by field name; None as a value means that the flag was not given.
+        config_file: The file named by `--config`.
+        flags: Values by field name; None means that the flag was not given.
         environment: Variables to read instead of those of this process.
 
     Raises:
@@ -95,7 +110,7 @@ def load_settings(
 
 
 def _from_preset(given: _Layer) -> _Layer:
-    """Return what the preset says that the other layers name."""
+    """Return the values of the preset that another layer names."""
     if "preset" not in given:
         return {}
     name = str(_checked("preset", given["preset"]))
@@ -106,7 +121,7 @@ def _from_preset(given: _Layer) -> _Layer:
 
 
 def _without_effect(given: _Layer) -> list[str]:
-    """Name what was set by hand although something else that was set makes it meaningless."""
+    """Warn about explicit settings that another one makes ineffective."""
     idle = [
         (name, "database_url is set: there is no embedded PostgreSQL")
         for name in ("data_dir", "postgres_bin")
@@ -178,32 +193,28 @@ def _checked(name: str, given: _Given) -> object:
             given.value, FIELDS[name].type, strict=not given.is_text, dec_hook=_decode_path
         )
     except msgspec.ValidationError as error:
-        # The value itself is not quoted: it may be a URL with a password in it.
+        # The value is not quoted: it may be a URL with a password.
         wanted = accepted_values(name)
         raise InvalidSettings(f"{name} ({given.origin}) must be {wanted}") from error
 
 
 def _decode_path(kind: type, value: object) -> object:
     if kind is Path and isinstance(value, str | Path):
-        # PostgreSQL is started with another working directory, so a relative path ends here.
+        # PostgreSQL runs in another working directory.
         return Path(value).expanduser().absolute()
     raise msgspec.ValidationError(f"expected a path, got {type(value).__name__}")
 
 
-def _check_schema(settings: Settings) -> None:
+def _check_together(settings: Settings) -> None:
+    encryption_keys(settings)  # report a wrong key at startup, not at the first message
+    check_security(settings)
+    peer_addresses(settings)
     try:
         settings.installation(settings.database_url or "")
     except InvalidSchemaName as error:
         raise InvalidSettings(f"database_schema: {error.message}") from error
-
-
-def _check_together(settings: Settings) -> None:
-    encryption_keys(settings)  # a wrong key stops the start, not the first message
-    check_security(settings)
-    peer_addresses(settings)
-    _check_schema(settings)
     if settings.poll_interval_ms > settings.poll_interval_ms_max:
         raise InvalidSettings(
-            f"poll_interval_ms ({settings.poll_interval_ms}) must not be above "
+            f"poll_interval_ms ({settings.poll_interval_ms}) must not exceed "
             f"poll_interval_ms_max ({settings.poll_interval_ms_max})"
         )

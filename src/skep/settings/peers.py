@@ -1,4 +1,4 @@
-"""The other instances, as the setting `peers` names them."""
+"""The addresses in the setting `peers`."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,19 +6,19 @@ from urllib.parse import urlsplit
 
 from skep.settings.fields import InvalidSettings, Settings
 
-_WANTED: Final = "`host:port` to tell it by UDP, or a URL such as `http://host:6632`"
+_WANTED: Final = "`host:port` for UDP, or a URL such as `http://host:6632`"
 
 
 @dataclass(frozen=True, slots=True)
 class PeerAddresses:
-    """Where the other instances are told: by datagram, and by request."""
+    """Where to notify other instances, by datagram and by HTTP."""
 
     datagrams: tuple[tuple[str, int], ...] = ()
     urls: tuple[str, ...] = ()
 
 
 def peer_addresses(settings: Settings) -> PeerAddresses:
-    """Read the addresses of the other instances.
+    """Parse the addresses of the other instances.
 
     Raises:
         InvalidSettings: One of them is neither `host:port` nor a URL.

@@ -1,7 +1,6 @@
-"""Queen's environment variables, for those that mean something here.
+"""Queen's environment variables, so that a Queen deployment can switch to Skep unchanged.
 
-A Queen deployment can be pointed at Skep with its environment unchanged. Variables of Queen that
-tune parts Skep does not have are ignored in silence, because that environment is not ours.
+Variables that tune parts Skep does not have are silently ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -83,7 +82,7 @@ SYNC_VARIABLE: Final = "QUEEN_SYNC_ENABLED"
 
 
 def translate_queen_variables(variables: Mapping[str, str]) -> dict[str, Translated]:
-    """Return the settings, by field, that Queen's variables ask for."""
+    """Return the settings, by field, that Queen's variables set."""
     translated: dict[str, Translated] = {
         field: (translate(variables[name]), (name,))
         for name, (field, translate) in SINGLE_VARIABLES.items()
@@ -108,7 +107,7 @@ def _database_url(variables: Mapping[str, str]) -> str:
     host, port = variables.get("PG_HOST", "localhost"), variables.get("PG_PORT", "5432")
     query = {"sslmode": "require"} if variables.get("PG_USE_SSL") == "true" else {}
     if host.startswith("/"):
-        # A directory of Unix sockets does not fit the authority of a URL.
+        # A directory of Unix sockets cannot be the authority of a URL.
         query, address = {"host": host, "port": port} | query, ""
     else:
         address = f"{f'[{host}]' if ':' in host else host}:{port}"
@@ -117,7 +116,7 @@ def _database_url(variables: Mapping[str, str]) -> str:
 
 
 def _connections(variables: Mapping[str, str]) -> str:
-    """Divide Queen's pool, which is one for the whole server, over the worker processes."""
+    """Divide Queen's pool, which serves the whole server, among the worker processes."""
     pool, workers = variables[POOL_VARIABLE], variables.get("NUM_WORKERS", "")
     if not pool.isdecimal():
         return pool

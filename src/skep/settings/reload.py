@@ -1,16 +1,17 @@
-"""Which settings take effect without a restart.
+"""Which settings take effect without a restart, and which are in force.
 
-SIGHUP makes `skep serve` read its settings again. Those listed here are passed on to the worker
-processes; a change of any other is named and waits for a restart. The environment and the flags of
-a running process do not change, so what is reloaded comes from the files.
+On SIGHUP `skep serve` reads its settings again and passes those listed here to the worker
+processes; a change of any other needs a restart. The environment and the flags of a running process
+do not change, so reloaded values come from files.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from skep.settings.fields import Settings
+from skep.settings.fields import FIELDS, Settings, description
 
 RELOADABLE: Final = frozenset(
     {
@@ -23,7 +24,10 @@ RELOADABLE: Final = frozenset(
         "peers",
     }
 )
-"""Settings that a running instance can follow. The file with keys is read again in any case."""
+"""The key file is read again even if its name stays the same."""
+
+RELOADED: Final = "reload"
+"""The origin of a value that was reloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Reloaded:
 
 
 def reloaded(current: Settings, wanted: Settings) -> Reloaded:
-    """Take over what can be, and name what cannot."""
+    """Apply the changes that need no restart, and name the others."""
     before: dict[str, Any] = msgspec.structs.asdict(current)
     after: dict[str, Any] = msgspec.structs.asdict(wanted)
     different = {name: value for name, value in after.items() if value != before[name]}
@@ -46,3 +50,25 @@ def reloaded(current: Settings, wanted: Settings) -> Reloaded:
         changed=tuple(sorted(taken)),
         needing_restart=tuple(sorted(different.keys() - taken.keys())),
     )
+
+
+class SettingsInForce:
+    """The settings of a process and the origin of each."""
+
+    def __init__(self, settings: Settings, origins: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._origins = dict(origins)
+
+    def replace(self, settings: Settings) -> None:
+        """Record reloaded settings."""
+        for name in FIELDS:
+            if getattr(settings, name) != getattr(self._settings, name):
+                self._origins[name] = RELOADED
+        self._settings = settings
+
+    def listed(self) -> list[tuple[str, str | int | float | None, str, str]]:
+        """Return name, value, origin and description of each, with secrets hidden."""
+        return [
+            (name, value, self._origins.get(name, "default"), description(name))
+            for name, value in self._settings.printable().items()
+        ]

@@ -28,7 +28,10 @@ def broker(start_broker):
 
 
 def test_a_broker_that_others_reach_and_nobody_guards_warns_loudly(broker):
-    assert "WARNING skep.security ANYBODY who reaches 0.0.0.0" in broker.log()
+    assert (
+        "WARNING skep.security AUTHENTICATION IS DISABLED: any client that can reach 0.0.0.0"
+        in broker.log()
+    )
 
 
 async def test_connections_beyond_the_limit_are_told_so_and_others_go_on(broker):

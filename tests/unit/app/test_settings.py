@@ -12,9 +12,8 @@ from skep.settings.fields import (
     automatic_worker_count,
     default_data_dir,
 )
-from skep.settings.layers import VARIABLES
+from skep.settings.layers import PRESETS, VARIABLES
 from skep.settings.peers import PeerAddresses, peer_addresses
-from skep.settings.presets import PRESETS
 from skep.settings.queen import SINGLE_VARIABLES
 
 

@@ -260,7 +260,7 @@ class TestKeys:
         assert DIGITS not in refusal.value.message
 
     def test_one_id_for_two_keys_is_refused(self):
-        with pytest.raises(InvalidSettings, match="'one' stands for two different keys"):
+        with pytest.raises(InvalidSettings, match="two different keys have the id 'one'"):
             load(SKEP_ENCRYPTION_KEYS=f"one:{DIGITS},one:{OTHER_DIGITS}")
 
     def test_a_file_that_is_not_there_stops_the_start(self, tmp_path):
@@ -269,7 +269,7 @@ class TestKeys:
 
     @pytest.mark.parametrize(
         ("content", "error"),
-        [(b"", "holds no key"), (b"# none\n", "holds no key"), (b"\xff", "is not text")],
+        [(b"", "contains no key"), (b"# none\n", "contains no key"), (b"\xff", "is not text")],
     )
     def test_a_file_without_keys_stops_the_start(self, tmp_path, content, error):
         file = tmp_path / "keys"

@@ -80,8 +80,8 @@ from skep.jobs.service.service import JobService
 from skep.model.encryption import KeyRing
 from skep.model.errors import Overloaded
 from skep.model.priorities import Priority
-from skep.settings.in_force import SettingsInForce
 from skep.settings.keys import encryption_keys
+from skep.settings.reload import SettingsInForce
 from skep.telemetry.meters import Meters
 
 if TYPE_CHECKING:

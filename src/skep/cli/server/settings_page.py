@@ -3,7 +3,7 @@
 import msgspec
 
 from skep.settings.fields import FIELDS, accepted_values, description
-from skep.settings.presets import PRESETS
+from skep.settings.layers import PRESETS
 from skep.settings.queen import DATABASE_VARIABLES, POOL_VARIABLE, SINGLE_VARIABLES
 from skep.settings.reload import RELOADABLE
 

@@ -5,7 +5,7 @@ from litestar import get
 from litestar.handlers import HTTPRouteHandler
 
 from skep.server.auth.access import NOTHING, Level, needs
-from skep.settings.in_force import SettingsInForce
+from skep.settings.reload import SettingsInForce
 
 
 class Setting(msgspec.Struct, frozen=True):
