@@ -107,7 +107,7 @@ async def test_defect_59_a_cycle_whose_answer_is_lost_happens_once(
 ):
     sink, window = f"{queue}-sink", "tumb:60\x1f0\x1fa"
     async with running(proxy.url) as broker:
-        streams = broker.broker.streams
+        streams = broker.broker.transaction.streams
         await broker.push(item(queue, "a"))
         (message,) = await broker.pop(queue)
         query = await streams.register(RegisterBody(queue, queue, "h"))

@@ -307,7 +307,7 @@ async def test_scenario_27_a_replay_that_was_cut_off_comes_back_once(proxy, sql,
         await broker.ack(message, status="dlq")
         letter_id = await sql.fetchval("select id from skep.dead_letter")
         fault = proxy.at_next("skep.redrive_letters(", point)
-        letters = broker.broker.dead_letters
+        letters = broker.broker.stored.dead_letters
 
         outcomes = [await replay_outcome(letters, letter_id) for _ in range(2)]
         messages = await broker.pop(queue, batch=10)

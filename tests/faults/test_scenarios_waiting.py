@@ -38,7 +38,7 @@ async def test_scenario_18_a_thousand_idle_polls_ask_the_database_almost_nothing
         calls_per_s = (proxy.calls.total() - before) / WATCHED_S
         still_parked = len(broker.long_polls)
         for poll in polls:
-            broker.broker.pop.abort(poll)
+            broker.broker.pop.pop.abort(poll)
 
     assert still_parked == POLLS
     assert calls_per_s < CALLS_PER_S_MAX, proxy.calls
@@ -184,9 +184,9 @@ async def test_scenario_19_the_end_of_maintenance_does_not_wait_for_the_next_loo
     monkeypatch.setattr("skep.broker.failover.drain.LOOK_S", 60)
     spool = {"spill_bytes_max": 1 << 20, "spill_dir": tmp_path}
     async with running(database_url, **spool) as broker:
-        await broker.broker.maintenance.set_mode("push", enabled=True)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=True)
         (result,) = await broker.push(item(queue, "x"))
-        await broker.broker.maintenance.set_mode("push", enabled=False)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=False)
         messages = await broker.pop(queue, wait_s=15, auto_ack=True)
 
     assert result["status"] == "buffered"
@@ -248,7 +248,7 @@ async def test_scenario_21_the_clock_of_a_broker_decides_about_no_lease(
     for module in (
         "skep.broker.pop.execute",
         "skep.broker.pop.batches",
-        "skep.app.parts.broker",
+        "skep.app.parts.core",
     ):
         monkeypatch.setattr(f"{module}.datetime", skewed(skew_s))
     clock = await make_movable(sql)

@@ -32,7 +32,7 @@ async def schedule(broker, queue_id, *names, delay_s, partition="a"):
         )
         for name in names
     ]
-    broker.broker.schedule.schedule_messages(items, answer)
+    broker.broker.push.schedule.schedule_messages(items, answer)
     async with asyncio.timeout(60):
         return await answered
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from skep.app.parts.broker import PATIENCE_S
+from skep.app.parts.core import PATIENCE_S
 from skep.app.parts.failover import spill_directory
 from skep.settings import Settings
 from skep.spill.log import SpillLog
@@ -36,7 +36,7 @@ async def stored(sql, queue):
 
 
 async def until_drained(broker):
-    board = broker.broker.diversion.board
+    board = broker.broker.failover.diversion.board
     await eventually(lambda: not board.has_backlog)
 
 
@@ -72,11 +72,11 @@ async def test_a_drain_whose_answer_was_lost_is_not_repeated(
 ):
     async with running(proxy.url, **spilling) as broker:
         await broker.configure(queue, dedupWindowSeconds=window_s)
-        await broker.broker.maintenance.set_mode("push", enabled=True)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=True)
         await broker.push(item(queue, "a"), item(queue, "b"))
         fault = proxy.at_next(DRAIN, point)
 
-        await broker.broker.maintenance.set_mode("push", enabled=False)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=False)
         await fault.struck.wait()
         await until_drained(broker)
 
@@ -89,15 +89,15 @@ async def test_a_process_that_dies_between_the_commit_and_the_end_of_the_file_re
 ):
     async with running(database_url, **spilling) as broker:
         await broker.configure(queue, dedupWindowSeconds=window_s)
-        await broker.broker.maintenance.set_mode("push", enabled=True)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=True)
         await broker.push(item(queue, "a"), item(queue, "b"))
         monkeypatch.setattr(SpillLog, "remove_drained", lambda _: [])
-        await broker.broker.maintenance.set_mode("push", enabled=False)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=False)
         await until_drained(broker)
     monkeypatch.undo()
 
     async with running(database_url, **spilling) as broker:
-        assert broker.broker.diversion.board.has_backlog
+        assert broker.broker.failover.diversion.board.has_backlog
         await until_drained(broker)
         await broker.push(item(queue, "c"))
 
@@ -108,7 +108,7 @@ async def test_a_damaged_record_is_set_aside_and_its_neighbours_are_stored(
     database_url, sql, spilling, queue
 ):
     async with running(database_url, **spilling) as broker:
-        await broker.broker.maintenance.set_mode("push", enabled=True)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=True)
         for name in ("first", "second", "third"):
             await broker.push(item(queue, name))
     directory = spill_directory(Settings(**spilling))
@@ -118,9 +118,9 @@ async def test_a_damaged_record_is_set_aside_and_its_neighbours_are_stored(
     path.write_bytes(data)
 
     async with running(database_url, **spilling) as broker:
-        await broker.broker.maintenance.set_mode("push", enabled=False)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=False)
         await until_drained(broker)
-        stats = broker.broker.diversion.stats()
+        stats = broker.broker.failover.diversion.stats()
 
     assert await stored(sql, queue) == ["first", "third"]
     assert stats.rejected_files == 1
@@ -132,11 +132,11 @@ async def test_defect_30_what_was_buffered_survives_an_orderly_stop(
     database_url, sql, spilling, queue
 ):
     async with running(database_url, **spilling) as broker:
-        await broker.broker.maintenance.set_mode("push", enabled=True)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=True)
         (result,) = await broker.push(item(queue, "a"))
     async with running(database_url, **spilling) as broker:
-        kept = broker.broker.diversion.stats().pending_messages
-        await broker.broker.maintenance.set_mode("push", enabled=False)
+        kept = broker.broker.failover.diversion.stats().pending_messages
+        await broker.broker.failover.maintenance.set_mode("push", enabled=False)
         await until_drained(broker)
 
     assert (result["status"], kept) == ("buffered", 1)
@@ -148,10 +148,10 @@ async def test_a_queue_deleted_while_its_messages_were_on_disk_is_made_again(
 ):
     async with running(database_url, **spilling) as broker:
         await broker.push(item(queue, "old"))
-        await broker.broker.maintenance.set_mode("push", enabled=True)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=True)
         await broker.push(item(queue, "a"))
         await sql.fetch("select skep.remove_queue($1)", queue)
-        await broker.broker.maintenance.set_mode("push", enabled=False)
+        await broker.broker.failover.maintenance.set_mode("push", enabled=False)
         await until_drained(broker)
 
     assert await stored(sql, queue) == ["a"]
@@ -188,7 +188,7 @@ async def test_a_directory_that_cannot_be_used_is_told_and_the_broker_serves_all
         (result,) = await broker.push(item(queue, "a"))
 
     assert result["status"] == "queued"
-    assert "cannot be used" in caplog.text
+    assert "cannot use" in caplog.text
 
 
 def test_each_database_has_a_folder_of_its_own_and_the_password_no_part_in_it(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from skep.app.parts.broker import PATIENCE_S
+from skep.app.parts.core import PATIENCE_S
 from tests.sql.support.waiting import eventually
 from tests.support.broker import elapsed
 

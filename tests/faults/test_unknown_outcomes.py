@@ -315,9 +315,9 @@ async def test_a_claim_is_given_back_when_its_client_hangs_up_before_it_is_found
     async with running(proxy.url, connections=1) as broker:
         poll = await lose_claim(broker, proxy, queue, auto_ack=auto_ack)
 
-        broker.broker.pop.abort(poll)
+        broker.broker.pop.pop.abort(poll)
         proxy.open_door()
-        await broker.broker.engine.drain()
+        await broker.broker.core.engine.drain()
         messages = await broker.pop(queue, batch=2)
 
     assert names(messages) == ["1", "2"]
@@ -327,7 +327,7 @@ async def test_a_claim_is_given_back_when_its_client_hangs_up_before_it_is_found
 async def test_a_poll_that_outlasts_the_patience_finds_its_own_claim(
     proxy, sql, auto_ack, monkeypatch, queue
 ):
-    monkeypatch.setattr("skep.app.parts.broker.PATIENCE_S", 1.0)
+    monkeypatch.setattr("skep.app.parts.core.PATIENCE_S", 1.0)
     async with running(proxy.url, connections=1) as broker:
         poll = await lose_claim(broker, proxy, queue, auto_ack=auto_ack, wait_s=10)
         tried_at = poll.tried_at

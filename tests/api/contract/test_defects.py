@@ -26,7 +26,7 @@ KEY = "k1:" + "5a" * 32
 @pytest.fixture
 def impatient(monkeypatch):
     """Let brokers made in this process give up on the database soon."""
-    monkeypatch.setattr("skep.app.parts.broker.PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr("skep.app.parts.core.PATIENCE_S", PATIENCE_S)
 
 
 def take_away(proxy):

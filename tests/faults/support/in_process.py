@@ -27,16 +27,16 @@ class InProcessBroker:
 
     def __init__(self, broker):
         self.broker = broker
-        self.long_polls = broker.long_polls
+        self.long_polls = broker.pop.long_polls
 
     async def configure(self, queue, **options):
-        configure = Configure(self.broker.query_slots)
+        configure = Configure(self.broker.core.query)
         await configure.configure_queue(queue, namespace=None, task=None, options=options)
 
     async def push(self, *items):
         """Push items made by `item`; return their results."""
         answered = asyncio.get_running_loop().create_future()
-        self.broker.push.push_messages(items, answered.set_result, size=100)
+        self.broker.push.push.push_messages(items, answered.set_result, size=100)
         request = await _patiently(answered)
         return [json.loads(result) for result in request.results]
 
@@ -63,7 +63,7 @@ class InProcessBroker:
             refuse=answered.set_exception,
         )
         poll.answered = answered
-        self.broker.pop.pop_messages(poll)
+        self.broker.pop.pop.pop_messages(poll)
         return poll
 
     async def pop(self, queue, partition=None, **options):
@@ -82,7 +82,7 @@ class InProcessBroker:
             )
             for message in messages
         ]
-        self.broker.ack.ack_messages(items, messages[0]["consumerGroup"], answered.set_result)
+        self.broker.pop.ack.ack_messages(items, messages[0]["consumerGroup"], answered.set_result)
         request = await _patiently(answered)
         assert request.error is None, request.error
         return [json.loads(result) for result in request.results]
@@ -92,7 +92,7 @@ class InProcessBroker:
         members = {"operations": operations, "requiredLeases": leases}
         body = msgspec.json.decode(msgspec.json.encode(members), type=TransactionBody)
         answered = asyncio.get_running_loop().create_future()
-        self.broker.transaction.commit(body, answered.set_result)
+        self.broker.transaction.transaction.commit(body, answered.set_result)
         return json.loads(await _patiently(answered))
 
 

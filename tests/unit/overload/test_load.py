@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from skep.app.parts.batching import policies
+from skep.app.parts.engine import policies
 from skep.broker.overload.shares import (
     CEILINGS,
     RETRY_AFTER_S_MAX,

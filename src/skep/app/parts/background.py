@@ -1,32 +1,48 @@
-"""The background work that one process of an installation leads, by its settings."""
+"""Background work: what the leader of an installation does, and retention on request."""
 
 from datetime import timedelta
+from typing import Final
 
-from skep.broker.cluster.leadership import Term
+from skep.app.parts.core import Core
 from skep.broker.groups.subscriptions import RemovedGroupSweep
 from skep.broker.messages.traces import TracePurge
 from skep.broker.overload.operations import OperationPurge
+from skep.broker.overload.shares import is_shed
 from skep.broker.queues.lifecycle import RemovedQueueSweep
-from skep.broker.retention.housekeeping import Duty
-from skep.broker.retention.retention import CleanupDuty, Limits, PurgeDuty, RetentionDuty
+from skep.broker.retention.housekeeping import Duty, Housekeeper
+from skep.broker.retention.retention import (
+    CleanupDuty,
+    Limits,
+    PurgeDuty,
+    RetentionDuty,
+    RetentionOnRequest,
+)
 from skep.broker.retention.staging_sweep import StagingSweep
 from skep.broker.stats.rollups import LagSampleDuty, MetricsPurge, RollUpDuty
-from skep.db.access.slots import Slots
 from skep.jobs.service.upkeep import ChainPrune, JobUpkeep
-from skep.settings import Settings
-from skep.telemetry.meters import NoteLetters
+from skep.model.priorities import Priority
 
 
-def retention_limits(settings: Settings) -> Limits:
-    """Return the most that a step of retention may take on."""
-    return Limits(segments=settings.retention_batch, messages=settings.eviction_batch)
+class BackgroundParts:
+    """Deletes what may go, and keeps statistics; it gives way to messages."""
+
+    def __init__(self, core: Core) -> None:
+        settings = core.settings
+        limits = Limits(segments=settings.retention_batch, messages=settings.eviction_batch)
+        self.retention: Final = RetentionOnRequest(
+            core.housekeeping, limits, core.meters.queues.note_letters
+        )
+        self.housekeeper: Final = Housekeeper(
+            core.leadership,
+            _leader_duties(core, limits),
+            gives_way=lambda: is_shed(Priority.BACKGROUND, core.engine.load),
+        )
 
 
-def leader_duties(
-    settings: Settings, caller: Slots, term: Term, *, note_letters: NoteLetters
-) -> list[Duty]:
-    """Return what the leader does in turn."""
-    limits = retention_limits(settings)
+def _leader_duties(core: Core, limits: Limits) -> list[Duty]:
+    settings, caller, term = core.settings, core.housekeeping, core.leadership.term
+    note_letters = core.meters.queues.note_letters
+    days = timedelta(days=1)
     duties: list[Duty] = [
         RetentionDuty(
             caller,
@@ -62,13 +78,13 @@ def leader_duties(
         StagingSweep(caller),
         RollUpDuty(caller, term),
         LagSampleDuty(caller, term),
-        MetricsPurge(caller, term, keep=timedelta(days=settings.history_retention_days)),
+        MetricsPurge(caller, term, keep=settings.history_retention_days * days),
+        JobUpkeep(caller),
     ]
-    duties.append(JobUpkeep(caller))
     if settings.job_retention_days:
-        duties.append(ChainPrune(caller, keep=timedelta(days=settings.job_retention_days)))
+        duties.append(ChainPrune(caller, keep=settings.job_retention_days * days))
     if settings.trace_retention_days:
-        duties.append(TracePurge(caller, keep=timedelta(days=settings.trace_retention_days)))
+        duties.append(TracePurge(caller, keep=settings.trace_retention_days * days))
     if settings.partition_cleanup_days:
         duties.append(CleanupDuty(caller, term, idle_days=settings.partition_cleanup_days))
     return duties

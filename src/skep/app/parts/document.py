@@ -1,7 +1,7 @@
-"""The API document of this version, without a database and without a port.
+"""The API document of this version, made without a database and without a port.
 
-It comes from the same parts that a worker process serves, wired but never connected: so what
-`skep openapi` prints is what `/openapi.json` answers.
+It describes the parts that a worker process serves, wired but not connected: `skep openapi` prints
+what `/openapi.json` answers.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ async def _describe() -> Json:
     with described_interface() as (routes, app):
         served = operations_served(routes)
         document = merge_document(app.openapi_schema.to_schema(), served, accesses_of(app))
-        # Defaults of fields are objects until they are spelled.
+        # Defaults of fields are objects until they are converted.
         return msgspec.to_builtins(document)
 
 
 @contextmanager
 def described_interface() -> Generator[tuple[HotRoutes, Litestar]]:
-    """Give the routes of this version, wired to a broker that is not connected."""
+    """Provide the routes of this version, wired to a broker that is not connected."""
     settings = Settings()
-    # Both sockets belong to an assignment; neither is bound, and nothing is sent.
+    # An assignment has two sockets; neither is bound here.
     with socket.socket() as listener, socket.socket(type=socket.SOCK_DGRAM) as wakeup:
         broker = Broker(
             WorkerAssignment(
@@ -52,6 +52,6 @@ def described_interface() -> Generator[tuple[HotRoutes, Litestar]]:
                 wakeup_token=b"",
             )
         )
-        broker.wire(hash_seed=0)
+        broker.wire()
         routes = hot_routes(broker, settings)
         yield routes, cold_app(broker, routes, BrokerProbe(broker, index=0), settings)

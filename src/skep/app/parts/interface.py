@@ -1,10 +1,8 @@
-"""The HTTP interface of one broker: its hot routes, and the application behind them.
+"""The HTTP interface of a broker: its hot routes, the application behind them, its document.
 
-Made from the parts of a broker that is wired, whether it is connected or not: a worker serves it,
-`skep openapi` only describes it.
+It needs a broker that is wired, connected or not: a worker serves it, `skep openapi` describes it.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -27,21 +25,21 @@ from skep.settings import Settings
 def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
     """Return the table of the routes that are answered from the parser."""
     handlers = HotHandlers(
-        intake=broker.intake,
-        pop=broker.pop,
-        discovery=broker.discovery,
-        renew=broker.renew,
-        door=broker.door,
+        intake=broker.overload.intake,
+        pop=broker.pop.pop,
+        discovery=broker.pop.discovery,
+        renew=broker.pop.renew,
+        door=broker.security.door,
         defaults=PollDefaults(
             wait_ms=settings.default_wait_ms,
             batch=settings.default_batch,
             subscription_mode=settings.default_subscription_mode,
         ),
-        now=asyncio.get_running_loop().time,
+        now=broker.core.now,
         tracing=broker.observation.tracing,
     )
     routes = handlers.routes()
-    meter_hot_routes(routes, broker.meters)
+    meter_hot_routes(routes, broker.core.meters)
     return routes
 
 
@@ -51,7 +49,7 @@ def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -
         hot,
         probe=probe,
         configure=_configure(broker.configure),
-        door=broker.door,
+        door=broker.security.door,
         body_bytes_max=settings.body_bytes_max,
         version=__version__,
         further_routes=api_routes(broker),

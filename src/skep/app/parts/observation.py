@@ -1,12 +1,13 @@
-"""What watches one process, and tells people, scrapers and the tables of rollups of it."""
+"""Observation of one process: metrics, traces, and its reports to the statistics tables."""
 
 import asyncio
 import os
 import socket
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from skep import __version__
-from skep.app.parts.instruments import UsageProbe
+from skep.app.parts.core import Core
 from skep.app.processes.assignment import WorkerAssignment
 from skep.broker.pop.long_poll import LongPolls
 from skep.broker.queues.catalog import QueueCatalog
@@ -16,7 +17,7 @@ from skep.broker.stats.rollups import Reporter, WorkerIdentity
 from skep.db.access.slots import Slots
 from skep.settings import InvalidSettings, Settings
 from skep.telemetry.loop_watch import LoopWatch
-from skep.telemetry.meters import Meters
+from skep.telemetry.process_stats import ProcessStats, read_process_stats
 from skep.telemetry.publisher import Publisher
 from skep.telemetry.snapshots import SnapshotBoard
 from skep.telemetry.tracing import Propagation
@@ -26,18 +27,10 @@ if TYPE_CHECKING:
 
 
 class Observation:
-    """The figures of a process, on their way to whoever looks."""
+    """Measures a process and publishes the figures."""
 
-    def __init__(
-        self,
-        assignment: WorkerAssignment,
-        meters: Meters,
-        *,
-        hot: Slots,
-        query: Slots,
-        long_polls: LongPolls,
-    ) -> None:
-        settings = assignment.settings
+    def __init__(self, assignment: WorkerAssignment, core: Core, long_polls: LongPolls) -> None:
+        settings, meters = core.settings, core.meters
         self.queues_max: Final = settings.metrics_queues_max
         self._export: Final = _otel_export(assignment)
         self.tracing: Final = _tracing(settings, self._export)
@@ -48,29 +41,25 @@ class Observation:
             worker=assignment.index,
             version=__version__,
         )
-        figures = PulseFigures(
-            QueueCatalog(query),
-            self.publisher.gather,
-            now=asyncio.get_running_loop().time,
-        )
+        figures = PulseFigures(QueueCatalog(core.query), self.publisher.gather, now=core.now)
         self.pulse: Final = Pulse(figures.take)
         self._reporter: Final = Reporter(
-            query,
+            core.query,
             meters,
             _identity(assignment),
-            read_gauges=UsageProbe(hot, long_polls, self._loop_watch).read,
+            read_gauges=UsageProbe(core.hot, long_polls, self._loop_watch).read,
             read_parked=long_polls.count_by_queue,
             interval_s=settings.metrics_interval_s,
         )
 
     def start(self) -> None:
-        """Begin to measure and to tell."""
+        """Start measuring and publishing."""
         self._loop_watch.start()
         self.publisher.start()
         self._reporter.start()
 
     async def stop(self) -> None:
-        """Tell the last figures, and end."""
+        """Publish the last figures, and stop."""
         await self._reporter.stop()
         await self.publisher.stop()
         self._loop_watch.stop()
@@ -86,7 +75,7 @@ def _otel_export(assignment: WorkerAssignment) -> "OtelExport | None":
         from skep.telemetry.otel import OtelExport  # noqa: PLC0415 (an extra, only where wanted)
     except ModuleNotFoundError as error:
         raise InvalidSettings(
-            f"tracing = otlp needs the packages of OpenTelemetry: {error.name} is missing"
+            f"tracing = otlp requires the OpenTelemetry packages: {error.name} is not installed"
         ) from error
     return OtelExport(
         settings.otlp_endpoint,
@@ -106,5 +95,44 @@ def _identity(assignment: WorkerAssignment) -> WorkerIdentity:
     try:
         port: int = assignment.listener.getsockname()[1]
     except OSError:
-        port = 0  # no socket that listens, as when the API is only described
+        port = 0  # not listening: the API is only described
     return WorkerIdentity(socket.gethostname(), port, assignment.index, os.getpid())
+
+
+class UsageProbe:
+    """Reads the resource usage of a worker since the last reading."""
+
+    def __init__(self, slots: Slots, long_polls: LongPolls, watch: LoopWatch) -> None:
+        self._slots: Final = slots
+        self._long_polls: Final = long_polls
+        self._watch: Final = watch
+        self._loop: Final = asyncio.get_running_loop()
+        self._then = self._loop.time()
+        self._before = read_process_stats()
+
+    def read(self) -> Mapping[str, Iterable[float]]:
+        """Return the gauges of a sample."""
+        now, stats = self._loop.time(), read_process_stats()
+        user_pct, system_pct = _shares(self._before, stats, max(now - self._then, 1e-3))
+        self._then, self._before = now, stats
+        busy = self._slots.busy_count
+        return {
+            "cpu_user_pct": [user_pct],
+            "cpu_system_pct": [system_pct],
+            "rss_bytes": [stats.rss_bytes],
+            "virtual_bytes": [stats.virtual_bytes],
+            "pool_size": [self._slots.size],
+            "pool_active": [busy],
+            "pool_idle": [self._slots.connected_count - busy],
+            "waiting_calls": [self._slots.waiting_count],
+            "parked": [len(self._long_polls)],
+            "loop_lag_ms": [lag_s * 1000 for lag_s in self._watch.take_recent()],
+        }
+
+
+def _shares(before: ProcessStats, after: ProcessStats, seconds: float) -> tuple[float, float]:
+    """Return user and system CPU usage in percent of one core."""
+    return (
+        100 * (after.cpu_user_s - before.cpu_user_s) / seconds,
+        100 * (after.cpu_system_s - before.cpu_system_s) / seconds,
+    )

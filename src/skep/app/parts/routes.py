@@ -1,13 +1,14 @@
 """The routes that are not hot, each wired to the part of the broker behind it."""
 
-import asyncio
 from collections.abc import Sequence
 
 from litestar.types import ControllerRouterHandler
 
 from skep.app.parts.broker import Broker
+from skep.broker.groups.groups import Groups
+from skep.broker.groups.seek import Seek
+from skep.broker.groups.subscriptions import Subscriptions
 from skep.broker.messages.history import MessageHistories
-from skep.broker.messages.traces import Traces
 from skep.broker.queues.catalog import QueueCatalog
 from skep.broker.queues.depth import Depths
 from skep.broker.queues.lifecycle import QueueLifecycle
@@ -60,57 +61,46 @@ from skep.server.routes.system.settings import settings_route
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
     """Return every route but health, configure and the hot ones."""
-    traces = Traces(
-        broker.query_slots,
-        hash_seed=broker.hash_seed,
-        open_envelope=broker.key_ring.open_envelope,
-    )
-    live = LiveParts(broker.live, broker.ack, broker.renew, broker.default_subscription_mode)
-    catalog = QueueCatalog(broker.query_slots)
-    lifecycle = QueueLifecycle(
-        broker.query_slots,
-        broker.announcer,
-        now=asyncio.get_running_loop().time,
-        changes=broker.changes,
-    )
-    charts = Charts(broker.query_slots)
+    core, pop, stored, failover = broker.core, broker.pop, broker.stored, broker.failover
+    slots, observation = core.query, broker.observation
+    live = LiveParts(pop.live, pop.ack, pop.renew, core.settings.default_subscription_mode)
+    catalog, charts, groups = QueueCatalog(slots), Charts(slots), Groups(slots)
+    lifecycle = QueueLifecycle(slots, core.announcer, now=core.now, changes=core.changes)
     return [
         *metrics_routes(
-            broker.observation.publisher,
-            ScrapeFacts(broker.query_slots, queues_max=broker.observation.queues_max),
+            observation.publisher,
+            ScrapeFacts(slots, queues_max=observation.queues_max),
         ),
-        *status_routes(StatusReport(broker.query_slots, charts, catalog), charts),
-        *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(broker.query_slots)),
-        *hourly_routes(Hourly(broker.query_slots), charts),
-        *group_routes(broker.groups, broker.subscriptions),
-        *seek_routes(broker.seek),
-        *dead_letter_routes(broker.dead_letters, broker.redrives),
-        *message_routes(broker.message_list, broker.messages),
-        message_history_route(MessageHistories(broker.query_slots, broker.messages)),
+        *status_routes(StatusReport(slots, charts, catalog), charts),
+        *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(slots)),
+        *hourly_routes(Hourly(slots), charts),
+        *group_routes(groups, Subscriptions(slots, core.announcer)),
+        *seek_routes(Seek(slots, core.announcer)),
+        *dead_letter_routes(stored.dead_letters, stored.redrives),
+        *message_routes(stored.message_list, stored.messages),
+        message_history_route(MessageHistories(slots, stored.messages)),
         *resource_routes(catalog, broker.configure),
-        depth_route(Depths(broker.groups, catalog)),
+        depth_route(Depths(groups, catalog)),
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),
-        *scheduled_routes(broker.scheduled),
+        *scheduled_routes(broker.push.scheduled),
         *chain_routes(broker.job_service),
         *job_routes(broker.job_service),
         *job_bulk_routes(broker.job_service),
         throughput_route(broker.job_service),
         *schedule_routes(broker.job_service),
-        *replay_routes(Replays(broker.job_service, broker.query_slots)),
-        *operation_routes(broker.operations),
-        *streams_routes(broker.streams),
-        *retention_routes(
-            broker.retention, Removals(broker.query_slots), Holds(broker.query_slots)
-        ),
-        *trace_routes(traces),
-        *maintenance_routes(broker.maintenance, broker.diversion, worker=broker.worker_index),
+        *replay_routes(Replays(broker.job_service, slots)),
+        *operation_routes(broker.overload.operations),
+        *streams_routes(broker.transaction.streams),
+        *retention_routes(broker.background.retention, Removals(slots), Holds(slots)),
+        *trace_routes(stored.traces),
+        *maintenance_routes(failover.maintenance, failover.diversion, worker=broker.worker_index),
         *migration_routes(),
-        *pipeline_routes(Pipelines(broker.query_slots)),
-        archive_route(ArchiveCoverage(broker.query_slots)),
+        *pipeline_routes(Pipelines(slots)),
+        archive_route(ArchiveCoverage(slots)),
         live_route(live),
-        tail_route(broker.tails, broker.live),
-        *internal_routes(broker.cluster),
-        *dashboard_routes(read_site(), broker.observation.pulse, broker.live),
+        tail_route(pop.tails, pop.live),
+        *internal_routes(core.neighbours.cluster),
+        *dashboard_routes(read_site(), observation.pulse, pop.live),
         settings_route(broker.settings_in_force),
     ]

@@ -24,12 +24,13 @@ class Reloading:
         self._hears_peers: Final = hears_peers
 
     async def apply(self, settings: Settings) -> None:
-        """Follow these settings from now on. They were checked before they were sent."""
+        """Use these settings from now on. They were checked before they were sent."""
+        broker, peers = self._broker, self._broker.core.neighbours.peers
         configure_logging(level=settings.log_level, style=settings.log_format)
-        self._broker.key_ring.replace(encryption_keys(settings))
-        self._broker.security.reload()
-        self._broker.settings_in_force.replace(settings)
-        self._broker.live.connections_max = settings.live_connections_max
-        await self._broker.peers.change(peer_addresses(settings), settings.peer_secret)
-        if self._broker.peers.is_enabled and not self._hears_peers:
-            _log.warning("peers are told from now on, but not heard by UDP before a restart")
+        broker.core.key_ring.replace(encryption_keys(settings))
+        broker.security.reload()
+        broker.settings_in_force.replace(settings)
+        broker.pop.live.connections_max = settings.live_connections_max
+        await peers.change(peer_addresses(settings), settings.peer_secret)
+        if peers.is_enabled and not self._hears_peers:
+            _log.warning("notifying peers; receiving their datagrams requires a restart")

@@ -75,17 +75,16 @@ class Stage:
     """What a server serves while that changes: hot routes, and the application of the others."""
 
     def __init__(self, assignment: WorkerAssignment, broker: Broker) -> None:
-        # The seed of the keys is in the database. Nothing that needs it is served.
-        broker.wire(hash_seed=0)
         push = hot_routes(broker, assignment.settings).find(*PUSH)
         assert push is not None
         first = HotRoutes()
         first.add(*PUSH, push)
         self.routes: Final = ChangingRoutes(first)
+        failover = broker.failover
         self._app: ASGIApp = build_waiting_app(
             WaitingProbe(assignment.index),
-            maintenance_routes(broker.maintenance, broker.diversion, worker=assignment.index),
-            door=broker.door,
+            maintenance_routes(failover.maintenance, failover.diversion, worker=assignment.index),
+            door=broker.security.door,
         )
 
     def enter(self, routes: HotRoutes, app: ASGIApp) -> None:

@@ -142,7 +142,7 @@ def _application(
     assignment: WorkerAssignment, broker: Broker, probe: "BrokerProbe", routes: HotRoutes
 ) -> HotGate:
     settings = assignment.settings
-    app = EndWithClient(MeteredApp(cold_app(broker, routes, probe, settings), broker.meters))
+    app = EndWithClient(MeteredApp(cold_app(broker, routes, probe, settings), broker.core.meters))
     return HotGate(routes, app, body_bytes_max=settings.body_bytes_max)
 
 
@@ -182,10 +182,7 @@ def _edge(
 
 def _drain(broker: Broker, probe: "BrokerProbe") -> None:
     probe.is_draining = True
-    broker.discovery.stop()
-    broker.long_polls.stop()
-    broker.tails.stop()
-    broker.observation.pulse.stop()
+    broker.drain()
 
 
 class _Server(uvicorn.Server):
@@ -215,7 +212,7 @@ class BrokerProbe:
             server=socket.gethostname(),
             worker_id=self._index,
             version=__version__,
-            shared_state={"enabled": self._broker.peers.is_enabled},
+            shared_state={"enabled": self._broker.core.neighbours.peers.is_enabled},
         )
 
     async def why_not_ready(self) -> str | None:
@@ -227,7 +224,7 @@ class BrokerProbe:
     async def _is_connected(self) -> bool:
         try:
             async with asyncio.timeout(2):
-                await self._broker.query_slots.call("select 1")
+                await self._broker.core.query.call("select 1")
         except (SkepError, TimeoutError):
             return False
         return True

@@ -1,6 +1,6 @@
-"""The other processes of an installation, as one process hears and tells them.
+"""Notifications between the processes of an installation.
 
-Those of the same instance by datagrams on the loopback; other instances as the settings say.
+Processes of the same instance use datagrams on the loopback; other instances, what `peers` says.
 """
 
 import socket
@@ -19,13 +19,19 @@ from skep.broker.cluster.report import Cluster
 from skep.broker.cluster.wakeups import Wakeups
 from skep.db.access.slots import Slots
 from skep.settings.peers import peer_addresses
+from skep.telemetry.meters import Meters
 
 
 class Neighbours:
-    """Wake-ups and news, to and from whoever serves the same database."""
+    """Wake-ups and changes, sent to and received from the other processes on this database."""
 
     def __init__(
-        self, assignment: WorkerAssignment, caller: Slots, *, wake: Callable[[int, int], None]
+        self,
+        assignment: WorkerAssignment,
+        caller: Slots,
+        meters: Meters,
+        *,
+        wake: Callable[[int, int], None],
     ) -> None:
         settings = assignment.settings
         self.peers: Final = Peers(
@@ -55,22 +61,23 @@ class Neighbours:
             self.wakeups.pass_on,
             worker_id=assignment.index,
         )
+        _show_peers(meters, self.peers)
 
     async def start(self) -> None:
-        """Begin to hear and to tell."""
+        """Start sending and receiving."""
         await self.wakeups.start()
         await self.peers.start(self._peer_socket)
         self.instances.start()
 
     async def stop(self) -> None:
-        """Tell what is still to be told, and fall silent."""
+        """Send what is left, and stop."""
         await self.changes.stop()
         await self.peers.stop()
         await self.instances.stop()
         self.wakeups.stop()
 
     def _hear_peer(self, notice: Notice) -> None:
-        """Pass on inside this instance what another one told."""
+        """Pass on a notice of another instance to the processes of this one."""
         for queue_id, partition_count in notice.wake:
             self.wakeups.pass_on(queue_id, partition_count)
         if notice.changed:
@@ -79,7 +86,7 @@ class Neighbours:
 
 
 def _own_instance(assignment: WorkerAssignment) -> OwnInstance | None:
-    """What this instance reports of itself; its first process does it for all."""
+    """Describe this instance; its first process reports for all."""
     if assignment.index:
         return None
     return OwnInstance(
@@ -93,3 +100,17 @@ def _own_instance(assignment: WorkerAssignment) -> OwnInstance | None:
 def _other_ports(assignment: WorkerAssignment) -> Sequence[int]:
     ports = assignment.wakeup_ports
     return [port for index, port in enumerate(ports) if index != assignment.index]
+
+
+def _show_peers(meters: Meters, peers: Peers) -> None:
+    meters.counts["skep_peer_notices_heard"] = lambda: {
+        (verdict,): count for verdict, count in peers.stats().heard.items()
+    }
+    meters.counts["skep_peer_notices_sent"] = lambda: {
+        ("datagram",): peers.stats().datagrams_sent,
+        ("request",): sum(each.sent for each in peers.stats().request_peers),
+    }
+    meters.counts["skep_peer_notices_failed"] = lambda: {
+        ("datagram",): peers.stats().datagrams_failed,
+        ("request",): sum(each.failed for each in peers.stats().request_peers),
+    }

@@ -1,0 +1,125 @@
+"""What every part of a broker shares: connections, engine, meters, keys, other processes."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from skep.app.parts.cluster import Neighbours
+from skep.app.parts.engine import engine_core
+from skep.app.processes.assignment import WorkerAssignment
+from skep.broker.ack.accept import ACK_CALL
+from skep.broker.cluster.leadership import Leadership
+from skep.broker.directory import Directory
+from skep.broker.pop.execute import POP_CALL, POP_PARTITION_CALL
+from skep.broker.push.accept import PUSH_CALL, PUSH_GUARANTEED_CALL
+from skep.broker.transaction.streams import CYCLE_CALL
+from skep.broker.transaction.transaction import TRANSACT_CALL
+from skep.db.access.slots import HOT_PATH, ONE_OFF, Slots
+from skep.engine.driver import Engine
+from skep.model.encryption import KeyRing
+from skep.settings.keys import encryption_keys
+from skep.telemetry.meters import Meters
+from skep.telemetry.slow_calls import CallWatch
+
+MIB: Final = 1024 * 1024
+HOUSEKEEPING: Final = "housekeeping"
+"""The background work that one process of the installation leads."""
+
+PATIENCE_S: Final = 10.0
+"""How long a request waits for an unreachable database before it is answered as unavailable."""
+
+_HOT_CALLS: Final = (
+    PUSH_CALL,
+    PUSH_GUARANTEED_CALL,
+    POP_CALL,
+    POP_PARTITION_CALL,
+    ACK_CALL,
+    TRANSACT_CALL,
+    CYCLE_CALL,
+)
+
+
+def utc_now() -> datetime:
+    """Return the time, to be compared with times of the database."""
+    return datetime.now(UTC)
+
+
+class Core:
+    """Shared objects of one process. `hash_seed` is set when the parts are wired."""
+
+    def __init__(self, assignment: WorkerAssignment, *, wake: Callable[[int, int], None]) -> None:
+        settings = assignment.settings
+        self.settings: Final = settings
+        self.dsn: Final = assignment.dsn
+        self.hash_seed = 0
+        self.now: Final = asyncio.get_running_loop().time
+        self.meters: Final = Meters(queues_exposed=settings.metrics_queues_max)
+        connect = partial(
+            Slots,
+            assignment.dsn,
+            statement_timeout_s=settings.statement_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
+            watch=CallWatch(self.meters, slow_s=settings.slow_call_s),
+        )
+        name = f"skep worker {assignment.index}"
+        # Separate pools: neither listings nor background work delays messages.
+        self.hot: Final = connect(
+            size=settings.connections,
+            server_settings=HOT_PATH,
+            patience_s=PATIENCE_S,
+            application_name=name,
+            prepare=_HOT_CALLS,
+        )
+        self.query: Final = connect(
+            size=settings.query_connections,
+            server_settings=ONE_OFF,
+            application_name=f"{name} queries",
+        )
+        self.housekeeping: Final = connect(
+            size=1, server_settings=HOT_PATH, application_name=f"{name} housekeeping"
+        )
+        self.engine: Final = Engine(
+            engine_core(settings), patience_s=PATIENCE_S, meters=self.meters
+        )
+        self.directory: Final = Directory()
+        self.key_ring: Final = KeyRing(encryption_keys(settings))
+        self.neighbours: Final = Neighbours(assignment, self.query, self.meters, wake=wake)
+        self.announcer: Final = self.neighbours.wakeups
+        self.changes: Final = self.neighbours.changes
+        self.leadership: Final = Leadership(self.query, HOUSEKEEPING)
+        self._show_load()
+
+    async def open(self) -> None:
+        """Connect, and read the seed of the keys.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        await self.hot.open()
+        await self.query.open()
+        await self.housekeeping.open()
+        (row,) = await self.query.call("select hash_seed from skep.installation")
+        self.hash_seed = row["hash_seed"]
+
+    async def close(self) -> None:
+        """Finish the calls under way, and disconnect."""
+        await self.housekeeping.close()
+        await self.hot.close()
+        await self.query.close()
+
+    def _show_load(self) -> None:
+        pools = {"hot": self.hot, "query": self.query, "housekeeping": self.housekeeping}
+        self.meters.watch("skep_engine_weight_bytes", lambda: self.engine.weight)
+        self.meters.gauges["skep_db_connections"] = lambda: {
+            labels: count
+            for name, slots in pools.items()
+            for labels, count in (
+                ((name, "busy"), slots.busy_count),
+                ((name, "idle"), slots.connected_count - slots.busy_count),
+            )
+        }
+        self.meters.gauges["skep_db_waiting_calls"] = lambda: {
+            (name,): slots.waiting_count for name, slots in pools.items()
+        }

@@ -1,0 +1,88 @@
+"""Pop and ack: polls, live feeds and tails, leases and acknowledgments."""
+
+from typing import Final
+
+from skep.app.parts.core import MIB, Core
+from skep.app.parts.failover import FailoverParts
+from skep.broker.ack.accept import Ack, AckExecutor
+from skep.broker.ack.renew import Renew, RenewExecutor
+from skep.broker.pop.accept import Pop
+from skep.broker.pop.batches import EnvelopeReader
+from skep.broker.pop.discovery import Discovery
+from skep.broker.pop.execute import PopExecutor, ReleaseExecutor, UndoExecutor
+from skep.broker.pop.feed import Live
+from skep.broker.pop.lease_memory import LeaseMemory
+from skep.broker.pop.long_poll import LongPolls
+from skep.broker.pop.parking import SweepPolicy
+from skep.broker.pop.tail import Tails
+
+LEASE_MEMORY_BYTES: Final = 64 * MIB
+
+
+class PopParts:
+    """Delivers messages and takes their acknowledgments."""
+
+    def __init__(self, core: Core) -> None:
+        settings, meters, open_envelope = core.settings, core.meters, core.key_ring.open_envelope
+        self._core: Final = core
+        self.leases: Final = LeaseMemory(bytes_max=LEASE_MEMORY_BYTES)
+        self._envelopes: Final = EnvelopeReader(open_envelope)
+        self.long_polls: Final = LongPolls(
+            core.query,
+            SweepPolicy(
+                interval_s_min=settings.poll_interval_ms / 1000,
+                interval_s_max=settings.poll_interval_ms_max / 1000,
+                slack_s=settings.poll_interval_ms_max / 5000,
+            ),
+            meters=meters,
+        )
+        self.tails: Final = Tails(core.query, open_envelope=open_envelope)
+        self.pop: Final = Pop(core.engine, core.directory, self.long_polls, now=core.now)
+        self.discovery: Final = Discovery(core.query, self.pop, now=core.now)
+        self.renew: Final = Renew(core.engine)
+        self.live: Final = Live(
+            self.pop, core.query, core.announcer, connections_max=settings.live_connections_max
+        )
+        meters.watch("skep_parked_polls", lambda: len(self.long_polls))
+        meters.watch("skep_leases_remembered", lambda: len(self.leases))
+        meters.watch("skep_live_connections", lambda: self.live.connection_count)
+        meters.counts["skep_expired_messages"] = lambda: {(): self._envelopes.expired_count}
+
+    def wire(self, failover: FailoverParts) -> None:
+        """Make the parts that need the seed."""
+        core, slots = self._core, self._core.hot
+        self.ack = Ack(
+            core.engine,
+            self.leases,
+            hash_seed=core.hash_seed,
+            requires_lease=core.settings.require_lease,
+        )
+        polls = PopExecutor(
+            slots,
+            self.pop,
+            self.leases,
+            self.long_polls,
+            pass_over=self.ack.pass_over,
+            envelopes=self._envelopes,
+            now=core.now,
+            meters=core.meters,
+            is_paused=lambda: failover.maintenance.is_pop_on,
+        )
+        acks = AckExecutor(slots, self.leases, core.announcer, meters=core.meters)
+        core.engine.serve("pop", polls)
+        core.engine.serve("pop_partition", polls)
+        core.engine.serve("release", ReleaseExecutor(slots, core.announcer))
+        core.engine.serve("undo", UndoExecutor(slots, core.announcer))
+        core.engine.serve("ack", acks)
+        core.engine.serve("renew", RenewExecutor(slots))
+
+    def wake(self, queue_id: int, partition_count: int) -> None:
+        """Check the waiting polls and tails of a queue: it may have messages for them."""
+        self.long_polls.wake(queue_id, partition_count)
+        self.tails.wake(queue_id)
+
+    def stop_waiting(self) -> None:
+        """Answer all waiting polls and tails."""
+        self.discovery.stop()
+        self.long_polls.stop()
+        self.tails.stop()
