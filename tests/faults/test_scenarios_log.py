@@ -145,7 +145,7 @@ class Undecided:
         }
 
 
-async def test_scenario_03_sixty_four_producers_roll_back_a_fifth_and_nobody_reads_it(
+async def test_scenario_03_sixty_four_producers_roll_back_a_fifth_and_none_of_it_is_read(
     broker, queue, seed
 ):
     ledger = Ledger()

@@ -1,4 +1,4 @@
-"""Run tests in a schema of another name: `SKEP_TEST_SCHEMA=other pytest tests/pg`.
+"""Run tests in a schema of another name: `SKEP_TEST_SCHEMA=other pytest tests/sql`.
 
 The databases of tests are then migrated into that schema, and their URLs name it. What the tests
 themselves ask in SQL says `skep.` and is spelled here, for connections that they open by such a
