@@ -76,9 +76,9 @@ async def test_chains_are_chosen_by_key_parent_and_time(ask, job):
 @pytest.mark.parametrize(
     ("path", "members", "saying"),
     [
-        ("/chains/matching/cancel", {}, "says nothing"),
-        ("/chains/matching/delete", {"dryRun": True}, "says nothing"),
-        ("/jobs/matching/trigger", {}, "says nothing"),
+        ("/chains/matching/cancel", {}, "filter is empty"),
+        ("/chains/matching/delete", {"dryRun": True}, "filter is empty"),
+        ("/jobs/matching/trigger", {}, "filter is empty"),
         ("/chains/matching/cancel", {"state": "completed"}, "cannot be cancelled"),
         ("/chains/matching/retry", {"state": "open"}, "cannot be retried"),
         ("/chains/matching/retry", {"state": "lost"}, "state"),

@@ -242,7 +242,7 @@ async def test_a_queue_may_have_a_slash_in_its_name(client, queue, open_live):
         ("{", "the body is not valid JSON"),
         ("{}", "missing required field `type`"),
         ('{"type":"dance"}', "Invalid value 'dance'"),
-        ('{"type":"credit","messages":1}', "subscribe first"),
+        ('{"type":"credit","messages":1}', "send a subscribe frame first"),
         ('{"type":"subscribe","batch":0}', "batch must be at least 1"),
         ('{"type":"subscribe","credits":-1}', "credits must not be negative"),
         ('{"type":"subscribe","consumerGroup":"\\u0000"}', "consumerGroup contains a NUL"),
@@ -276,7 +276,7 @@ async def test_a_socket_subscribes_once(queue, open_live):
 
     answer = await live.ask("subscribe", "error")
 
-    assert answer["error"] == "this socket is subscribed already"
+    assert answer["error"] == "already subscribed: open another socket for another subscription"
 
 
 async def test_credit_must_be_positive(queue, open_live):

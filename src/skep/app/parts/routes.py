@@ -28,35 +28,27 @@ from skep.server.routes.jobs.bulk import job_bulk_routes
 from skep.server.routes.jobs.chains import chain_routes
 from skep.server.routes.jobs.jobs import job_routes
 from skep.server.routes.jobs.schedules import schedule_routes
-from skep.server.routes.jobs.throughput import throughput_route
 from skep.server.routes.messages.dead_letters import dead_letter_routes
-from skep.server.routes.messages.history import message_history_route
 from skep.server.routes.messages.live import LiveParts, live_route
 from skep.server.routes.messages.messages import message_routes
 from skep.server.routes.messages.scheduled import scheduled_routes
 from skep.server.routes.messages.streams import streams_routes
 from skep.server.routes.messages.tail import tail_route
 from skep.server.routes.messages.traces import trace_routes
-from skep.server.routes.queues.depth import depth_route
 from skep.server.routes.queues.groups import group_routes
-from skep.server.routes.queues.queues import queue_routes
-from skep.server.routes.queues.resources import resource_routes
+from skep.server.routes.queues.queues import queue_routes, resource_routes
 from skep.server.routes.queues.seek import seek_routes
 from skep.server.routes.spark.analytics import hourly_routes
-from skep.server.routes.spark.archive import archive_route
 from skep.server.routes.spark.pipelines import pipeline_routes
 from skep.server.routes.spark.replays import replay_routes
-from skep.server.routes.stats.analytics import analytics_routes
+from skep.server.routes.stats.charts import chart_routes
 from skep.server.routes.stats.dashboard import dashboard_routes
 from skep.server.routes.stats.metrics import metrics_routes
 from skep.server.routes.stats.queue_status import queue_status_routes
-from skep.server.routes.stats.status import status_routes
-from skep.server.routes.system.internal import internal_routes
-from skep.server.routes.system.maintenance import maintenance_routes
-from skep.server.routes.system.migration import migration_routes
+from skep.server.routes.system.cluster import cluster_routes
+from skep.server.routes.system.maintenance import maintenance_routes, migration_routes
 from skep.server.routes.system.operations import operation_routes
 from skep.server.routes.system.retention import retention_routes
-from skep.server.routes.system.settings import settings_route
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
@@ -71,23 +63,26 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
             observation.publisher,
             ScrapeFacts(slots, queues_max=observation.queues_max),
         ),
-        *status_routes(StatusReport(slots, charts, catalog), charts),
-        *analytics_routes(charts, WorkerCharts(charts, catalog), DatabaseStats(slots)),
+        *chart_routes(
+            StatusReport(slots, charts, catalog),
+            charts,
+            WorkerCharts(charts, catalog),
+            DatabaseStats(slots),
+        ),
         *hourly_routes(Hourly(slots), charts),
         *group_routes(groups, Subscriptions(slots, core.announcer)),
         *seek_routes(Seek(slots, core.announcer)),
         *dead_letter_routes(stored.dead_letters, stored.redrives),
-        *message_routes(stored.message_list, stored.messages),
-        message_history_route(MessageHistories(slots, stored.messages)),
-        *resource_routes(catalog, broker.configure),
-        depth_route(Depths(groups, catalog)),
+        *message_routes(
+            stored.message_list, stored.messages, MessageHistories(slots, stored.messages)
+        ),
+        *resource_routes(catalog, broker.configure, Depths(groups, catalog)),
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),
         *scheduled_routes(broker.push.scheduled),
         *chain_routes(broker.job_service),
         *job_routes(broker.job_service),
         *job_bulk_routes(broker.job_service),
-        throughput_route(broker.job_service),
         *schedule_routes(broker.job_service),
         *replay_routes(Replays(broker.job_service, slots)),
         *operation_routes(broker.overload.operations),
@@ -96,11 +91,9 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *trace_routes(stored.traces),
         *maintenance_routes(failover.maintenance, failover.diversion, worker=broker.worker_index),
         *migration_routes(),
-        *pipeline_routes(Pipelines(slots)),
-        archive_route(ArchiveCoverage(slots)),
+        *pipeline_routes(Pipelines(slots), ArchiveCoverage(slots)),
         live_route(live),
-        tail_route(pop.tails, pop.live),
-        *internal_routes(core.neighbours.cluster),
+        *tail_route(pop.tails, pop.live),
+        *cluster_routes(core.neighbours.cluster, broker.settings_in_force),
         *dashboard_routes(read_site(), observation.pulse, pop.live),
-        settings_route(broker.settings_in_force),
     ]

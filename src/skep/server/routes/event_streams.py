@@ -1,30 +1,28 @@
-"""Server-sent events of any route: who gets a stream, when it ends, and how its end is told.
+"""Server-sent events of any route: who gets a stream, when it ends, and how errors are sent.
 
-A stream counts as a live connection. It ends with the token of whoever watches, and an error is its
-last event: the status has been sent long before.
+A stream counts as a live connection. It ends when the caller's token expires. An error is its last
+event, because the status was sent at the start.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
-from litestar import Request
 from litestar.response import Stream
 
 from skep.broker.pop.feed import Live
 from skep.model.errors import InvalidToken, Overloaded, SkepError
 from skep.server.auth.guard import visitor_of
 from skep.server.problems import problem_of
+from skep.server.routes.section import AnyRequest
 
 EVENT_STREAM: Final = "text/event-stream"
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-def event_stream(
-    request: Request[Any, Any, Any], live: Live, events: AsyncGenerator[bytes, None]
-) -> Stream:
-    """Answer with events, each spelled already, for as long as the caller may watch."""
+def event_stream(request: AnyRequest, live: Live, events: AsyncGenerator[bytes, None]) -> Stream:
+    """Answer with encoded events for as long as the caller may watch."""
     lasting = while_allowed(events, live, visitor_of(request).left_s)
     return Stream(lasting, media_type=EVENT_STREAM, headers=_HEADERS)
 
@@ -32,7 +30,7 @@ def event_stream(
 async def while_allowed(
     events: AsyncGenerator[bytes, None], live: Live, left_s: float
 ) -> AsyncGenerator[bytes, None]:
-    """Yield events until the caller's token expires, in so many seconds, or they end."""
+    """Yield events until they end, or the caller's token expires in `left_s` seconds."""
     try:
         live.enter()
     except Overloaded as error:

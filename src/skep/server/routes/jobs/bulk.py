@@ -1,16 +1,14 @@
 """The routes that change all chains or jobs that match a filter, some thousand per request.
 
-A request works off part of what matches, in small transactions, and says where to go on: the next
-one repeats it with `after`. So no request takes minutes, and one that was lost can be repeated.
+A request handles part of the matches in small transactions and returns `after`; the client repeats
+it with that value. So no request takes minutes, and a lost one can be repeated.
 """
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
-from litestar import Request, post
 from litestar.handlers import HTTPRouteHandler
 from msgspec import Meta
 
@@ -18,33 +16,35 @@ from skep.jobs.client.bulk import Matches, Sweep, cancellable, retryable, trigge
 from skep.jobs.client.inspection import ChainFilter, JobFilter
 from skep.jobs.service.service import JobService
 from skep.model.errors import BadRequest
-from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import Level, needs
-from skep.server.hot.decoding import decode_body
+from skep.server.routes.section import AnyRequest, Body, Section
 
 _CHAINS: Final = "/api/v1/chains/matching"
-_JOBS: Final = "/api/v1/jobs/matching"
 _NOTE: Final = (
-    "Repeat the request with `after` of the answer until that is null. `dryRun` only counts. "
-    "A filter that says nothing is refused, unless `all` says that it is meant."
+    "Repeat the request with the `after` of the answer until that is null. `dryRun` only counts. "
+    "An empty filter is refused unless `all` is true."
 )
 SEEN_MAX: Final = 10_000
 _SEEN_DEFAULT: Final = 1_000
 
-Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
+ZonedTime: TypeAlias = Annotated[datetime, Meta(tz=True)]
 
 
 class Portion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How much of what matches this request is about."""
+    """How much of what matches this request handles."""
 
     all: bool = False
-    """That everything matches is meant: needed when the filter says nothing."""
+    """Confirms that everything is meant; required with an empty filter."""
     dry_run: bool = False
     """Only count what matches."""
     after: UUID | None = None
-    """`after` of the answer before."""
+    """`after` of the previous answer."""
     limit: Annotated[int, Meta(ge=1, le=SEEN_MAX)] = _SEEN_DEFAULT
-    """How many to look at."""
+    """Maximum number of chains or jobs to look at."""
+
+    def _checked(self, which: ChainFilter | JobFilter) -> None:
+        if which == type(which)() and not self.all:
+            raise BadRequest('the filter is empty: send "all": true to match everything')
 
 
 class ChainMatch(Portion, frozen=True, kw_only=True, rename="camel"):
@@ -54,13 +54,13 @@ class ChainMatch(Portion, frozen=True, kw_only=True, rename="camel"):
     state: Literal["open", "completed", "failed", "cancelled"] | None = None
     key: str | None = None
     parent_job_id: UUID | None = None
-    since: Moment | None = msgspec.field(default=None, name="from")
-    """Only started at this time or later."""
-    until: Moment | None = msgspec.field(default=None, name="to")
-    """Only started before this time."""
+    since: ZonedTime | None = msgspec.field(default=None, name="from")
+    """Only chains started at this time or later."""
+    until: ZonedTime | None = msgspec.field(default=None, name="to")
+    """Only chains started before this time."""
 
     def chains(self) -> ChainFilter:
-        """Return the filter; BadRequest if it says nothing, and that is not said to be meant."""
+        """Return the filter; BadRequest if it is empty without `all`."""
         which = ChainFilter(
             type=self.type,
             state=self.state,
@@ -69,15 +69,15 @@ class ChainMatch(Portion, frozen=True, kw_only=True, rename="camel"):
             created_from=self.since,
             created_to=self.until,
         )
-        _require_meant(self, is_empty=which == ChainFilter())
+        self._checked(which)
         return which
 
 
 class CancelMatch(ChainMatch, frozen=True, kw_only=True, rename="camel"):
-    """Which open chains are to be cancelled, and why."""
+    """Which open chains to cancel, and why."""
 
     cascade: bool = False
-    """Also the chains that wait for them."""
+    """Also cancel the chains that wait for them."""
     reason: Annotated[str, Meta(max_length=1_000)] | None = None
 
 
@@ -89,145 +89,80 @@ class JobMatch(Portion, frozen=True, kw_only=True, rename="camel"):
     blocked_by: UUID | None = None
 
     def jobs(self) -> JobFilter:
-        """Return the filter; BadRequest if it says nothing, and that is not said to be meant."""
+        """Return the filter; BadRequest if it is empty without `all`."""
         which = JobFilter(type=self.type, chain_id=self.chain_id, blocked_by=self.blocked_by)
-        _require_meant(self, is_empty=which == JobFilter())
+        self._checked(which)
         return which
 
 
 class BulkAnswer(Sweep, rename="camel", kw_only=True):
-    """What became of those that were looked at; `after` asks for more, null at the end."""
+    """The outcome for the chains or jobs looked at. Repeat with `after`; null at the end."""
 
     matches: Matches | None = None
-    """How many match, where only that was asked for."""
+    """How many match; only in the answer to a `dryRun`."""
 
 
-_chains = msgspec.json.Decoder(ChainMatch)
-_cancels = msgspec.json.Decoder(CancelMatch)
-_jobs = msgspec.json.Decoder(JobMatch)
+_CHAIN_MATCH: Final = Body(ChainMatch)
+_CANCEL_MATCH: Final = Body(CancelMatch)
+_JOB_MATCH: Final = Body(JobMatch)
 
 
-def job_bulk_routes(desk: JobService) -> list[HTTPRouteHandler]:
-    """Make the routes around what can be done with all that match."""
-    return [_cancel_route(desk), _retry_route(desk), _delete_route(desk), _trigger_route(desk)]
+def job_bulk_routes(service: JobService) -> list[HTTPRouteHandler]:
+    """Declare the routes for everything that matches a filter."""
+    chains, jobs, bulk = Section("Chains"), Section("Jobs"), service.bulk
+    write = needs(Level.READ_WRITE)
 
-
-def _cancel_route(desk: JobService) -> HTTPRouteHandler:
-    @post(
-        f"{_CHAINS}/cancel",
-        status_code=200,
-        operation_id="cancelMatchingChains",
-        operation_class=body_of(CancelMatch),
-        opt=needs(Level.READ_WRITE),
-        summary="Cancel the open chains that match",
-        description=_NOTE,
-        tags=["Chains"],
-    )
-    async def cancel_matching(request: Request[Any, Any, Any]) -> BulkAnswer:
-        asked = decode_body(_cancels, await request.body(), {})
+    @chains.post(f"{_CHAINS}/cancel", write, body=_CANCEL_MATCH, description=_NOTE)
+    async def cancel_matching_chains(request: AnyRequest) -> BulkAnswer:
+        """Cancel the open chains that match."""
+        asked = await _CANCEL_MATCH.read(request)
         which = cancellable(asked.chains())
-        return await _answer(
-            asked,
-            lambda: desk.bulk.count_chains(which),
-            lambda: desk.bulk.cancel(
-                which,
-                cascade=asked.cascade,
-                reason=asked.reason,
-                after=asked.after,
-                limit=asked.limit,
-            ),
+        if asked.dry_run:
+            return BulkAnswer(matches=await bulk.count_chains(which))
+        sweep = await bulk.cancel(
+            which,
+            cascade=asked.cascade,
+            reason=asked.reason,
+            after=asked.after,
+            limit=asked.limit,
         )
+        return _answer(sweep)
 
-    return cancel_matching
-
-
-def _retry_route(desk: JobService) -> HTTPRouteHandler:
-    @post(
-        f"{_CHAINS}/retry",
-        status_code=200,
-        operation_id="retryMatchingChains",
-        operation_class=body_of(ChainMatch),
-        opt=needs(Level.READ_WRITE),
-        summary="Let the failed chains that match go on, or the cancelled ones",
-        description=_NOTE,
-        tags=["Chains"],
-    )
-    async def retry_matching(request: Request[Any, Any, Any]) -> BulkAnswer:
-        asked = decode_body(_chains, await request.body(), {})
+    @chains.post(f"{_CHAINS}/retry", write, body=_CHAIN_MATCH, description=_NOTE)
+    async def retry_matching_chains(request: AnyRequest) -> BulkAnswer:
+        """Retry the failed or cancelled chains that match."""
+        asked = await _CHAIN_MATCH.read(request)
         which = retryable(asked.chains())
-        return await _answer(
-            asked,
-            lambda: desk.bulk.count_chains(which),
-            lambda: desk.bulk.retry(which, after=asked.after, limit=asked.limit),
-        )
+        if asked.dry_run:
+            return BulkAnswer(matches=await bulk.count_chains(which))
+        return _answer(await bulk.retry(which, after=asked.after, limit=asked.limit))
 
-    return retry_matching
-
-
-def _delete_route(desk: JobService) -> HTTPRouteHandler:
-    @post(
+    @chains.post(
         f"{_CHAINS}/delete",
-        status_code=200,
-        operation_id="deleteMatchingChains",
-        operation_class=body_of(ChainMatch),
-        opt=needs(Level.ADMIN),
-        summary="Delete the chains that match, with their jobs",
-        description=f"{_NOTE} A chain that a job of another one needs stays, and is counted as "
+        needs(Level.ADMIN),
+        body=_CHAIN_MATCH,
+        description=f"{_NOTE} A chain that a job of another chain needs is kept and counted as "
         "`needed`.",
-        tags=["Chains"],
     )
-    async def delete_matching(request: Request[Any, Any, Any]) -> BulkAnswer:
-        asked = decode_body(_chains, await request.body(), {})
+    async def delete_matching_chains(request: AnyRequest) -> BulkAnswer:
+        """Delete the chains that match, with their jobs."""
+        asked = await _CHAIN_MATCH.read(request)
         which = asked.chains()
-        return await _answer(
-            asked,
-            lambda: desk.bulk.count_chains(which),
-            lambda: desk.bulk.delete(which, after=asked.after, limit=asked.limit),
-        )
+        if asked.dry_run:
+            return BulkAnswer(matches=await bulk.count_chains(which))
+        return _answer(await bulk.delete(which, after=asked.after, limit=asked.limit))
 
-    return delete_matching
-
-
-def _trigger_route(desk: JobService) -> HTTPRouteHandler:
-    @post(
-        f"{_JOBS}/trigger",
-        status_code=200,
-        operation_id="triggerMatchingJobs",
-        operation_class=body_of(JobMatch),
-        opt=needs(Level.READ_WRITE),
-        summary="Let the scheduled jobs that match run now",
-        description=_NOTE,
-        tags=["Jobs"],
-    )
-    async def trigger_matching(request: Request[Any, Any, Any]) -> BulkAnswer:
-        asked = decode_body(_jobs, await request.body(), {})
+    @jobs.post("/api/v1/jobs/matching/trigger", write, body=_JOB_MATCH, description=_NOTE)
+    async def trigger_matching_jobs(request: AnyRequest) -> BulkAnswer:
+        """Run the scheduled jobs that match now."""
+        asked = await _JOB_MATCH.read(request)
         which = triggerable(asked.jobs())
-        return await _answer(
-            asked,
-            lambda: desk.bulk.count_jobs(which),
-            lambda: desk.bulk.trigger(which, after=asked.after, limit=asked.limit),
-        )
+        if asked.dry_run:
+            return BulkAnswer(matches=await bulk.count_jobs(which))
+        return _answer(await bulk.trigger(which, after=asked.after, limit=asked.limit))
 
-    return trigger_matching
+    return [*chains.routes, *jobs.routes]
 
 
-async def _answer(
-    asked: Portion,
-    count: Callable[[], Awaitable[Matches]],
-    change: Callable[[], Awaitable[Sweep]],
-) -> BulkAnswer:
-    if asked.dry_run:
-        return BulkAnswer(matches=await count())
-    sweep = await change()
-    return BulkAnswer(
-        seen=sweep.seen,
-        done=sweep.done,
-        refused=sweep.refused,
-        examples=sweep.examples,
-        after=sweep.after,
-    )
-
-
-def _require_meant(portion: Portion, *, is_empty: bool) -> None:
-    if is_empty and not portion.all:
-        raise BadRequest("the filter says nothing: say `all` if everything is meant")
+def _answer(sweep: Sweep) -> BulkAnswer:
+    return BulkAnswer(**msgspec.structs.asdict(sweep))

@@ -1,12 +1,11 @@
-"""The routes of jobs: list, show, let run now; types and workers."""
+"""The routes of jobs: list, show, run now; types, workers and throughput."""
 
 from typing import Annotated, Final, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
-from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import QueryParameter
+from litestar.params import PathParameter, QueryParameter
 
 from skep.jobs.client.inspection import (
     PAGE_LIMIT_MAX,
@@ -18,29 +17,22 @@ from skep.jobs.client.inspection import (
     TypeRow,
     WorkerRow,
 )
-from skep.jobs.service.service import JobService
+from skep.jobs.service.service import JobService, Throughput
 from skep.server.auth.access import Level, needs
-from skep.server.routes.jobs.parameters import (
-    NO_JOB,
-    AfterId,
-    AfterName,
-    JobId,
-    JobPage,
-    OnlyType,
-    Order,
-    PageSize,
-    TypeName,
-    listed,
-)
-from skep.server.routes.refusals import refusal
+from skep.server.routes.parameters import AfterId, AfterName, Listed, OnlyType, Order, PageSize
+from skep.server.routes.section import Section, refusal
 
-_TAGS: Final = ["Jobs"]
 _PATH: Final = "/api/v1/jobs"
 _ONE: Final = f"{_PATH}/{{job_id:uuid}}"
 _TYPES: Final = f"{_PATH}/types"
-_NO_TYPE: Final = {404: refusal("No job of that name was ever started or run.")}
+_NO_JOB: Final = {404: refusal("There is no such job.")}
+_NO_TYPE: Final = {404: refusal("No job of that type was ever started or run.")}
 ATTEMPT_MAX: Final = 2**31 - 1
 
+JobId: TypeAlias = Annotated[
+    UUID, PathParameter(description="Job id; the first job of a chain has the chain's id.")
+]
+TypeName: TypeAlias = Annotated[str, PathParameter(description="Job type, percent-encoded.")]
 OnlyState: TypeAlias = Annotated[
     Literal[
         "blocked", "scheduled", "ready", "running", "completed", "continued", "failed", "cancelled"
@@ -58,63 +50,60 @@ BlockedBy: TypeAlias = Annotated[
 AfterAttempt: TypeAlias = Annotated[
     int,
     QueryParameter(
-        name="after", ge=0, le=ATTEMPT_MAX, description="The last attempt of the page before."
+        name="after", ge=0, le=ATTEMPT_MAX, description="Last attempt of the previous page."
     ),
 ]
 
 
-class TypePage(msgspec.Struct, frozen=True):
-    """Some of the types; `after` asks for more, null at the end."""
+class JobPage(Listed[JobRow], frozen=True):
+    """A page of jobs. Pass `after` to get the next page; null on the last one."""
+
+    items: list[JobRow]
+
+
+class TypePage(Listed[TypeRow], frozen=True):
+    """A page of job types. Pass `after` to get the next page; null on the last one."""
 
     items: list[TypeRow]
-    after: str | None
 
 
-class WorkerPage(msgspec.Struct, frozen=True):
-    """Some of the workers; `after` asks for more, null at the end."""
+class WorkerPage(Listed[WorkerRow], frozen=True):
+    """A page of workers. Pass `after` to get the next page; null on the last one."""
 
     items: list[WorkerRow]
-    after: str | None
 
 
 class Attempts(msgspec.Struct, frozen=True):
-    """Attempts of a job, the first ones first."""
+    """Attempts of a job, oldest first."""
 
     attempts: list[AttemptRow]
 
 
 class Blockers(msgspec.Struct, frozen=True):
-    """The chains that a job waits or waited for, in the order in which it sees them."""
+    """The chains that a job waits or waited for, in the order in which the job sees them."""
 
     blockers: list[BlockerRow]
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many jobs of each type are open; types without any are left out."""
+    """How many jobs of each type are open; types without open jobs are left out."""
 
     types: list[TypeCounts]
 
 
 class Paused(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether jobs of a type are held up."""
+    """Whether jobs of a type are paused."""
 
     name: str
     is_paused: bool
 
 
-def job_routes(desk: JobService) -> list[HTTPRouteHandler]:
-    """Make the routes around what can be done with jobs."""
-    return [*_single_routes(desk), *_type_routes(desk), _worker_route(desk)]
+def job_routes(service: JobService) -> list[HTTPRouteHandler]:
+    """Declare the routes of jobs."""
+    section = Section("Jobs")
+    read, admin = needs(Level.READ_ONLY), needs(Level.ADMIN)
 
-
-def _single_routes(desk: JobService) -> list[HTTPRouteHandler]:
-    @get(
-        _PATH,
-        operation_id="listJobs",
-        opt=needs(Level.READ_ONLY),
-        summary="List jobs, page by page",
-        tags=_TAGS,
-    )
+    @section.get(_PATH, read)
     async def list_jobs(
         only_type: OnlyType = None,
         only_state: OnlyState = None,
@@ -124,130 +113,84 @@ def _single_routes(desk: JobService) -> list[HTTPRouteHandler]:
         after_id: AfterId = None,
         order: Order = "newest",
     ) -> JobPage:
+        """List jobs, page by page."""
         which = JobFilter(
             type=only_type or None, state=only_state, chain_id=chain_id, blocked_by=blocked_by
         )
-        page = await desk.inspection.jobs(
+        page = await service.inspection.jobs(
             which, limit=page_size, after=after_id, descending=order == "newest"
         )
-        return listed(JobPage, page)
+        return JobPage.of(page)
 
-    @get(
-        _ONE,
-        operation_id="showJob",
-        opt=needs(Level.READ_ONLY),
-        responses=NO_JOB,
-        summary="Show a job, and where it is",
-        tags=_TAGS,
-    )
+    @section.get(_ONE, read, responses=_NO_JOB)
     async def show_job(job_id: JobId) -> JobRow:
-        return await desk.job(job_id)
+        """Show a job and its state."""
+        return await service.job(job_id)
 
-    @get(
-        f"{_ONE}/attempts",
-        operation_id="listAttempts",
-        opt=needs(Level.READ_ONLY),
-        responses=NO_JOB,
-        summary="List the attempts of a job, with the errors of those that failed",
-        tags=_TAGS,
-    )
+    @section.get(f"{_ONE}/attempts", read, responses=_NO_JOB)
     async def list_attempts(
         job_id: JobId, after_attempt: AfterAttempt = 0, page_size: PageSize = PAGE_LIMIT_MAX
     ) -> Attempts:
-        await desk.job(job_id)
+        """List the attempts of a job, with the errors of those that failed."""
+        await service.job(job_id)
         return Attempts(
-            await desk.inspection.attempts(job_id, after=after_attempt, limit=page_size)
+            await service.inspection.attempts(job_id, after=after_attempt, limit=page_size)
         )
 
-    @get(
-        f"{_ONE}/blockers",
-        operation_id="listBlockers",
-        opt=needs(Level.READ_ONLY),
-        responses=NO_JOB,
-        summary="List the chains that a job waits or waited for",
-        tags=_TAGS,
-    )
+    @section.get(f"{_ONE}/blockers", read, responses=_NO_JOB)
     async def list_blockers(job_id: JobId) -> Blockers:
-        await desk.job(job_id)
-        return Blockers(await desk.inspection.blockers(job_id))
+        """List the chains that a job waits or waited for."""
+        await service.job(job_id)
+        return Blockers(await service.inspection.blockers(job_id))
 
-    @post(
+    @section.post(
         f"{_ONE}/trigger",
-        status_code=200,
-        operation_id="triggerJob",
-        opt=needs(Level.READ_WRITE),
-        responses={**NO_JOB, 409: refusal("It is not waiting for its time.")},
-        summary="Let a scheduled job run now",
-        tags=_TAGS,
+        needs(Level.READ_WRITE),
+        responses={**_NO_JOB, 409: refusal("The job is not scheduled for later.")},
     )
     async def trigger_job(job_id: JobId) -> JobRow:
-        await desk.control.trigger(job_id)
-        return await desk.job(job_id)
+        """Run a scheduled job now."""
+        await service.control.trigger(job_id)
+        return await service.job(job_id)
 
-    return [list_jobs, show_job, list_attempts, list_blockers, trigger_job]
+    @section.get(_TYPES, read)
+    async def list_job_types(page_size: PageSize = 50, after_name: AfterName = None) -> TypePage:
+        """List the types of jobs and their limits."""
+        return TypePage.of(await service.inspection.types(after=after_name, limit=page_size))
 
-
-def _type_routes(desk: JobService) -> list[HTTPRouteHandler]:
-    @get(
-        _TYPES,
-        operation_id="listJobTypes",
-        opt=needs(Level.READ_ONLY),
-        summary="List the types of jobs and their limits",
-        tags=_TAGS,
-    )
-    async def list_types(page_size: PageSize = 50, after_name: AfterName = None) -> TypePage:
-        return listed(TypePage, await desk.inspection.types(after=after_name, limit=page_size))
-
-    @get(
-        f"{_PATH}/counts",
-        operation_id="countJobs",
-        opt=needs(Level.READ_ONLY),
-        summary="Count the open jobs of each type",
-        description="As they were at most two seconds ago. Up to `exactUpTo` they are counted; "
-        "the numbers of a type that has more (`isExact` is false) are estimates.",
-        tags=_TAGS,
-    )
+    @section.get(f"{_PATH}/counts", read)
     async def count_jobs() -> Counts:
-        return Counts(await desk.counts())
+        """Count the open jobs of each type.
 
-    @post(
-        f"{_TYPES}/{{name:str}}/pause",
-        status_code=200,
-        operation_id="pauseJobType",
-        opt=needs(Level.ADMIN),
-        responses=_NO_TYPE,
-        summary="Let no more jobs of a type start; those that run go on",
-        tags=_TAGS,
-    )
-    async def pause_type(name: TypeName) -> Paused:
-        await desk.control.pause(name)
+        The counts are at most two seconds old. They are exact up to `exactUpTo`; those of a type
+        that has more jobs (`isExact` is false) are estimates.
+        """
+        return Counts(await service.counts())
+
+    @section.get(f"{_PATH}/throughput", read)
+    async def show_job_throughput() -> Throughput:
+        """Show how fast jobs of each type end, and how long they run.
+
+        Covers the chains that ended in the last hour, or the newest of them when there are very
+        many; some seconds old. A job counts once its chain has ended.
+        """
+        return await service.throughput()
+
+    @section.post(f"{_TYPES}/{{name:str}}/pause", admin, responses=_NO_TYPE)
+    async def pause_job_type(name: TypeName) -> Paused:
+        """Start no more jobs of a type; running ones continue."""
+        await service.control.pause(name)
         return Paused(name, is_paused=True)
 
-    @post(
-        f"{_TYPES}/{{name:str}}/resume",
-        status_code=200,
-        operation_id="resumeJobType",
-        opt=needs(Level.ADMIN),
-        responses=_NO_TYPE,
-        summary="Let jobs of a type start again",
-        tags=_TAGS,
-    )
-    async def resume_type(name: TypeName) -> Paused:
-        await desk.control.resume(name)
+    @section.post(f"{_TYPES}/{{name:str}}/resume", admin, responses=_NO_TYPE)
+    async def resume_job_type(name: TypeName) -> Paused:
+        """Start jobs of a type again."""
+        await service.control.resume(name)
         return Paused(name, is_paused=False)
 
-    return [list_types, count_jobs, pause_type, resume_type]
+    @section.get(f"{_PATH}/workers", read)
+    async def list_job_workers(page_size: PageSize = 50, after_id: AfterId = None) -> WorkerPage:
+        """List the workers and how many jobs each runs."""
+        return WorkerPage.of(await service.inspection.workers(after=after_id, limit=page_size))
 
-
-def _worker_route(desk: JobService) -> HTTPRouteHandler:
-    @get(
-        f"{_PATH}/workers",
-        operation_id="listJobWorkers",
-        opt=needs(Level.READ_ONLY),
-        summary="List the workers, and how many jobs each runs",
-        tags=_TAGS,
-    )
-    async def list_workers(page_size: PageSize = 50, after_id: AfterId = None) -> WorkerPage:
-        return listed(WorkerPage, await desk.inspection.workers(after=after_id, limit=page_size))
-
-    return list_workers
+    return section.routes

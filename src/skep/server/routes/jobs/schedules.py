@@ -1,98 +1,71 @@
-"""The routes of schedules: what starts chains by the clock."""
+"""The routes of schedules, which start chains by the clock."""
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
-from litestar import Request, delete, get, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import PathParameter
 
 from skep.jobs.schedules import ScheduleRow
 from skep.jobs.service.service import JobService, ScheduleRequest
-from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import Level, needs
-from skep.server.hot.decoding import decode_body
-from skep.server.routes.jobs.parameters import AfterName, PageSize, listed
-from skep.server.routes.refusals import refusal
+from skep.server.routes.parameters import AfterName, Listed, PageSize
+from skep.server.routes.section import AnyRequest, Body, Section, refusal
 
-_TAGS: Final = ["Schedules"]
 _PATH: Final = "/api/v1/schedules"
 _ONE: Final = f"{_PATH}/{{name:str}}"
 _NO_SCHEDULE: Final = {404: refusal("There is no such schedule.")}
 
 ScheduleName: TypeAlias = Annotated[
     str,
-    PathParameter(
-        min_length=1, max_length=255, description="The schedule's name, percent-encoded."
-    ),
+    PathParameter(min_length=1, max_length=255, description="Schedule name, percent-encoded."),
 ]
 
 
-class SchedulePage(msgspec.Struct, frozen=True):
-    """Some of the schedules; `after` asks for more, null at the end."""
+class SchedulePage(Listed[ScheduleRow], frozen=True):
+    """A page of schedules. Pass `after` to get the next page; null on the last one."""
 
     items: list[ScheduleRow]
-    after: str | None
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """The schedule that is gone; the chains that it started go on."""
+    """The schedule that was deleted; the chains that it started continue."""
 
     deleted: str
 
 
-_request = msgspec.json.Decoder(ScheduleRequest)
+_SCHEDULE: Final = Body(ScheduleRequest)
 
 
-def schedule_routes(desk: JobService) -> list[HTTPRouteHandler]:
-    """Make the routes around what can be done with schedules."""
+def schedule_routes(service: JobService) -> list[HTTPRouteHandler]:
+    """Declare the routes of schedules."""
+    section = Section("Schedules")
+    read, admin = needs(Level.READ_ONLY), needs(Level.ADMIN)
 
-    @get(
-        _PATH,
-        operation_id="listSchedules",
-        opt=needs(Level.READ_ONLY),
-        summary="List schedules in the order of their names",
-        tags=_TAGS,
-    )
+    @section.get(_PATH, read)
     async def list_schedules(
         page_size: PageSize = 50, after_name: AfterName = None
     ) -> SchedulePage:
-        return listed(SchedulePage, await desk.schedules(after=after_name, limit=page_size))
+        """List schedules by name."""
+        return SchedulePage.of(await service.schedules(after=after_name, limit=page_size))
 
-    @get(
-        _ONE,
-        operation_id="showSchedule",
-        opt=needs(Level.READ_ONLY),
-        responses=_NO_SCHEDULE,
-        summary="Show a schedule, when it ran last and when it runs next",
-        tags=_TAGS,
-    )
+    @section.get(_ONE, read, responses=_NO_SCHEDULE)
     async def show_schedule(name: ScheduleName) -> ScheduleRow:
-        return await desk.schedule(name)
+        """Show a schedule, its last run and its next one."""
+        return await service.schedule(name)
 
-    @put(
-        _ONE,
-        operation_id="putSchedule",
-        operation_class=body_of(ScheduleRequest),
-        opt=needs(Level.ADMIN),
-        summary="Make or change a schedule",
-        description="With the same times it keeps its place: no tick is missed or repeated.",
-        tags=_TAGS,
-    )
-    async def put_schedule(name: ScheduleName, request: Request[Any, Any, Any]) -> ScheduleRow:
-        return await desk.put_schedule(name, decode_body(_request, await request.body(), {}))
+    @section.put(_ONE, admin, body=_SCHEDULE)
+    async def put_schedule(name: ScheduleName, request: AnyRequest) -> ScheduleRow:
+        """Create or change a schedule.
 
-    @delete(
-        _ONE,
-        status_code=200,
-        operation_id="deleteSchedule",
-        opt=needs(Level.ADMIN),
-        responses=_NO_SCHEDULE,
-        summary="Forget a schedule; the chains that it started go on",
-        tags=_TAGS,
-    )
+        If its times stay the same, no tick is missed or repeated.
+        """
+        return await service.put_schedule(name, await _SCHEDULE.read(request))
+
+    @section.delete(_ONE, admin, responses=_NO_SCHEDULE)
     async def delete_schedule(name: ScheduleName) -> Deleted:
-        await desk.delete_schedule(name)
+        """Delete a schedule; the chains that it started continue."""
+        await service.delete_schedule(name)
         return Deleted(name)
 
-    return [list_schedules, show_schedule, put_schedule, delete_schedule]
+    return section.routes

@@ -1,11 +1,10 @@
-"""The routes of dead letters: look, delete, redrive one or many."""
+"""The routes of dead letters: list, show, delete, redrive one or many."""
 
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
-from litestar import Request, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
@@ -19,45 +18,42 @@ from skep.broker.dead_letters.dead_letters import (
 from skep.broker.dead_letters.moves import Target
 from skep.broker.dead_letters.redrive import Redrive, Redrives
 from skep.model.errors import BadRequest
-from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import BODY, Level, listed_by, needs
 from skep.server.auth.guard import Visitor, visitor_of
-from skep.server.hot.decoding import decode_optional_body
-from skep.server.routes.refusals import UNREADABLE, refusal
+from skep.server.routes.parameters import (
+    LIMIT_MAX,
+    DeepOffset,
+    Limit,
+    OnlyGroup,
+    OnlyPartition,
+    OnlyQueue,
+)
+from skep.server.routes.section import UNREADABLE, AnyRequest, Body, Section, refusal
 
 IDS_MAX: Final = 10_000
-PAGE_MAX: Final = 1_000
+_PATH: Final = "/api/v1/dlq"
+_ONE: Final = f"{_PATH}/{{dlq_id:int}}"
+_REDRIVES: Final = f"{_PATH}/redrive"
 
-Queue: TypeAlias = Annotated[str | None, Parameter(description="Only of this queue.")]
-Partition: TypeAlias = Annotated[
-    str | None, Parameter(description="Only of this partition; needs `queue`.")
-]
-Group: TypeAlias = Annotated[
-    str | None, QueryParameter(name="consumerGroup", description="Only what this group gave up on.")
-]
-Since: TypeAlias = Annotated[
+FailedSince: TypeAlias = Annotated[
     datetime | None,
     QueryParameter(name="from", description="Only what failed at this time or later."),
 ]
-Until: TypeAlias = Annotated[
+FailedUntil: TypeAlias = Annotated[
     datetime | None,
     QueryParameter(name="to", description="Only what failed at this time or earlier."),
 ]
 ErrorText: TypeAlias = Annotated[
     str | None, Parameter(description="Only where the error message contains this.")
 ]
-Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=PAGE_MAX, description="The most to return.")]
 LetterLimit: TypeAlias = Annotated[
-    int, Parameter(ge=1, description=f"The most to return; more than {PAGE_MAX} means {PAGE_MAX}.")
+    int, Parameter(ge=1, description=f"Maximum number of rows; at most {LIMIT_MAX} are returned.")
 ]
 """Not refused when too large: Queen's clients take a refused list for an empty one."""
-Offset: TypeAlias = Annotated[int, Parameter(ge=0, le=2**62, description="How many to skip.")]
 LetterId: TypeAlias = Annotated[
-    int, Parameter(ge=1, le=2**62, description="The `dlqId` of a dead letter.")
+    int, Parameter(ge=1, le=2**62, description="`dlqId` of a dead letter.")
 ]
-JobId: TypeAlias = Annotated[UUID, Parameter(description="The `id` of a redrive.")]
-
-_TAGS: Final = ["Dead letters"]
+RedriveId: TypeAlias = Annotated[UUID, Parameter(description="`id` of a redrive.")]
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -72,7 +68,7 @@ class RedriveRequest(
     kw_only=True,
     rename={"consumer_group": "consumerGroup", "since": "from", "until": "to"},
 ):
-    """Which dead letters to redrive, and where to. Nothing given: all, to where they came from."""
+    """Which dead letters to redrive, and where to; by default all, to where they came from."""
 
     queue: str | None = None
     consumer_group: str | None = None
@@ -83,136 +79,91 @@ class RedriveRequest(
     ids: list[int] | None = None
     """Of dead letters (`dlqId`)."""
     target: Target | None = None
-    """A message goes to the same partition, by name, unless the target names one."""
+    """A message goes to the partition of the same name, unless the target names one."""
     limit: int | None = None
     id: UUID | None = None
-    """Chosen by the caller: a request repeated with it starts nothing new."""
+    """Idempotency key: a repeated id starts nothing new."""
 
 
 class RedriveList(msgspec.Struct, frozen=True):
-    """Redrives, the newest first."""
+    """Redrives, newest first."""
 
     redrives: list[Redrive]
 
 
-_target_decoder = msgspec.json.Decoder(Target)
-_redrive_decoder = msgspec.json.Decoder(RedriveRequest)
+_TARGET: Final = Body(Target, is_required=False)
+_REDRIVE: Final = Body(RedriveRequest, is_required=False)
 
 
 def dead_letter_routes(letters: DeadLetters, redrives: Redrives) -> list[HTTPRouteHandler]:
-    """Make the routes around what the broker does."""
-    return [*_letter_routes(letters), *_redrive_routes(redrives)]
+    """Declare the routes of dead letters and redrives."""
+    section = Section("Dead letters")
+    read, write = needs(Level.READ_ONLY), needs(Level.READ_WRITE)
 
-
-def _letter_routes(letters: DeadLetters) -> list[HTTPRouteHandler]:
-    @get(
-        "/api/v1/dlq",
-        operation_id="listDeadLetters",
-        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
-        responses=UNREADABLE,
-        summary="List dead letters, the newest failure first",
-        tags=_TAGS,
-    )
+    @section.get(_PATH, needs(Level.READ_ONLY, listed_by(queue="queue")), responses=UNREADABLE)
     async def list_dead_letters(
-        queue: Queue = None,
-        partition: Partition = None,
-        consumer_group: Group = None,
-        since: Since = None,
-        until: Until = None,
+        queue: OnlyQueue = None,
+        partition: OnlyPartition = None,
+        consumer_group: OnlyGroup = None,
+        since: FailedSince = None,
+        until: FailedUntil = None,
         error: ErrorText = None,
         limit: LetterLimit = 100,
-        offset: Offset = 0,
+        offset: DeepOffset = 0,
     ) -> DeadLetterPage:
+        """List dead letters, newest failure first."""
         chosen = _filter(queue, partition, consumer_group, since, until, error)
-        return await letters.list_letters(chosen, min(limit, PAGE_MAX), offset)
+        return await letters.list_letters(chosen, min(limit, LIMIT_MAX), offset)
 
-    @delete(
-        "/api/v1/dlq",
-        status_code=200,
-        operation_id="deleteDeadLetters",
-        opt=needs(Level.READ_WRITE, listed_by(queue="queue")),
-        summary="Delete the dead letters that match",
-        description="At least one filter, or `all=true`. The messages stay with other groups.",
-        tags=_TAGS,
-    )
+    @section.delete(_PATH, needs(Level.READ_WRITE, listed_by(queue="queue")))
     async def delete_dead_letters(
-        queue: Queue = None,
-        partition: Partition = None,
-        consumer_group: Group = None,
-        since: Since = None,
-        until: Until = None,
+        queue: OnlyQueue = None,
+        partition: OnlyPartition = None,
+        consumer_group: OnlyGroup = None,
+        since: FailedSince = None,
+        until: FailedUntil = None,
         error: ErrorText = None,
         every: Annotated[
             bool, QueryParameter(name="all", description="Delete all, if there is no filter.")
         ] = False,
     ) -> Deleted:
+        """Delete the dead letters that match.
+
+        Requires at least one filter, or `all=true`. Other groups keep the messages.
+        """
         chosen = _filter(queue, partition, consumer_group, since, until, error)
         if chosen == LetterFilter() and not every:
-            raise BadRequest("name a filter, or all=true to delete every dead letter")
+            raise BadRequest("no filter: name one, or pass all=true to delete every dead letter")
         return Deleted(await letters.delete(chosen))
 
-    @get(
-        "/api/v1/dlq/{dlq_id:int}",
-        operation_id="describeDeadLetter",
-        opt=needs(Level.READ_ONLY),
-        responses=UNREADABLE,
-        summary="Show a dead letter, or what became of one that was redriven",
-        tags=_TAGS,
-    )
+    @section.get(_ONE, read, responses=UNREADABLE)
     async def describe_dead_letter(dlq_id: LetterId) -> DescribedLetter:
+        """Show a dead letter, or the outcome of its redrive."""
         return await letters.describe(dlq_id)
 
-    @delete(
-        "/api/v1/dlq/{dlq_id:int}",
-        status_code=200,
-        operation_id="deleteDeadLetter",
-        opt=needs(Level.READ_WRITE),
-        summary="Delete a dead letter; its message stays with other groups",
-        tags=_TAGS,
-    )
+    @section.delete(_ONE, write)
     async def delete_dead_letter(dlq_id: LetterId) -> Deleted:
+        """Delete a dead letter; other groups keep its message."""
         await letters.delete_one(dlq_id)
         return Deleted(1)
 
-    @post(
-        "/api/v1/dlq/{dlq_id:int}/replay",
-        status_code=200,
-        operation_id="replayDeadLetter",
-        opt=needs(Level.READ_WRITE),
-        responses=UNREADABLE,
-        operation_class=body_of(Target, is_required=False),
-        summary="Push the message of a dead letter again",
-        description="Back to where it was, or to the queue and partition of the body. All groups "
-        "of that queue get it, under the transaction id `dlq:<dlqId>`.",
-        tags=_TAGS,
-    )
-    async def replay_dead_letter(dlq_id: LetterId, request: Request[Any, Any, Any]) -> Replayed:
-        target = decode_optional_body(_target_decoder, await request.body(), {})
-        return await letters.replay(dlq_id, target or Target())
+    @section.post(f"{_ONE}/replay", write, body=_TARGET, responses=UNREADABLE)
+    async def replay_dead_letter(dlq_id: LetterId, request: AnyRequest) -> Replayed:
+        """Push the message of a dead letter again.
 
-    return [
-        list_dead_letters,
-        delete_dead_letters,
-        describe_dead_letter,
-        delete_dead_letter,
-        replay_dead_letter,
-    ]
+        It goes back to where it was, or to the queue and partition of the body. All groups of that
+        queue get it, under the transaction id `dlq:<dlqId>`.
+        """
+        return await letters.replay(dlq_id, await _TARGET.read(request))
 
+    @section.post(_REDRIVES, needs(Level.READ_WRITE, BODY), body=_REDRIVE, status_code=202)
+    async def start_redrive(request: AnyRequest) -> Redrive:
+        """Push the messages of many dead letters again, in the background.
 
-def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
-    @post(
-        "/api/v1/dlq/redrive",
-        status_code=202,
-        operation_id="startRedrive",
-        opt=needs(Level.READ_WRITE, BODY),
-        operation_class=body_of(RedriveRequest, is_required=False),
-        summary="Push the messages of many dead letters again, in the background",
-        description="Everything that matches at this moment. Each message moves once, however "
-        "often it is asked for. All groups of the target queue get it.",
-        tags=_TAGS,
-    )
-    async def start_redrive(request: Request[Any, Any, Any]) -> Redrive:
-        asked = decode_optional_body(_redrive_decoder, await request.body(), {}) or RedriveRequest()
+        Covers everything that matches now. Each message moves once, however often it is requested.
+        All groups of the target queue get it.
+        """
+        asked = await _REDRIVE.read(request)
         await _require_redrive(visitor_of(request), asked)
         return await redrives.begin(
             _redrive_filter(asked),
@@ -221,39 +172,26 @@ def _redrive_routes(redrives: Redrives) -> list[HTTPRouteHandler]:
             job_id=asked.id,
         )
 
-    @get(
-        "/api/v1/dlq/redrive",
-        operation_id="listRedrives",
-        opt=needs(Level.READ_ONLY),
-        summary="List redrives, the newest first",
-        tags=_TAGS,
-    )
-    async def list_redrives(limit: Limit = 100, offset: Offset = 0) -> RedriveList:
+    @section.get(_REDRIVES, read)
+    async def list_redrives(limit: Limit = 100, offset: DeepOffset = 0) -> RedriveList:
+        """List redrives, newest first."""
         return RedriveList(await redrives.list_jobs(limit, offset))
 
-    @get(
-        "/api/v1/dlq/redrive/{redrive_id:uuid}",
-        operation_id="describeRedrive",
-        opt=needs(Level.READ_ONLY),
-        summary="Show how far a redrive got",
-        tags=_TAGS,
-    )
-    async def describe_redrive(redrive_id: JobId) -> Redrive:
+    @section.get(f"{_REDRIVES}/{{redrive_id:uuid}}", read)
+    async def describe_redrive(redrive_id: RedriveId) -> Redrive:
+        """Show the progress of a redrive."""
         return await redrives.describe(redrive_id)
 
-    @post(
-        "/api/v1/dlq/redrive/{redrive_id:uuid}/cancel",
-        status_code=200,
-        operation_id="cancelRedrive",
-        opt=needs(Level.READ_WRITE),
-        responses={409: refusal("It has ended.")},
-        summary="End a redrive; what was moved stays moved",
-        tags=_TAGS,
+    @section.post(
+        f"{_REDRIVES}/{{redrive_id:uuid}}/cancel",
+        write,
+        responses={409: refusal("The redrive has ended.")},
     )
-    async def cancel_redrive(redrive_id: JobId) -> Redrive:
+    async def cancel_redrive(redrive_id: RedriveId) -> Redrive:
+        """Cancel a redrive; messages already moved stay moved."""
         return await redrives.cancel(redrive_id)
 
-    return [start_redrive, list_redrives, describe_redrive, cancel_redrive]
+    return section.routes
 
 
 def _filter(
@@ -263,8 +201,9 @@ def _filter(
     since: datetime | None,
     until: datetime | None,
     error: str | None,
+    ids: list[int] | None = None,
 ) -> LetterFilter:
-    """Make a filter of query parameters; an empty one is like one that is not there."""
+    """Return the filter; an empty text is the same as none."""
     return LetterFilter(
         queue=queue or None,
         partition=partition or None,
@@ -272,27 +211,26 @@ def _filter(
         since=since,
         until=until,
         error=error or None,
+        ids=None if ids is None else tuple(ids),
     )
 
 
-def _redrive_filter(request: RedriveRequest) -> LetterFilter:
-    if request.ids is not None and len(request.ids) > IDS_MAX:
-        raise BadRequest(f"more than {IDS_MAX} ids in one request")
-    return msgspec.structs.replace(
-        _filter(
-            request.queue,
-            request.partition,
-            request.consumer_group,
-            request.since,
-            request.until,
-            request.error,
-        ),
-        ids=None if request.ids is None else tuple(request.ids),
+def _redrive_filter(asked: RedriveRequest) -> LetterFilter:
+    if asked.ids is not None and len(asked.ids) > IDS_MAX:
+        raise BadRequest(f"too many ids: {len(asked.ids)}. Send at most {IDS_MAX} per request")
+    return _filter(
+        asked.queue,
+        asked.partition,
+        asked.consumer_group,
+        asked.since,
+        asked.until,
+        asked.error,
+        asked.ids,
     )
 
 
 async def _require_redrive(visitor: Visitor, asked: RedriveRequest) -> None:
-    """Let a restricted caller redrive what is in one of its queues, to one of them."""
+    """Let a restricted caller redrive from one of its queues to one of its queues."""
     if not asked.queue:
         visitor.require_everything()
         return

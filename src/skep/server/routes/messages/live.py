@@ -4,7 +4,7 @@
 
     client  subscribe  consumerGroup, batch, partitions, autoAck, subscriptionMode,
                        subscriptionFrom, leaseSeconds, credits
-            credit     messages: how many more the client is ready for
+            credit     messages: how many more the server may send
             ack        acknowledgments, as in the body of /api/v1/ack/batch
             renew      leaseId, seconds
             ping
@@ -46,7 +46,7 @@ from skep.server.auth.guard import SUBPROTOCOL, Visitor, visitor_of
 from skep.server.hot.decoding import decode_body
 from skep.server.hot.subscription import read_subscription
 from skep.server.problems import problem_of
-from skep.server.routes.names import QueueName
+from skep.server.routes.parameters import QueueName
 
 REPLIES_MAX: Final = 256
 """Unsent replies after which no further frame is read."""
@@ -54,7 +54,7 @@ REPLIES_MAX: Final = 256
 RENEWAL_SECONDS: Final = 60
 
 EXPIRY_S_MAX: Final = 86_400.0 * 365
-"""A timer cannot be set for later than some years, and no connection lasts as long."""
+"""A timer cannot be set further ahead, and no connection lasts as long."""
 
 CLOSE_REFUSED: Final = 1008
 CLOSE_RESTARTING: Final = 1012
@@ -76,26 +76,26 @@ class SubscribeFrame(msgspec.Struct, rename="camel", tag_field="type", tag="subs
 
 
 class CreditFrame(msgspec.Struct, tag_field="type", tag="credit"):
-    """Be ready for more."""
+    """Grant the server more messages to send."""
 
     messages: int
 
 
 class AckFrame(msgspec.Struct, tag_field="type", tag="ack"):
-    """Say what became of messages."""
+    """Acknowledge messages."""
 
     acknowledgments: list[AckItem]
 
 
 class RenewFrame(msgspec.Struct, rename="camel", tag_field="type", tag="renew"):
-    """Keep a lease for longer."""
+    """Extend a lease."""
 
     lease_id: str
     seconds: int = RENEWAL_SECONDS
 
 
 class PingFrame(msgspec.Struct, tag_field="type", tag="ping"):
-    """Ask for a sign of life."""
+    """Ask for a pong."""
 
 
 Frame: TypeAlias = SubscribeFrame | CreditFrame | AckFrame | RenewFrame | PingFrame
@@ -119,11 +119,11 @@ class LiveParts(msgspec.Struct, frozen=True):
     ack: Ack
     renew: Renew
     subscription_mode: str = "all"
-    """Where a new group starts that does not say."""
+    """Where a new group starts by default."""
 
 
 def live_route(parts: LiveParts) -> WebsocketRouteHandler:
-    """Make the route around what the broker does."""
+    """Declare the route."""
 
     @websocket("/api/v1/stream/queue/{queue:str}", opt=needs(Level.READ_WRITE, QUEUE))
     async def stream_queue(socket: WebSocket[Any, Any, Any], queue: QueueName) -> None:
@@ -157,13 +157,13 @@ class LiveSession:
         self._parts: Final = parts
         self._feed: Feed | None = None
         self._outbox: Final[deque[str | Batch]] = deque()
-        self._has_news: Final = asyncio.Event()
+        self._has_output: Final = asyncio.Event()
         self._has_room: Final = asyncio.Event()
         self._has_room.set()
         self._close_code: int | None = None
 
     async def run(self) -> None:
-        """Serve until the client goes or the feed is over."""
+        """Serve until the client disconnects or the feed ends."""
         sender = asyncio.create_task(self._send_all())
         expiry = self._await_expiry()
         try:
@@ -175,7 +175,7 @@ class LiveSession:
                 self._parts.live.close_feed(self._feed)
 
     def _await_expiry(self) -> asyncio.TimerHandle:
-        """Close when the token has expired that the socket was opened with."""
+        """Close the socket when its token expires."""
         left_s = min(self._visitor.left_s, EXPIRY_S_MAX)
         expired = InvalidToken("Token has expired")
         return asyncio.get_running_loop().call_later(
@@ -185,12 +185,12 @@ class LiveSession:
     # The feed calls these.
 
     def take(self, batch: Batch) -> None:
-        """Send a batch when it is its turn."""
+        """Queue a batch for sending."""
         self._outbox.append(batch)
-        self._has_news.set()
+        self._has_output.set()
 
     def hear(self, error: SkepError, *, is_over: bool) -> None:
-        """Tell the client, and close after that if the feed is over."""
+        """Send an error, and close the socket after it if the feed is over."""
         if is_over:
             is_stopping = isinstance(error, Unavailable)
             self._close_code = CLOSE_RESTARTING if is_stopping else CLOSE_REFUSED
@@ -229,11 +229,11 @@ class LiveSession:
 
     def _subscribe(self, frame: SubscribeFrame) -> None:
         if self._feed is not None:
-            raise BadRequest("this socket is subscribed already")
+            raise BadRequest("already subscribed: open another socket for another subscription")
         options = self._options(frame)
         credit = options.batch if frame.credits is None else frame.credits
         if credit < 0:
-            raise BadRequest("credits must not be negative")
+            raise BadRequest(f"credits must not be negative: {credit}")
         self._feed = self._parts.live.open_feed(options, self)
         self._feed.grant(credit)
 
@@ -260,7 +260,7 @@ class LiveSession:
 
     def _grant(self, frame: CreditFrame) -> None:
         if self._feed is None:
-            raise BadRequest("subscribe first")
+            raise BadRequest("not subscribed: send a subscribe frame first")
         if frame.messages < 1:
             raise BadRequest("messages must be at least 1")
         self._feed.grant(frame.messages)
@@ -314,16 +314,16 @@ class LiveSession:
 
     def _reply(self, text: str) -> None:
         self._outbox.append(text)
-        self._has_news.set()
+        self._has_output.set()
         if len(self._outbox) >= REPLIES_MAX:
             self._has_room.clear()
 
     async def _send_all(self) -> None:
-        """Send what is in the outbox; a client that is gone is noticed by the reader."""
+        """Send the outbox; the reader notices a client that is gone."""
         try:
             while True:
-                await self._has_news.wait()
-                self._has_news.clear()
+                await self._has_output.wait()
+                self._has_output.clear()
                 while self._outbox:
                     await self._send(self._outbox[0])
                     self._outbox.popleft()
@@ -334,17 +334,16 @@ class LiveSession:
         except (OSError, WebSocketDisconnect):
             return
 
-    async def _send(self, news: str | Batch) -> None:
-        if isinstance(news, str):
-            await self._socket.send_text(news)
+    async def _send(self, output: str | Batch) -> None:
+        if isinstance(output, str):
+            await self._socket.send_text(output)
             return
-        await self._socket.send_text('{"type":"messages",' + news.body[1:].decode())
+        await self._socket.send_text('{"type":"messages",' + output.body[1:].decode())
         if self._feed is not None:
-            self._feed.handed_over(news)
+            self._feed.handed_over(output)
 
 
 def _error_frame(error: SkepError) -> str:
-    # The same words as over HTTP, with the type in front.
     return '{"type":"error",' + problem_of(error).body[1:].decode()
 
 

@@ -1,94 +1,98 @@
-"""The routes of single messages: list, look, delete, retry, give up, peek.
+"""The routes of single messages: list, show, history, delete, retry, give up, peek.
 
 A message is named by its partition's id and its transaction id or its own id.
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
-from litestar import Request, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
+from skep.broker.messages.history import MessageHistories, MessageHistory
 from skep.broker.messages.listing import MessageFilter, MessageList, MessagePage, Status
 from skep.broker.messages.messages import DescribedMessage, Intervention, Messages, PeekPage
-from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import PARTITION, Level, listed_by, needs
-from skep.server.hot.decoding import decode_optional_body
-from skep.server.routes.refusals import UNREADABLE, refusal
+from skep.server.routes.parameters import (
+    DeepOffset,
+    Limit,
+    OnlyPartition,
+    OnlyQueue,
+    OnlyTask,
+    PartitionId,
+)
+from skep.server.routes.section import UNREADABLE, AnyRequest, Body, Section, refusal
 
-PartitionId: TypeAlias = Annotated[
-    str, Parameter(description="The id of a partition, as delivered.")
-]
-MessageName: TypeAlias = Annotated[str, Parameter(description="A transaction id, or a message id.")]
+_PATH: Final = "/api/v1/messages"
+_ONE: Final = f"{_PATH}/{{partition_id:str}}/{{transaction_id:str}}"
 
-_TAGS: Final = ["Messages"]
-_PATH: Final = "/api/v1/messages/{partition_id:str}/{transaction_id:str}"
+MessageName: TypeAlias = Annotated[str, Parameter(description="Transaction id or message id.")]
 
 
 class RetryRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """For whom to retry a message."""
+    """For which group to retry a message."""
 
     consumer_group: str | None = None
-    """None: for whichever group it failed."""
+    """By default the group for which it failed."""
 
 
 class GiveUpRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """For whom to give up a message, and why."""
+    """For which group to give up a message, and why."""
 
     consumer_group: str | None = None
-    """None: for every group that is not done with it."""
+    """By default every group that is not done with it."""
     error: str | None = None
 
 
-_retry_decoder = msgspec.json.Decoder(RetryRequest)
-_give_up_decoder = msgspec.json.Decoder(GiveUpRequest)
+_RETRY: Final = Body(RetryRequest, is_required=False)
+_GIVE_UP: Final = Body(GiveUpRequest, is_required=False)
 
 
-def message_routes(listing: MessageList, messages: Messages) -> list[HTTPRouteHandler]:
-    """Make the routes around what the broker does."""
-    return [_list_route(listing), *_reading_routes(messages), *_changing_routes(messages)]
+def message_routes(
+    listing: MessageList, messages: Messages, histories: MessageHistories
+) -> list[HTTPRouteHandler]:
+    """Declare the routes of single messages."""
+    section = Section("Messages")
+    read, write = needs(Level.READ_ONLY, PARTITION), needs(Level.READ_WRITE, PARTITION)
 
-
-def _list_route(listing: MessageList) -> HTTPRouteHandler:
-    @get(
-        "/api/v1/messages",
-        operation_id="listMessages",
-        opt=needs(Level.READ_ONLY, listed_by(queue="queue", namespace="ns")),
-        summary="List messages, the newest first",
-        description="Pages are filled as far as a bounded amount of work goes: an incomplete one "
-        "with a `nextCursor` is not the last.",
-        tags=_TAGS,
-    )
+    @section.get(_PATH, needs(Level.READ_ONLY, listed_by(queue="queue", namespace="ns")))
     async def list_messages(
-        queue: Annotated[str | None, Parameter(description="Only of this queue.")] = None,
-        partition: Annotated[
-            str | None, Parameter(description="Only of this partition; needs `queue`.")
-        ] = None,
+        queue: OnlyQueue = None,
+        partition: OnlyPartition = None,
         ns: Annotated[str | None, Parameter(description="Only queues of this namespace.")] = None,
         namespace: Annotated[str | None, Parameter(description="The same as `ns`.")] = None,
-        task: Annotated[str | None, Parameter(description="Only queues of this task.")] = None,
+        task: OnlyTask = None,
         status: Annotated[Status | None, Parameter(description="Only in this state.")] = None,
         since: Annotated[
             datetime | None,
             QueryParameter(
-                name="from", description="Pushed then or later; an hour ago by default."
+                name="from",
+                description="Pushed at this time or later; by default an hour ago.",
             ),
         ] = None,
         until: Annotated[
-            datetime | None, QueryParameter(name="to", description="Pushed then or earlier.")
+            datetime | None,
+            QueryParameter(name="to", description="Pushed at this time or earlier."),
         ] = None,
         transaction_id: Annotated[
             str | None,
-            QueryParameter(name="transactionId", description="With this id, whenever pushed."),
+            QueryParameter(
+                name="transactionId", description="Only this transaction id, at any time."
+            ),
         ] = None,
-        limit: Annotated[int, Parameter(ge=1, le=1_000, description="The most to return.")] = 200,
-        offset: Annotated[int, Parameter(ge=0, le=2**62, description="How many to skip.")] = 0,
+        limit: Limit = 200,
+        offset: DeepOffset = 0,
         cursor: Annotated[
-            str | None, Parameter(description="A `nextCursor`; `offset` does not count then.")
+            str | None,
+            Parameter(description="`nextCursor` of the previous page; `offset` is ignored then."),
         ] = None,
     ) -> MessagePage:
+        """List messages, newest first.
+
+        A page does a bounded amount of work: one that is not full but has a `nextCursor` is not
+        the last.
+        """
         chosen = MessageFilter(
             queue=queue or None,
             partition=partition or None,
@@ -101,94 +105,80 @@ def _list_route(listing: MessageList) -> HTTPRouteHandler:
         )
         return await listing.read_page(chosen, limit=limit, offset=offset, cursor=cursor)
 
-    return list_messages
-
-
-def _reading_routes(messages: Messages) -> list[HTTPRouteHandler]:
-    @get(
-        "/api/v1/messages/peek",
-        operation_id="peekMessages",
-        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
+    @section.get(
+        f"{_PATH}/peek",
+        needs(Level.READ_ONLY, listed_by(queue="queue")),
         responses={404: refusal("There is no such queue or group."), **UNREADABLE},
-        summary="Show what a group would get next, claiming nothing",
-        tags=_TAGS,
     )
     async def peek_messages(
         queue: Annotated[str, Parameter(description="The queue.")],
         partition: Annotated[str | None, Parameter(description="Only this partition.")] = None,
         consumer_group: Annotated[
             str | None,
-            QueryParameter(name="consumerGroup", description="Absent: the group of queue mode."),
+            QueryParameter(
+                name="consumerGroup", description="Consumer group; by default the default group."
+            ),
         ] = None,
-        limit: Annotated[int, Parameter(ge=1, le=1_000, description="The most to return.")] = 10,
+        limit: Limit = 10,
     ) -> PeekPage:
+        """Show what a group would get next, without claiming it."""
         return await messages.peek(queue, partition or None, consumer_group or None, limit)
 
-    @get(
-        _PATH,
-        operation_id="describeMessage",
-        opt=needs(Level.READ_ONLY, PARTITION),
-        responses=UNREADABLE,
-        summary="Show a message with its payload",
-        tags=_TAGS,
-    )
+    @section.get(_ONE, read, responses=UNREADABLE)
     async def describe_message(
         partition_id: PartitionId, transaction_id: MessageName
     ) -> DescribedMessage:
+        """Show a message with its payload."""
         return await messages.describe(partition_id, transaction_id)
 
-    return [peek_messages, describe_message]
+    @section.get(f"{_ONE}/history", read, responses={404: refusal("There is no such message.")})
+    async def show_message_history(
+        partition_id: PartitionId, transaction_id: MessageName
+    ) -> MessageHistory:
+        """Show how far each group has come with a message, and its dead letters.
 
+        The log keeps one position per group, so the times of deliveries and acknowledgments are
+        not recorded. Consumers can attach traces to record more.
+        """
+        return await histories.of(partition_id, transaction_id)
 
-def _changing_routes(messages: Messages) -> list[HTTPRouteHandler]:
-    @delete(
-        _PATH,
-        status_code=200,
-        operation_id="deleteMessage",
-        opt=needs(Level.READ_WRITE, PARTITION),
-        summary="Delete a message for all groups, with its dead letters",
-        tags=_TAGS,
-    )
+    @section.delete(_ONE, write)
     async def delete_message(
         partition_id: PartitionId, transaction_id: MessageName
     ) -> Intervention:
+        """Delete a message for all groups, with its dead letters."""
         return await messages.delete(partition_id, transaction_id)
 
-    @post(
-        f"{_PATH}/retry",
-        status_code=200,
-        operation_id="retryMessage",
-        opt=needs(Level.READ_WRITE, PARTITION),
-        responses={409: refusal("It has not failed, or cannot be decrypted.")},
-        operation_class=body_of(RetryRequest, is_required=False),
-        summary="Deliver a message that failed again, now",
-        description="One that waits after a failure is available at once. One that died is pushed "
-        "again, for all groups of its queue.",
-        tags=_TAGS,
+    @section.post(
+        f"{_ONE}/retry",
+        write,
+        body=_RETRY,
+        responses={409: refusal("The message has not failed, or cannot be decrypted.")},
     )
     async def retry_message(
-        partition_id: PartitionId, transaction_id: MessageName, request: Request[Any, Any, Any]
+        partition_id: PartitionId, transaction_id: MessageName, request: AnyRequest
     ) -> Intervention:
-        asked = decode_optional_body(_retry_decoder, await request.body(), {})
-        group = asked.consumer_group if asked else None
-        return await messages.retry(partition_id, transaction_id, group or None)
+        """Deliver a failed message again, now.
 
-    @post(
-        f"{_PATH}/dlq",
-        status_code=200,
-        operation_id="giveUpMessage",
-        opt=needs(Level.READ_WRITE, PARTITION),
-        responses={409: refusal("Every group in question is done with it.")},
-        operation_class=body_of(GiveUpRequest, is_required=False),
-        summary="Move a message to the dead letters",
-        tags=_TAGS,
+        A message that waits for its next attempt becomes available at once. A dead letter is
+        pushed again, for all groups of its queue.
+        """
+        asked = await _RETRY.read(request)
+        return await messages.retry(partition_id, transaction_id, asked.consumer_group or None)
+
+    @section.post(
+        f"{_ONE}/dlq",
+        write,
+        body=_GIVE_UP,
+        responses={409: refusal("Every group in question is done with the message.")},
     )
     async def give_up_message(
-        partition_id: PartitionId, transaction_id: MessageName, request: Request[Any, Any, Any]
+        partition_id: PartitionId, transaction_id: MessageName, request: AnyRequest
     ) -> Intervention:
-        asked = decode_optional_body(_give_up_decoder, await request.body(), {}) or GiveUpRequest()
+        """Move a message to the dead letters."""
+        asked = await _GIVE_UP.read(request)
         return await messages.give_up(
             partition_id, transaction_id, asked.consumer_group or None, asked.error
         )
 
-    return [delete_message, retry_message, give_up_message]
+    return section.routes

@@ -1,15 +1,15 @@
 """Create a queue or change its options.
 
-The shapes of `POST /api/v1/configure`. An option left out keeps its value, an explicit null takes
-its default again, and `mode: "replace"` returns everything that was left out to its default, which
-is what Queen did before 1.6. What that means for a stored queue is the broker's decision.
+The shapes of `POST /api/v1/configure`. An omitted option keeps its value, null restores its
+default, and `mode: "replace"` restores the defaults of all omitted options, as Queen did before
+1.6. The broker decides what that means for a stored queue.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
-from litestar import Request, Response, post
+from litestar import Response, post
 from litestar.handlers import HTTPRouteHandler
 from msgspec import UNSET, UnsetType
 
@@ -18,6 +18,7 @@ from skep.model.queue_options import OptionChanges
 from skep.server.auth.access import ACCESS, READ_WRITE_BY_BODY
 from skep.server.auth.guard import visitor_of
 from skep.server.hot.decoding import decode_body
+from skep.server.routes.section import AnyRequest
 
 _WORDING: Final = {".queue": "queue is required"}
 
@@ -33,7 +34,7 @@ class ConfigureRequest(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _OptionsSent(msgspec.Struct):
-    """All options of a request, also those that `OptionChanges` has no word for."""
+    """All options of a request, including those that `OptionChanges` does not know."""
 
     options: dict[str, Any] | None = None
 
@@ -46,16 +47,16 @@ _options_decoder = msgspec.json.Decoder(_OptionsSent)
 
 
 def configure_route(configure: Configure) -> HTTPRouteHandler:
-    """Make the route around what the broker does."""
+    """Declare the route."""
 
-    # The document describes it beside the hot routes, with which it shares its conventions.
+    # The document describes it with the hot routes, whose conventions it shares.
     @post(
         "/api/v1/configure",
         operation_id="configureQueue",
         opt={ACCESS: READ_WRITE_BY_BODY},
         include_in_schema=False,
     )
-    async def configure_queue(request: Request[Any, Any, Any]) -> Response[bytes]:
+    async def configure_queue(request: AnyRequest) -> Response[bytes]:
         body = await request.body()
         changes = decode_body(_decoder, body, _WORDING)
         namespace = changes.namespace or None

@@ -1,13 +1,12 @@
 """Seek: move consumer groups, preview that, and export or import their positions.
 
-A body names one aim: `toEnd`, `toStart`, `timestamp`, or in one partition `offset`. Where Queen
+A body names one target: `toEnd`, `toStart`, `timestamp`, or in one partition `offset`. Where Queen
 needed no body, an empty one still means the end.
 """
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from litestar import Request, get, post, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
@@ -22,39 +21,32 @@ from skep.broker.groups.seek import (
     choose_aim,
 )
 from skep.broker.paging import Page
-from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import QUEUE, Level, needs
-from skep.server.hot.decoding import decode_body
-from skep.server.routes.queues.groups import (
-    QUEUE_PATH,
-    TAGS,
-    GroupName,
-    Limit,
-    Offset,
-    QueueName,
-)
+from skep.server.routes.parameters import Limit, Offset, QueueName
+from skep.server.routes.queues.groups import QUEUE_PATH, TAG, GroupName
+from skep.server.routes.section import AnyRequest, Body, Section
 
 PARTITION_PATH: Final = QUEUE_PATH + "/partitions/{partition:str}"
 
-PartitionName: TypeAlias = Annotated[str, Parameter(description="The partition, percent-encoded.")]
+PartitionName: TypeAlias = Annotated[str, Parameter(description="Partition name, percent-encoded.")]
 To: TypeAlias = Annotated[
     Literal["start", "end"] | None, Parameter(description="One end of the log.")
 ]
 Timestamp: TypeAlias = Annotated[
-    str | None, Parameter(description="The first message stored then or later; ISO 8601.")
+    str | None, Parameter(description="The first message stored at this ISO 8601 time or later.")
 ]
 MessageOffset: TypeAlias = Annotated[
-    int | None, QueryParameter(name="offset", description="The message to deliver next.")
+    int | None, QueryParameter(name="offset", description="Offset of the next message to deliver.")
 ]
 
 
 class SeekRequest(msgspec.Struct, rename="camel", frozen=True):
-    """Where to go: exactly one of the first four."""
+    """Where to move the group: exactly one of the first four."""
 
     to_end: bool = False
     to_start: bool = False
     timestamp: str | None = None
-    """ISO 8601: the first message stored then or later comes next."""
+    """ISO 8601: the first message stored at this time or later comes next."""
     offset: int | None = None
     """The message that comes next, in one partition only."""
     create: bool = False
@@ -68,81 +60,47 @@ class PositionsRequest(msgspec.Struct, rename="camel", frozen=True):
     """By partition name, the last offset that is done."""
 
 
-_seek_decoder = msgspec.json.Decoder(SeekRequest)
-_positions_decoder = msgspec.json.Decoder(PositionsRequest)
-_POSITIONS_WORDS: Final = {".offsets": "offsets is required"}
+_SEEK: Final = Body(SeekRequest)
+_SEEK_OR_END: Final = Body(SeekRequest, is_required=False)
+_POSITIONS: Final = Body(PositionsRequest, wording={".offsets": "offsets is required"})
 
 
 def seek_routes(seek: Seek) -> list[HTTPRouteHandler]:
-    """Make the routes around what the broker does."""
-    return [*_queue_routes(seek), *_partition_routes(seek), *_position_routes(seek)]
+    """Declare the routes that move groups."""
+    section = Section(TAG)
+    read, write = needs(Level.READ_ONLY, QUEUE), needs(Level.READ_WRITE, QUEUE)
 
-
-def _queue_routes(seek: Seek) -> list[HTTPRouteHandler]:
-    @post(
-        QUEUE_PATH + "/seek",
-        status_code=200,
-        operation_id="seekQueue",
-        opt=needs(Level.READ_WRITE, QUEUE),
-        operation_class=body_of(SeekRequest),
-        summary="Move a group in all partitions of a queue",
-        tags=TAGS,
-    )
-    async def seek_queue(
-        group: GroupName, queue: QueueName, request: Request[Any, Any, Any]
-    ) -> SoughtQueue:
-        asked = decode_body(_seek_decoder, await request.body(), {})
+    @section.post(QUEUE_PATH + "/seek", write, body=_SEEK)
+    async def seek_queue(group: GroupName, queue: QueueName, request: AnyRequest) -> SoughtQueue:
+        """Move a group in all partitions of a queue."""
+        asked = await _SEEK.read(request)
         return await seek.seek_queue(group, queue, _aim_of(asked), create=asked.create)
 
-    @get(
-        QUEUE_PATH + "/seek/preview",
-        operation_id="previewSeekQueue",
-        opt=needs(Level.READ_ONLY, QUEUE),
-        summary="What a seek in all partitions of a queue would skip and replay",
-        tags=TAGS,
-    )
-    async def preview_queue(
+    @section.get(QUEUE_PATH + "/seek/preview", read)
+    async def preview_seek_queue(
         group: GroupName, queue: QueueName, to: To = None, timestamp: Timestamp = None
     ) -> SeekPreview:
+        """Show what a seek in all partitions of a queue would skip and replay."""
         aim = choose_aim(to_end=to == "end", to_start=to == "start", timestamp=timestamp)
         return await seek.preview_queue(group, queue, aim)
 
-    return [seek_queue, preview_queue]
-
-
-def _partition_routes(seek: Seek) -> list[HTTPRouteHandler]:
-    @post(
-        PARTITION_PATH + "/seek",
-        status_code=200,
-        operation_id="seekPartition",
-        opt=needs(Level.READ_WRITE, QUEUE),
-        operation_class=body_of(SeekRequest, is_required=False),
-        summary="Move a group in one partition",
-        description="Without a body, to the end: everything there is now is passed over.",
-        tags=TAGS,
-    )
+    @section.post(PARTITION_PATH + "/seek", write, body=_SEEK_OR_END)
     async def seek_partition(
-        group: GroupName,
-        queue: QueueName,
-        partition: PartitionName,
-        request: Request[Any, Any, Any],
+        group: GroupName, queue: QueueName, partition: PartitionName, request: AnyRequest
     ) -> SoughtPartition:
-        body = await request.body()
-        asked = decode_body(_seek_decoder, body, {}) if body.strip() else SeekRequest()
+        """Move a group in one partition.
+
+        Without a body it moves to the end and skips everything stored so far.
+        """
+        asked = await _SEEK_OR_END.read(request)
         if asked == SeekRequest(create=asked.create):
             asked = SeekRequest(to_end=True, create=asked.create)
         return await seek.seek_partition(
             group, queue, partition, _aim_of(asked), create=asked.create
         )
 
-    @get(
-        PARTITION_PATH + "/seek/preview",
-        operation_id="previewSeekPartition",
-        opt=needs(Level.READ_ONLY, QUEUE),
-        summary="What a seek in one partition would skip and replay",
-        tags=TAGS,
-    )
-    async def preview_partition(
+    @section.get(PARTITION_PATH + "/seek/preview", read)
+    async def preview_seek_partition(
         group: GroupName,
         queue: QueueName,
         partition: PartitionName,
@@ -150,6 +108,7 @@ def _partition_routes(seek: Seek) -> list[HTTPRouteHandler]:
         timestamp: Timestamp = None,
         message_offset: MessageOffset = None,
     ) -> SeekPreview:
+        """Show what a seek in one partition would skip and replay."""
         aim = choose_aim(
             to_end=to == "end",
             to_start=to == "start",
@@ -158,37 +117,22 @@ def _partition_routes(seek: Seek) -> list[HTTPRouteHandler]:
         )
         return await seek.preview_partition(group, queue, partition, aim)
 
-    return [seek_partition, preview_partition]
-
-
-def _position_routes(seek: Seek) -> list[HTTPRouteHandler]:
-    @get(
-        QUEUE_PATH + "/offsets",
-        operation_id="exportPositions",
-        opt=needs(Level.READ_ONLY, QUEUE),
-        summary="Positions of a group, to be kept and set again",
-        tags=TAGS,
-    )
+    @section.get(QUEUE_PATH + "/offsets", read)
     async def export_positions(
         group: GroupName, queue: QueueName, limit: Limit = 1000, offset: Offset = 0
     ) -> Positions:
+        """Export the positions of a group, to import them later."""
         return await seek.export_positions(group, queue, Page(limit, offset))
 
-    @put(
-        QUEUE_PATH + "/offsets",
-        operation_id="importPositions",
-        opt=needs(Level.READ_WRITE, QUEUE),
-        operation_class=body_of(PositionsRequest),
-        summary="Set positions of a group",
-        tags=TAGS,
-    )
+    @section.put(QUEUE_PATH + "/offsets", write, body=_POSITIONS)
     async def import_positions(
-        group: GroupName, queue: QueueName, request: Request[Any, Any, Any]
+        group: GroupName, queue: QueueName, request: AnyRequest
     ) -> ImportedPositions:
-        asked = decode_body(_positions_decoder, await request.body(), _POSITIONS_WORDS)
+        """Set the positions of a group."""
+        asked = await _POSITIONS.read(request)
         return await seek.import_positions(group, queue, asked.offsets)
 
-    return [export_positions, import_positions]
+    return section.routes
 
 
 def _aim_of(asked: SeekRequest) -> Aim:

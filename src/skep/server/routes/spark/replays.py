@@ -1,101 +1,79 @@
-"""The routes of replays: order one, list them, look at one. It is cancelled as a chain."""
+"""The routes of replays: start, list, show. A replay is cancelled as a chain."""
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 from uuid import UUID
 
-import msgspec
-from litestar import Request, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import PathParameter
 from msgspec import Meta
 
 from skep.jobs.service.replays import ReplayOrder, ReplayRow, Replays, StartedReplay
-from skep.jobs.worker.tracing import spell_context
-from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import BODY, Level, needs
 from skep.server.auth.guard import visitor_of
-from skep.server.hot.decoding import decode_body
-from skep.server.routes.jobs.parameters import AfterId, PageSize, listed
-from skep.server.routes.refusals import refusal
-from skep.telemetry.tracing import TRACEPARENT, TRACESTATE, valid_context
+from skep.server.routes.parameters import AfterId, Listed, PageSize
+from skep.server.routes.section import AnyRequest, Body, Section, refusal, trace_context
 
-_TAGS: Final = ["Replays"]
 _PATH: Final = "/api/v1/replays"
 
-ReplayId: TypeAlias = Annotated[UUID, PathParameter(description="The id of a replay.")]
+ReplayId: TypeAlias = Annotated[UUID, PathParameter(description="Replay id.")]
 
 
 class ReplayRequest(ReplayOrder, frozen=True, kw_only=True):
-    """What is to be replayed, and where to."""
+    """What to replay, and where to."""
 
     key: Annotated[str, Meta(min_length=1, max_length=900)] | None = None
-    """Chosen by the caller: a request repeated with it starts nothing new."""
+    """Idempotency key: a repeated key starts nothing new."""
 
 
-class ReplayPage(msgspec.Struct, frozen=True):
-    """Some of the replays, the newest first; `after` asks for more, null at the end."""
+class ReplayPage(Listed[ReplayRow], frozen=True):
+    """A page of replays, newest first. Pass `after` to get the next page; null on the last one."""
 
     items: list[ReplayRow]
-    after: str | None
 
 
-_request_decoder = msgspec.json.Decoder(ReplayRequest)
+_REPLAY: Final = Body(ReplayRequest)
 
 
 def replay_routes(replays: Replays) -> list[HTTPRouteHandler]:
-    """Make the routes around what can be done with replays."""
-    return [_start_route(replays), *_reading_routes(replays)]
+    """Declare the routes of replays."""
+    section = Section("Replays")
 
-
-def _start_route(replays: Replays) -> HTTPRouteHandler:
-    @post(
+    @section.post(
         _PATH,
+        needs(Level.READ_WRITE, BODY),
+        body=_REPLAY,
         status_code=202,
-        operation_id="startReplay",
-        operation_class=body_of(ReplayRequest),
-        opt=needs(Level.READ_WRITE, BODY),
         responses={
             404: refusal("There is no such queue or partition."),
             409: refusal(
-                "Encrypted messages would lie in the clear, or the key belongs to another replay."
+                "Encrypted messages would be stored unencrypted, or the key belongs to another "
+                "replay."
             ),
         },
-        summary="Put what a queue stored in a span of time into a queue once more",
-        description="It becomes a chain of the job `skep.replay`, which a worker with Spark runs. "
-        "All of it is stored at once or nothing, and the same replay is never done twice. While "
-        "it is open, the same request is told of it as a duplicate.",
-        tags=_TAGS,
     )
-    async def start_replay(request: Request[Any, Any, Any]) -> StartedReplay:
-        asked = decode_body(_request_decoder, await request.body(), {})
+    async def start_replay(request: AnyRequest) -> StartedReplay:
+        """Push the messages that a queue stored in a time range into a queue again.
+
+        The replay becomes a chain of the job `skep.replay`, which a worker with Spark runs. It is
+        stored completely or not at all, and never twice. While it is open, the same request
+        returns it as a duplicate.
+        """
+        asked = await _REPLAY.read(request)
         await visitor_of(request).require(queues={asked.queue, asked.into})
-        context = valid_context(request.headers)
-        trace = spell_context(context.get(TRACEPARENT), context.get(TRACESTATE))
-        return await replays.start(_order(asked), key=asked.key, trace=trace)
+        return await replays.start(_order(asked), key=asked.key, trace=trace_context(request))
 
-    return start_replay
-
-
-def _reading_routes(replays: Replays) -> list[HTTPRouteHandler]:
-    @get(
-        _PATH,
-        operation_id="listReplays",
-        opt=needs(Level.READ_ONLY),
-        summary="List replays, the newest first",
-        tags=_TAGS,
-    )
+    @section.get(_PATH, needs(Level.READ_ONLY))
     async def list_replays(page_size: PageSize = 50, after_id: AfterId = None) -> ReplayPage:
-        return listed(ReplayPage, await replays.page(limit=page_size, after=after_id))
+        """List replays, newest first."""
+        return ReplayPage.of(await replays.page(limit=page_size, after=after_id))
 
-    @get(
+    @section.get(
         f"{_PATH}/{{replay_id:uuid}}",
-        operation_id="showReplay",
-        opt=needs(Level.READ_ONLY, BODY),
+        needs(Level.READ_ONLY, BODY),
         responses={404: refusal("There is no such replay.")},
-        summary="Show a replay, and where it is",
-        tags=_TAGS,
     )
-    async def show_replay(replay_id: ReplayId, request: Request[Any, Any, Any]) -> ReplayRow:
+    async def show_replay(replay_id: ReplayId, request: AnyRequest) -> ReplayRow:
+        """Show a replay and its state."""
         visitor = visitor_of(request)
         replay = await replays.show(replay_id)
         if replay.order is None:
@@ -104,7 +82,7 @@ def _reading_routes(replays: Replays) -> list[HTTPRouteHandler]:
             await visitor.require(queues={replay.order.queue, replay.order.into})
         return replay
 
-    return [list_replays, show_replay]
+    return section.routes
 
 
 def _order(asked: ReplayRequest) -> ReplayOrder:

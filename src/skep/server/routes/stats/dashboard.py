@@ -1,8 +1,8 @@
 """The dashboard: its page, its files, and the pulse that its figures come from.
 
-The page is the same at every address of the dashboard; which view it shows is decided in the
-browser. It and its files are public, as a sign-in page must be: they hold no data. A policy forbids
-the browser everything but files and calls of this broker.
+The page is the same at every address of the dashboard; the browser chooses the view. The page and
+its files are public, as a sign-in page must be: they hold no data. A content policy restricts the
+browser to files and calls of this broker.
 
 `GET /api/v1/dashboard/live` sends the figures of the overview as server-sent events.
 """
@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any, Final
 
-from litestar import MediaType, Request, Response, get
+from litestar import MediaType, Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
 from litestar.params import PathParameter
@@ -24,7 +24,7 @@ from skep.dashboard.site import CONTENT_POLICY, PAGES, Site, SiteFile
 from skep.model.errors import NotFound
 from skep.server.auth.access import ACCESS, PUBLIC, Level, needs
 from skep.server.routes.event_streams import EVENT_STREAM, event_stream
-from skep.server.routes.refusals import refusal
+from skep.server.routes.section import AnyRequest, Section, refusal
 
 _PAGE_HEADERS: Final = {
     "content-security-policy": CONTENT_POLICY,
@@ -51,9 +51,9 @@ AssetName = Annotated[str, PathParameter(description="A file that the page asks 
 
 
 def dashboard_routes(site: Site | None, pulse: Pulse, live: Live) -> list[HTTPRouteHandler]:
-    """Make the routes around the built files, which may be missing, and the pulse."""
+    """Declare the routes of the built files, which may be missing, and of the pulse."""
     pages = _page_route() if site is None else _site_routes(site)
-    return [*pages, _pulse_route(pulse, live)]
+    return [*pages, *_pulse_route(pulse, live)]
 
 
 def _page_route() -> list[HTTPRouteHandler]:
@@ -72,20 +72,20 @@ def _site_routes(site: Site) -> list[HTTPRouteHandler]:
     paths += [f"/{page}/{{rest:path}}" for page in PAGES if page != "streams"]
 
     @get(paths, operation_id="showDashboard", **_PUBLIC_PAGE)
-    async def show_page(request: Request[Any, Any, Any]) -> Response[bytes]:
+    async def show_page(request: AnyRequest) -> Response[bytes]:
         return _answer(site.page, request)
 
     @get("/assets/{name:str}", operation_id="sendDashboardFile", **_PUBLIC_PAGE)
-    async def send_asset(request: Request[Any, Any, Any], name: AssetName) -> Response[bytes]:
+    async def send_asset(request: AnyRequest, name: AssetName) -> Response[bytes]:
         file = site.assets.get(name)
         if file is None:
-            raise NotFound("no such file")
+            raise NotFound(f"no such file: {name}")
         return _answer(file, request)
 
     return [show_page, send_asset]
 
 
-def _answer(file: SiteFile, request: Request[Any, Any, Any]) -> Response[bytes]:
+def _answer(file: SiteFile, request: AnyRequest) -> Response[bytes]:
     headers = {
         **_PAGE_HEADERS,
         "cache-control": file.cache_control,
@@ -101,34 +101,36 @@ def _answer(file: SiteFile, request: Request[Any, Any, Any]) -> Response[bytes]:
     return Response(file.body, headers=headers, media_type=file.media_type)
 
 
-def _pulse_route(pulse: Pulse, live: Live) -> HTTPRouteHandler:
-    @get(
+def _pulse_route(pulse: Pulse, live: Live) -> list[HTTPRouteHandler]:
+    section = Section("Status")
+
+    @section.get(
         "/api/v1/dashboard/live",
-        tags=["Status"],
-        operation_id="watchPulse",
-        opt=needs(Level.READ_ONLY),
-        summary="Watch the figures of the whole broker as server-sent events",
-        description="Each event `sample` is a `PulseSample`. One sample serves all who watch; the "
-        "more it costs, the rarer it is taken. Between them come events `beat` with nothing.",
+        needs(Level.READ_ONLY),
         media_type=EVENT_STREAM,
         responses={
             200: ResponseSpec(
                 PulseSample,
                 media_type=MediaType.JSON,
                 generate_examples=False,
-                description="Events without end, one per sample; this is the data of each.",
+                description="An endless stream with one event per sample; this is its data.",
             ),
-            503: refusal("Too many connections, or the database is away."),
+            503: refusal("Too many connections, or the database is unavailable."),
         },
     )
-    async def watch_pulse(request: Request[Any, Any, Any]) -> Stream:
+    async def watch_pulse(request: AnyRequest) -> Stream:
+        """Watch the figures of the whole broker as server-sent events.
+
+        Each event `sample` is a `PulseSample`. All watchers share the samples; the more one costs,
+        the rarer they are. Events `beat` without data fill the time between them.
+        """
         live.check_room()
-        return event_stream(request, live, _spelled(pulse))
+        return event_stream(request, live, _events(pulse))
 
-    return watch_pulse
+    return section.routes
 
 
-async def _spelled(pulse: Pulse) -> AsyncGenerator[bytes, None]:
+async def _events(pulse: Pulse) -> AsyncGenerator[bytes, None]:
     async with aclosing(pulse.follow()) as samples:
         async for sample in samples:
             yield _BEAT if sample is None else b"event: sample\ndata: %b\n\n" % sample

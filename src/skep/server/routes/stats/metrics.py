@@ -1,7 +1,4 @@
-"""The metrics of this instance: for Prometheus, and in few words as JSON.
-
-Either way all workers of the instance are shown, whichever of them is asked.
-"""
+"""The metrics of this instance, all its workers together: for Prometheus, and as brief JSON."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,16 +6,16 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
-from litestar import Response, get
+from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 
 from skep.broker.stats.scrape import ScrapeFacts, queen_families
 from skep.server.auth.access import Level, needs
+from skep.server.routes.section import Section
 from skep.telemetry.exposition import expose
 from skep.telemetry.publisher import Publisher
 from skep.telemetry.snapshots import Counts, Snapshot, sum_counts
 
-_TAGS: Final = ["Metrics"]
 _UNCACHED: Final = {"cache-control": "no-cache"}
 TEXT_FORMAT: Final = "text/plain; version=0.0.4"
 
@@ -69,38 +66,29 @@ class InstanceMetrics(msgspec.Struct, frozen=True):
 
 
 def metrics_routes(publisher: Publisher, facts: ScrapeFacts) -> list[HTTPRouteHandler]:
-    """Make the routes around what the workers publish."""
+    """Declare the routes of metrics."""
+    section, read = Section("Metrics"), needs(Level.READ_ONLY)
 
-    @get(
-        "/metrics",
-        tags=_TAGS,
-        operation_id="showMetrics",
-        opt=needs(Level.READ_ONLY),
-        summary="The metrics of this instance in few words",
-        response_headers=_UNCACHED,
-    )
+    @section.get("/metrics", read, response_headers=_UNCACHED)
     async def show_metrics() -> InstanceMetrics:
+        """Summarize the metrics of this instance as JSON."""
         return summarize(publisher.gather(), now=datetime.now(UTC).timestamp())
 
-    @get(
-        "/metrics/prometheus",
-        media_type=TEXT_FORMAT,
-        tags=_TAGS,
-        operation_id="scrapeMetrics",
-        opt=needs(Level.READ_ONLY),
-        summary="The metrics of this instance for Prometheus",
-        description="Text exposition format 0.0.4. Names that begin with `skep_` are of this "
-        "instance; of those with `queen_`, which Queen's dashboards know, `queen_cluster_`, "
-        "`queen_queue_` and `queen_dlq_` are of the whole installation.",
-    )
+    @section.get("/metrics/prometheus", read, media_type=TEXT_FORMAT)
     async def scrape_metrics() -> Response[bytes]:
+        """Expose the metrics of this instance to Prometheus.
+
+        Text exposition format 0.0.4. Names that begin with `skep_` are of this instance; of those
+        with `queen_`, which Queen's dashboards know, `queen_cluster_`, `queen_queue_` and
+        `queen_dlq_` are of the whole installation.
+        """
         snapshots = publisher.gather()
         further = queen_families(snapshots, await facts.read())
-        # Thousands of lines take longer than the others should wait for their turn.
+        # Thousands of lines would block the event loop for too long.
         text = await asyncio.to_thread(expose, snapshots, further)
         return Response(text, headers=_UNCACHED)
 
-    return [show_metrics, scrape_metrics]
+    return section.routes
 
 
 def summarize(snapshots: Sequence[Snapshot], *, now: float) -> InstanceMetrics:

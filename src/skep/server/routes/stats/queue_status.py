@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
-from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter
 
@@ -21,13 +20,23 @@ from skep.broker.queues.resources import (
     QueuePage,
 )
 from skep.server.auth.access import QUEUE, Level, listed_by, needs
-from skep.server.routes.names import OnlyNamespace, OnlyTask, QueueName
-from skep.server.routes.paging import LIMIT_MAX, Limit, Offset, PartitionLimit, PartitionOffset
+from skep.server.routes.parameters import (
+    LIMIT_MAX,
+    LimitOrNone,
+    Offset,
+    OnlyNamespace,
+    OnlyTask,
+    PartitionLimit,
+    PartitionOffset,
+    QueueName,
+)
+from skep.server.routes.section import Section
 
 MESSAGE_OFFSET_MAX: Final = 100_000
-"""Messages one can page over; what lies deeper is found by partition and time."""
+"""How deep pages go; older messages are found by partition and time."""
 
-_TAGS = ["Status"]
+_QUEUES: Final = "/api/v1/status/queues"
+_ONE: Final = f"{_QUEUES}/{{queue:str}}"
 
 
 class ConfigExcerpt(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -117,68 +126,53 @@ class RefreshReport(msgspec.Struct, frozen=True):
 
 
 def queue_status_routes(catalog: QueueCatalog) -> list[HTTPRouteHandler]:
-    """Make the routes around a catalog."""
+    """Declare the routes."""
+    section, read = Section("Status"), needs(Level.READ_ONLY, QUEUE)
 
-    @get(
-        "/api/v1/status/queues",
-        tags=_TAGS,
-        operation_id="listQueueStatus",
-        opt=needs(Level.READ_ONLY, listed_by(namespace="namespace")),
-        summary="List queues for the dashboard",
-    )
+    @section.get(_QUEUES, needs(Level.READ_ONLY, listed_by(namespace="namespace")))
     async def list_queue_status(
-        limit: Limit = 100,
+        limit: LimitOrNone = 100,
         offset: Offset = 0,
         namespace: OnlyNamespace = None,
         task: OnlyTask = None,
     ) -> QueuePage:
+        """List queues for the dashboard."""
         wanted = QueueFilter(namespace=namespace, task=task)
         return await catalog.queues(wanted, Page(limit, offset))
 
-    @get(
-        "/api/v1/status/queues/{queue:str}",
-        tags=_TAGS,
-        operation_id="showQueueStatus",
-        opt=needs(Level.READ_ONLY, QUEUE),
-        summary="Describe a queue for the dashboard",
-    )
+    @section.get(_ONE, read)
     async def show_queue_status(
         queue: QueueName,
         partition_limit: PartitionLimit = LIMIT_MAX,
         partition_offset: PartitionOffset = 0,
     ) -> QueueStatus:
+        """Describe a queue for the dashboard."""
         return _queue_status(await catalog.queue(queue, Page(partition_limit, partition_offset)))
 
-    @get(
-        "/api/v1/status/queues/{queue:str}/messages",
-        tags=_TAGS,
-        operation_id="listNewestMessages",
-        opt=needs(Level.READ_ONLY, QUEUE),
-        summary="List the messages of a queue, newest first",
-        description="Deleted messages count for the offset but are not shown.",
-    )
+    @section.get(f"{_ONE}/messages", read)
     async def list_newest_messages(
         queue: QueueName,
-        limit: Limit = 50,
+        limit: LimitOrNone = 50,
         offset: Annotated[
-            int, Parameter(ge=0, le=MESSAGE_OFFSET_MAX, description="Messages to pass over.")
+            int,
+            Parameter(ge=0, le=MESSAGE_OFFSET_MAX, description="Number of messages to skip."),
         ] = 0,
     ) -> list[MessageSummary]:
+        """List the messages of a queue, newest first.
+
+        Deleted messages count for the offset but are not shown.
+        """
         return await catalog.newest_messages(queue, Page(limit, offset))
 
-    @post(
-        "/api/v1/stats/refresh",
-        status_code=200,
-        tags=_TAGS,
-        operation_id="refreshStats",
-        opt=needs(Level.ADMIN),
-        summary="Recompute statistics: there are none to recompute",
-        description="Every figure is computed when it is asked for. Queen's clients may still ask.",
-    )
+    @section.post("/api/v1/stats/refresh", needs(Level.ADMIN))
     async def refresh_stats() -> RefreshReport:
+        """Do nothing: statistics need no refresh.
+
+        Every figure is computed on request. Queen's clients may still call this.
+        """
         return RefreshReport()
 
-    return [list_queue_status, show_queue_status, list_newest_messages, refresh_stats]
+    return section.routes
 
 
 def _queue_status(detail: QueueDetail) -> QueueStatus:

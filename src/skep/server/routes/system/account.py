@@ -1,22 +1,20 @@
-"""Who am I: the two routes that dashboards call.
+"""The caller's account: the two routes that dashboards call.
 
-The broker keeps no sessions: who is asking is in the token of each request. So logging out is up to
-the client, which forgets its token; the route is there because dashboards call it.
+The broker keeps no sessions: each request carries its token. A client logs out by forgetting the
+token; the route exists because dashboards call it.
 """
 
 from datetime import UTC, datetime
 from math import isinf
-from typing import Any, Final, Literal
+from typing import Literal
 
 import msgspec
-from litestar import Request, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from skep.server.auth.access import ACCESS, NOTHING, PUBLIC, Level, needs
 from skep.server.auth.guard import visitor_of
 from skep.server.auth.hot_guard import Door
-
-_TAGS: Final = ["Account"]
+from skep.server.routes.section import AnyRequest, Section
 
 
 class User(msgspec.Struct, frozen=True):
@@ -30,7 +28,7 @@ class Account(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """What the broker knows of a caller."""
 
     authenticated: bool
-    """False where nobody has to authenticate; everybody is an admin there."""
+    """False where authentication is disabled; every caller is an admin there."""
     user: User
     is_restricted: bool
     """To some queues, by the grants of the token."""
@@ -44,16 +42,12 @@ class LoggedOut(msgspec.Struct, frozen=True):
 
 
 def account_routes(door: Door) -> list[HTTPRouteHandler]:
-    """Make the routes."""
+    """Declare the routes."""
+    section = Section("Account")
 
-    @get(
-        "/api/me",
-        operation_id="showAccount",
-        opt=needs(Level.READ_ONLY, NOTHING),
-        summary="Show who is asking, and in which role",
-        tags=_TAGS,
-    )
-    async def show_account(request: Request[Any, Any, Any]) -> Account:
+    @section.get("/api/me", needs(Level.READ_ONLY, NOTHING))
+    async def show_account(request: AnyRequest) -> Account:
+        """Show the caller and its role."""
         identity = visitor_of(request).identity
         return Account(
             authenticated=door.is_guarded,
@@ -62,19 +56,15 @@ def account_routes(door: Door) -> list[HTTPRouteHandler]:
             expires_at=_wire_second(identity.expires_at),
         )
 
-    @post(
-        "/api/logout",
-        status_code=200,
-        operation_id="logOut",
-        opt={ACCESS: PUBLIC},
-        summary="Take note that a dashboard forgets its token",
-        description="Tokens are good until they expire, whatever is called.",
-        tags=_TAGS,
-    )
+    @section.post("/api/logout", {ACCESS: PUBLIC})
     async def log_out() -> LoggedOut:
+        """Confirm that a dashboard forgets its token.
+
+        The token itself stays valid until it expires.
+        """
         return LoggedOut()
 
-    return [show_account, log_out]
+    return section.routes
 
 
 def _wire_second(seconds: float) -> str | None:

@@ -1,19 +1,18 @@
-"""Three questions an operator asks of an instance.
+"""The health of an instance.
 
 `/health` is Queen's: is the database connected? Clients and dashboards read it. `/livez` answers
-while the event loop turns and asks nobody. `/readyz` says whether this instance wants traffic: not
-before it has started, not while it drains.
+while the event loop runs, without asking the database. `/readyz` says whether this instance wants
+traffic: not before it has started, not while it drains.
 """
 
-from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
-from litestar import Response, get
-from litestar.openapi import ResponseSpec
-from litestar.types import ControllerRouterHandler
+from litestar import Response
+from litestar.handlers import HTTPRouteHandler
 
 from skep.server.auth.access import ACCESS, PUBLIC
+from skep.server.routes.section import Section, refusal
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +31,7 @@ class Probe(Protocol):
     """Answers for one instance. Neither method may raise or take long: a probe has a deadline."""
 
     async def vitals(self) -> Vitals:
-        """Look at the database and the cluster."""
+        """Check the database and the cluster."""
         ...
 
     async def why_not_ready(self) -> str | None:
@@ -66,53 +65,40 @@ class Readiness(msgspec.Struct, omit_defaults=True):
     error: str | None = None
 
 
-def health_routes(probe: Probe) -> Sequence[ControllerRouterHandler]:
-    """Make the three routes for one instance."""
+def health_routes(probe: Probe) -> list[HTTPRouteHandler]:
+    """Declare the three routes of one instance."""
+    section, public = Section("Health"), {ACCESS: PUBLIC}
 
-    @get(
+    @section.get(
         "/health",
-        tags=["Health"],
-        operation_id="reportHealth",
-        opt={ACCESS: PUBLIC},
-        summary="Is the broker able to serve?",
+        public,
         response_description="The database is connected.",
-        responses={503: _refusal(HealthReport, "The database is not connected.")},
+        responses={503: refusal("The database is not connected.", HealthReport)},
     )
     async def report_health() -> Response[HealthReport]:
+        """Report whether the broker is able to serve."""
         report = _report(await probe.vitals())
         return Response(report, status_code=200 if report.status == "healthy" else 503)
 
-    @get(
-        "/livez",
-        tags=["Health"],
-        operation_id="reportLiveness",
-        opt={ACCESS: PUBLIC},
-        summary="Does the event loop turn?",
-        response_description="It does.",
-    )
+    @section.get("/livez", public, response_description="The event loop runs.")
     async def report_liveness() -> Readiness:
+        """Report that the event loop runs."""
         return Readiness(status="alive")
 
-    @get(
+    @section.get(
         "/readyz",
-        tags=["Health"],
-        operation_id="reportReadiness",
-        opt={ACCESS: PUBLIC},
-        summary="Should this instance get traffic?",
-        response_description="It should.",
-        responses={503: _refusal(Readiness, "Not yet, or no longer; `error` says why.")},
+        public,
+        response_description="The instance is ready.",
+        responses={503: refusal("Not yet, or no longer; `error` says why.", Readiness)},
     )
     async def report_readiness() -> Response[Readiness]:
+        """Report whether this instance should get traffic."""
         reason = await probe.why_not_ready()
         if reason is None:
             return Response(Readiness(status="ready"))
         return Response(Readiness(status="not_ready", error=reason), status_code=503)
 
-    return [report_health, report_liveness, report_readiness]
-
-
-def _refusal(shape: type[msgspec.Struct], text: str) -> ResponseSpec:
-    return ResponseSpec(shape, description=text, generate_examples=False)
+    return section.routes
 
 
 def _report(vitals: Vitals) -> HealthReport:

@@ -1,25 +1,28 @@
-"""Maintenance modes, and what waits on disk.
+"""Maintenance modes, the buffer on disk, and Queen's routes for a migration.
 
-The modes hold for all instances; the numbers of the buffer are those of the machine that answers.
+The modes hold for all instances; the figures of the buffer are those of the machine that answers.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
-from litestar import Request, get, post
-from litestar.datastructures import State
 from litestar.handlers import HTTPRouteHandler
 
 from skep.broker.failover.diversion import Diversion, SpillStats
 from skep.broker.failover.maintenance import Maintenance
-from skep.model.errors import BadRequest
-from skep.server.api_document.bodies import body_of
+from skep.model.errors import BadRequest, Refused
 from skep.server.auth.access import Level, needs
-from skep.server.hot.decoding import decode_body
+from skep.server.routes.section import AnyRequest, Body, Section, refusal
 
-_TAGS = ["Maintenance"]
-_WORDS = {"": "enabled (boolean) is required", ".enabled": "enabled (boolean) is required"}
-_MIB = 1 << 20
+_PATH: Final = "/api/v1/system/maintenance"
+_MIGRATION: Final = "/api/v1/migration"
+_MIGRATE_BY_HAND: Final = (
+    "not offered: switch push maintenance on, copy the database with pg_dump and pg_restore, and "
+    "start skep with the new database_url"
+)
+_NOT_OFFERED: Final = {409: refusal("Always: copy the database with PostgreSQL's own tools.")}
+_REQUIRED: Final = "enabled (boolean) is required"
+_MIB: Final = 1 << 20
 
 
 class ModeBody(msgspec.Struct):
@@ -28,7 +31,7 @@ class ModeBody(msgspec.Struct):
     enabled: bool
 
 
-_MODE = msgspec.json.Decoder(ModeBody)
+_MODE: Final = Body(ModeBody, wording={"": _REQUIRED, ".enabled": _REQUIRED})
 
 
 class RejectedFiles(msgspec.Struct, rename="camel", frozen=True):
@@ -88,20 +91,33 @@ class BufferState(msgspec.Struct, rename="camel", frozen=True):
     note: Literal["shared by all workers of this machine"] = "shared by all workers of this machine"
 
 
+class MigrationState(msgspec.Struct, rename="camel", frozen=True):
+    """A migration never runs."""
+
+    status: Literal["idle"] = "idle"
+    current_step: Literal[""] = ""
+    elapsed_seconds: Literal[0] = 0
+
+
+class MigrationReset(msgspec.Struct, frozen=True):
+    """There was nothing to reset."""
+
+    status: Literal["idle"] = "idle"
+    message: Literal["nothing to reset"] = "nothing to reset"
+
+
 def maintenance_routes(
     maintenance: Maintenance, diversion: Diversion, *, worker: int
 ) -> list[HTTPRouteHandler]:
-    """Make the routes for one worker process."""
+    """Declare the routes of one worker process."""
+    section, admin = Section("Maintenance"), needs(Level.ADMIN)
 
-    @get(
-        "/api/v1/system/maintenance",
-        tags=_TAGS,
-        operation_id="getMaintenance",
-        opt=needs(Level.ADMIN),
-        summary="The maintenance modes, and what waits on disk",
-        description="Answered from memory, also while the database is away.",
-    )
+    @section.get(_PATH, admin)
     async def get_maintenance() -> MaintenanceState:
+        """Show the maintenance modes and the buffer on disk.
+
+        Answered from memory, even while the database is unavailable.
+        """
         stats = diversion.stats()
         return MaintenanceState(
             maintenance_mode=maintenance.is_push_on,
@@ -111,21 +127,14 @@ def maintenance_routes(
             buffer_stats=_buffer_stats(stats),
         )
 
-    @post(
-        "/api/v1/system/maintenance",
-        status_code=200,
-        tags=_TAGS,
-        operation_id="setMaintenance",
-        opt=needs(Level.ADMIN),
-        summary="Keep pushes on disk instead of storing them, or stop doing so",
-        description=(
-            "For all instances; the others follow within a second. Pushes are answered "
-            "`buffered` and stored, in order, when the mode is switched off."
-        ),
-        operation_class=body_of(ModeBody),
-    )
-    async def set_maintenance(request: Request[object, object, State]) -> PushModeSet:
-        enabled = await _read_mode(request)
+    @section.post(_PATH, admin, body=_MODE)
+    async def set_maintenance(request: AnyRequest) -> PushModeSet:
+        """Switch push maintenance on or off: pushes are buffered on disk instead of stored.
+
+        Applies to all instances within a second. Pushes are answered `buffered` and stored, in
+        order, when the mode is switched off.
+        """
+        enabled = (await _MODE.read(request)).enabled
         if enabled and not diversion.is_usable:
             raise BadRequest("there is no spill directory to keep pushes in; set spill_dir")
         await maintenance.set_mode("push", enabled=enabled)
@@ -137,41 +146,24 @@ def maintenance_routes(
             message="Pushes are kept on disk." if enabled else "Pushes are stored.",
         )
 
-    @get(
-        "/api/v1/system/maintenance/pop",
-        tags=_TAGS,
-        operation_id="getPopMaintenance",
-        opt=needs(Level.ADMIN),
-        summary="Whether polls get nothing",
-    )
+    @section.get(f"{_PATH}/pop", admin)
     async def get_pop_maintenance() -> PopMode:
+        """Show whether pop maintenance is on."""
         return _pop_mode(maintenance)
 
-    @post(
-        "/api/v1/system/maintenance/pop",
-        status_code=200,
-        tags=_TAGS,
-        operation_id="setPopMaintenance",
-        opt=needs(Level.ADMIN),
-        summary="Deliver nothing, or deliver again",
-        description=(
-            "For all instances; the others follow within a second. Polls that wait go on waiting, "
-            "others are empty. What is under lease can be acknowledged."
-        ),
-        operation_class=body_of(ModeBody),
-    )
-    async def set_pop_maintenance(request: Request[object, object, State]) -> PopMode:
-        await maintenance.set_mode("pop", enabled=await _read_mode(request))
+    @section.post(f"{_PATH}/pop", admin, body=_MODE)
+    async def set_pop_maintenance(request: AnyRequest) -> PopMode:
+        """Switch pop maintenance on or off: nothing is delivered.
+
+        Applies to all instances within a second. Waiting polls keep waiting, others return empty.
+        Messages under lease can be acknowledged.
+        """
+        await maintenance.set_mode("pop", enabled=(await _MODE.read(request)).enabled)
         return _pop_mode(maintenance)
 
-    @get(
-        "/api/v1/status/buffers",
-        tags=_TAGS,
-        operation_id="getBuffers",
-        opt=needs(Level.READ_ONLY),
-        summary="What waits on the disk of this machine",
-    )
+    @section.get("/api/v1/status/buffers", needs(Level.READ_ONLY))
     async def get_buffers() -> BufferState:
+        """Show the buffer on the disk of this machine."""
         stats = diversion.stats()
         return BufferState(
             pending=stats.pending_messages,
@@ -180,11 +172,44 @@ def maintenance_routes(
             worker=worker,
         )
 
-    return [get_maintenance, set_maintenance, get_pop_maintenance, set_pop_maintenance, get_buffers]
+    return section.routes
 
 
-async def _read_mode(request: Request[object, object, State]) -> bool:
-    return decode_body(_MODE, await request.body(), _WORDS).enabled
+def migration_routes() -> list[HTTPRouteHandler]:
+    """Declare Queen's routes that copy its database to another server; they are refused.
+
+    They would let a caller make the broker connect to any host with any password and copy
+    everything there; Queen did it through a shell. PostgreSQL's own tools do it better: see the
+    page on failover and maintenance.
+    """
+    section, admin = Section("Maintenance"), needs(Level.ADMIN)
+
+    @section.post(f"{_MIGRATION}/test-connection", admin, status_code=201, responses=_NOT_OFFERED)
+    async def test_migration_connection() -> None:
+        """Refused: the broker connects to no other database."""
+        raise Refused(_MIGRATE_BY_HAND)
+
+    @section.post(f"{_MIGRATION}/start", admin, status_code=201, responses=_NOT_OFFERED)
+    async def start_migration() -> None:
+        """Refused: copy the database with PostgreSQL's own tools."""
+        raise Refused(_MIGRATE_BY_HAND)
+
+    @section.get(f"{_MIGRATION}/status", admin)
+    async def get_migration_status() -> MigrationState:
+        """Show the state of the migration: always idle."""
+        return MigrationState()
+
+    @section.post(f"{_MIGRATION}/validate", admin, status_code=201, responses=_NOT_OFFERED)
+    async def validate_migration() -> None:
+        """Refused: there is no migration to validate."""
+        raise Refused(_MIGRATE_BY_HAND)
+
+    @section.post(f"{_MIGRATION}/reset", admin)
+    async def reset_migration() -> MigrationReset:
+        """Do nothing: there is never a migration to reset."""
+        return MigrationReset()
+
+    return section.routes
 
 
 def _buffer_stats(stats: SpillStats) -> BufferStats:

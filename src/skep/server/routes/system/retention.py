@@ -1,33 +1,27 @@
-"""Retention: run it now, see what it removed, and what readers outside keep from it."""
+"""Retention: run it now, see what it deleted, and what external readers keep from it."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
-from litestar import Request, Response, delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, PathParameter, QueryParameter
 
 from skep.broker.retention.history import Bucket, Kind, Removal, Removals
 from skep.broker.retention.holds import KEEP_S_DEFAULT, Hold, Holds
 from skep.broker.retention.retention import RetentionOnRequest
+from skep.broker.timestamps import spell_moment
 from skep.model.errors import BadRequest
-from skep.server.api_document.bodies import body_of
 from skep.server.auth.access import QUEUE, Level, listed_by, needs
-from skep.server.hot.decoding import decode_optional_body
-from skep.server.routes.names import QueueName
-from skep.server.routes.refusals import refusal
+from skep.server.routes.parameters import Limit, Offset, OnlyQueue, QueueName, Since, Until
+from skep.server.routes.section import AnyRequest, Body, Section, refusal
 
-PAGE_MAX: Final = 1_000
+_PATH: Final = "/api/v1/retention"
+_HOLD: Final = f"{_PATH}/holds/{{queue:str}}/{{name:str}}"
 CHART_SPAN: Final = timedelta(hours=1)
 
-Limit = Annotated[int, Parameter(ge=1, le=PAGE_MAX, description="Rows of a page.")]
-Offset = Annotated[int, Parameter(ge=0, le=2**31 - 1, description="Rows before the page.")]
-QueueFilter = Annotated[str | None, QueryParameter(name="queue", description="Only this queue.")]
-
-
-HoldName = Annotated[str, PathParameter(description="The name the reader gave its hold.")]
+HoldName = Annotated[str, PathParameter(description="Name the reader gave its hold.")]
 
 
 class RunReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -39,11 +33,11 @@ class RunReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     eviction_msgs: int
     total_msgs: int
     complete: bool
-    """False when there is more than could be deleted while the caller waits."""
+    """False when there is more than one request deletes; run it again."""
 
 
 class HistoryEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What one run removed from one queue."""
+    """What one run deleted from one queue."""
 
     id: str
     run_id: str
@@ -62,7 +56,7 @@ class HistoryPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     history: list[HistoryEntry]
     next_cursor: str | None
-    """Give it as `cursor` to get the next page; null on the last one."""
+    """Pass it as `cursor` to get the next page; null on the last one."""
 
 
 class TimeRange(msgspec.Struct, frozen=True, rename={"since": "from", "until": "to"}):
@@ -73,7 +67,7 @@ class TimeRange(msgspec.Struct, frozen=True, rename={"since": "from", "until": "
 
 
 class RemovalCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Messages removed."""
+    """Messages deleted."""
 
     retention_msgs: int
     completed_retention_msgs: int
@@ -84,13 +78,13 @@ class RemovalCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class RemovalPoint(RemovalCounts, rename="camel", frozen=True, kw_only=True):
-    """Messages removed in the minutes from `bucket` on."""
+    """Messages deleted in the minutes from `bucket` on."""
 
     bucket: str
 
 
 class RemovalChart(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What retention removed over time."""
+    """What retention deleted over time."""
 
     time_range: TimeRange
     bucket_minutes: int
@@ -99,7 +93,7 @@ class RemovalChart(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class HoldReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A hold: what its position has not seen is not deleted."""
+    """A hold: messages behind its position are not deleted."""
 
     queue: str
     name: str
@@ -107,7 +101,7 @@ class HoldReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     keep_seconds: int
     updated_at: str
     active: bool
-    """False when nobody renewed it for `keepSeconds`; it protects nothing then."""
+    """False when it was not renewed for `keepSeconds`; it protects nothing then."""
 
 
 class HoldPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -118,7 +112,7 @@ class HoldPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class HoldRequest(msgspec.Struct, rename="camel", frozen=True):
-    """Where a reader is."""
+    """The position of a reader."""
 
     position: str | None = None
     """A snapshot of PostgreSQL (`xmin:xmax:xip`); by default the present one."""
@@ -126,29 +120,29 @@ class HoldRequest(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The hold is gone."""
+    """The hold was released."""
 
     released: Literal[True] = True
 
 
-_hold_decoder = msgspec.json.Decoder(HoldRequest)
+_HOLD_BODY: Final = Body(HoldRequest, is_required=False)
 
 
 def retention_routes(
     on_request: RetentionOnRequest, removals: Removals, holds: Holds
 ) -> list[HTTPRouteHandler]:
-    """Make the routes around what the broker does."""
+    """Declare the routes of retention and holds."""
+    section, analytics = Section("Retention"), Section("Analytics")
+    by_queue = needs(Level.READ_ONLY, listed_by(queue="queue"))
+    write = needs(Level.READ_WRITE, QUEUE)
 
-    @post(
-        "/api/v1/retention/run",
-        status_code=200,
-        tags=["Retention"],
-        operation_id="runRetention",
-        opt=needs(Level.ADMIN),
-        summary="Delete now what retention would delete later.",
-        responses={409: refusal("Another run that was asked for is under way.")},
+    @section.post(
+        f"{_PATH}/run",
+        needs(Level.ADMIN),
+        responses={409: refusal("Another requested run is in progress.")},
     )
     async def run_retention() -> RunReport:
+        """Run retention now."""
         run = await on_request.run()
         return RunReport(
             run_id=str(run.run_id),
@@ -159,100 +153,64 @@ def retention_routes(
             complete=run.is_complete,
         )
 
-    @get(
-        "/api/v1/retention/history",
-        tags=["Retention"],
-        operation_id="listRetentionHistory",
-        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
-        summary="What each run removed, newest first.",
-    )
-    async def list_history(
-        queue: QueueFilter = None,
+    @section.get(f"{_PATH}/history", by_queue)
+    async def list_retention_history(
+        queue: OnlyQueue = None,
         kind: Annotated[
-            Kind | None, QueryParameter(description="Only what was removed for this reason.")
+            Kind | None, QueryParameter(description="Only deletions for this reason.")
         ] = None,
         cursor: Annotated[
             int | None,
-            Parameter(ge=1, le=2**63 - 1, description="A `nextCursor`."),
+            Parameter(ge=1, le=2**63 - 1, description="`nextCursor` of the previous page."),
         ] = None,
         limit: Limit = 100,
     ) -> HistoryPage:
+        """List what each run deleted, newest first."""
         found = await removals.list(queue=queue, kind=kind, before=cursor, limit=limit)
         return HistoryPage(
             history=[_entry(removal) for removal in found],
             next_cursor=str(found[-1].id) if len(found) == limit else None,
         )
 
-    @get(
-        "/api/v1/analytics/retention",
-        tags=["Analytics"],
-        operation_id="chartRetention",
-        opt=needs(Level.READ_ONLY, listed_by(queue="queue")),
-        summary="What retention removed over time.",
-    )
+    @analytics.get("/api/v1/analytics/retention", by_queue)
     async def chart_retention(
-        queue: QueueFilter = None,
-        since: Annotated[
-            datetime | None,
-            QueryParameter(name="from", description="An hour before `to` by default."),
-        ] = None,
-        until: Annotated[
-            datetime | None, QueryParameter(name="to", description="Now by default.")
-        ] = None,
+        queue: OnlyQueue = None, since: Since = None, until: Until = None
     ) -> RemovalChart:
+        """Chart what retention deleted."""
         begin, end = _time_range(since, until)
         minutes, buckets = await removals.chart(queue=queue, since=begin, until=end)
         return RemovalChart(
-            time_range=TimeRange(_milliseconds(begin), _milliseconds(end)),
+            time_range=TimeRange(spell_moment(begin), spell_moment(end)),
             bucket_minutes=minutes,
-            series=[_point(bucket) for bucket in buckets],
-            totals=_totals(buckets),
+            series=[
+                RemovalPoint(
+                    bucket=f"{bucket.begin:%Y-%m-%dT%H:%M:%SZ}",
+                    **msgspec.structs.asdict(_counts([bucket])),
+                )
+                for bucket in buckets
+            ],
+            totals=_counts(buckets),
         )
 
-    return [run_retention, list_history, chart_retention, *_hold_routes(holds)]
-
-
-def _hold_routes(holds: Holds) -> list[HTTPRouteHandler]:
-    @get(
-        "/api/v1/retention/holds",
-        tags=["Retention"],
-        operation_id="listHolds",
-        opt=needs(Level.READ_ONLY),
-        summary="What readers outside keep from being deleted.",
-    )
+    @section.get(f"{_PATH}/holds", needs(Level.READ_ONLY))
     async def list_holds(limit: Limit = 100, offset: Offset = 0) -> HoldPage:
+        """List what external readers keep from being deleted."""
         found, total = await holds.list(limit=limit, offset=offset)
         return HoldPage(holds=[_hold_report(hold) for hold in found], total=total)
 
-    @put(
-        "/api/v1/retention/holds/{queue:str}/{name:str}",
-        tags=["Retention"],
-        operation_id="placeHold",
-        opt=needs(Level.READ_WRITE, QUEUE),
-        operation_class=body_of(HoldRequest, is_required=False),
-        summary="Keep what a reader has not seen yet, or say that it has come further.",
-        responses={404: refusal("There is no such queue.")},
-    )
-    async def place_hold(
-        queue: QueueName, name: HoldName, request: Request[Any, Any, Any]
-    ) -> HoldReport:
-        wish = decode_optional_body(_hold_decoder, await request.body(), {}) or HoldRequest()
-        return _hold_report(await holds.place(queue, name, wish.position, wish.keep_seconds))
+    @section.put(_HOLD, write, body=_HOLD_BODY, responses={404: refusal("There is no such queue.")})
+    async def place_hold(queue: QueueName, name: HoldName, request: AnyRequest) -> HoldReport:
+        """Place a hold on what a reader has not seen yet, or move it forward."""
+        asked = await _HOLD_BODY.read(request)
+        return _hold_report(await holds.place(queue, name, asked.position, asked.keep_seconds))
 
-    @delete(
-        "/api/v1/retention/holds/{queue:str}/{name:str}",
-        status_code=200,
-        tags=["Retention"],
-        operation_id="releaseHold",
-        opt=needs(Level.READ_WRITE, QUEUE),
-        summary="Let retention delete what a reader was keeping.",
-        responses={404: refusal("There is no such hold.")},
-    )
-    async def release_hold(queue: QueueName, name: HoldName) -> Response[Released]:
+    @section.delete(_HOLD, write, responses={404: refusal("There is no such hold.")})
+    async def release_hold(queue: QueueName, name: HoldName) -> Released:
+        """Release a hold."""
         await holds.release(queue, name)
-        return Response(Released())
+        return Released()
 
-    return [list_holds, place_hold, release_hold]
+    return [*section.routes, *analytics.routes]
 
 
 def _entry(removal: Removal) -> HistoryEntry:
@@ -264,7 +222,7 @@ def _entry(removal: Removal) -> HistoryEntry:
         messages=removal.messages,
         segments=removal.segments,
         partitions=removal.partitions,
-        started_at=_milliseconds(removal.started_at),
+        started_at=spell_moment(removal.started_at),
         duration_ms=removal.duration_ms,
     )
 
@@ -275,23 +233,12 @@ def _hold_report(hold: Hold) -> HoldReport:
         name=hold.name,
         position=hold.position,
         keep_seconds=hold.keep_s,
-        updated_at=_milliseconds(hold.updated_at),
+        updated_at=spell_moment(hold.updated_at),
         active=hold.is_active,
     )
 
 
-def _point(bucket: Bucket) -> RemovalPoint:
-    return RemovalPoint(
-        bucket=f"{bucket.begin:%Y-%m-%dT%H:%M:%SZ}",
-        retention_msgs=bucket.retention,
-        completed_retention_msgs=bucket.completed,
-        eviction_msgs=bucket.eviction,
-        total_msgs=bucket.retention + bucket.completed + bucket.eviction,
-        event_count=bucket.events,
-    )
-
-
-def _totals(buckets: Sequence[Bucket]) -> RemovalCounts:
+def _counts(buckets: Sequence[Bucket]) -> RemovalCounts:
     retention = sum(bucket.retention for bucket in buckets)
     completed = sum(bucket.completed for bucket in buckets)
     eviction = sum(bucket.eviction for bucket in buckets)
@@ -309,13 +256,11 @@ def _time_range(since: datetime | None, until: datetime | None) -> tuple[datetim
         end = _in_utc(until or datetime.now(UTC))
         return _in_utc(since or end - CHART_SPAN), end
     except OverflowError as error:
-        raise BadRequest("from or to is out of range") from error
+        raise BadRequest(
+            "from or to is out of range: use times between the years 1 and 9999"
+        ) from error
 
 
 def _in_utc(moment: datetime) -> datetime:
-    """Take a moment without a zone as UTC, as everything on the wire is."""
+    """Take a time without a zone as UTC."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _milliseconds(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
