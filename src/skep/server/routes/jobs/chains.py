@@ -10,7 +10,13 @@ from litestar.params import PathParameter, QueryParameter
 from msgspec import Meta
 
 from skep.jobs.client.inspection import ChainFilter, ChainRow, JobFilter
-from skep.jobs.service.service import STARTS_MAX, JobService, StartedChain, StartRequest, StepRequest
+from skep.jobs.service.service import (
+    STARTS_MAX,
+    JobService,
+    StartedChain,
+    StartRequest,
+    StepRequest,
+)
 from skep.server.auth.access import Level, needs
 from skep.server.routes.jobs.jobs import JobPage
 from skep.server.routes.parameters import AfterId, Listed, OnlyType, Order, PageSize
