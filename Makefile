@@ -57,6 +57,7 @@ docs: $(INSTALLED) ## Write the reference pages that come from the code
 	mkdir -p docs/reference
 	$(BIN)/skep config --reference > docs/reference/settings.md
 	$(BIN)/skep openapi --reference > docs/reference/http.md
+	$(BIN)/python tools/generate_lock_reference.py
 
 # The dashboard needs Node to be built; without it a checkout serves everything else.
 ifneq ($(shell command -v npm),)

@@ -9,7 +9,7 @@ from skep.settings.fields import FIELDS, description
 from tests.tidy.tree import ROOT, documents, short, sql_files
 
 SETTINGS_PAGE = ROOT / "docs" / "reference" / "settings.md"
-ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+TABLES_PAGE = ROOT / "docs" / "reference" / "tables.md"
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 
 
@@ -54,14 +54,7 @@ def test_the_page_of_the_settings_is_current():
     assert SETTINGS_PAGE.read_text() == render_settings_page(), "run `make docs`"
 
 
-def chapter(title):
-    """A chapter of the architecture."""
-    return re.search(
-        rf"^## {title}\n(.*?)(?=^## )", ARCHITECTURE.read_text(), re.DOTALL | re.MULTILINE
-    )[1]
-
-
-def test_every_table_is_in_the_data_model():
+def test_every_table_is_described():
     created = re.compile(
         r"create (?:unlogged )?table (?:if not exists )?skep\.(\w+)", re.IGNORECASE
     )
@@ -69,12 +62,4 @@ def test_every_table_is_in_the_data_model():
     tables = {name for path in migrations for name in created.findall(path.read_text())}
 
     assert len(tables) > 50
-    assert tables - set(re.findall(r"`(\w+)`", chapter("Data model"))) == set()
-
-
-def test_the_functions_of_the_lock_reference_exist():
-    rows = re.findall(r"^\| (`.*?) \|", chapter("Lock reference"), re.MULTILINE)
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-
-    assert len(named) > 50
-    assert named - {path.stem for path in sql_files()} == set()
+    assert tables - set(re.findall(r"`(\w+)`", TABLES_PAGE.read_text())) == set()

@@ -3,6 +3,7 @@
 import re
 
 from tests.tidy.tree import SQL, python_files, short, sql_files
+from tools.generate_lock_reference import PAGE, locks_of, render_page
 
 FUNCTION_FILES = sorted((SQL / "functions").rglob("*.sql"))
 FUNCTIONS = {path.stem for path in FUNCTION_FILES}
@@ -74,3 +75,13 @@ def test_every_function_that_sql_calls_exists():
     called = {name for path in sql_files() for name in call.findall(code_of(path))}
 
     assert called - FUNCTIONS - tables_and_views() == set()
+
+
+def test_the_page_of_the_locks_is_current():
+    assert PAGE.read_text() == render_page(), "run `make docs`"
+
+
+def test_locks_may_span_several_lines():
+    header = "/*\nf: x.\nLocks   a, then\n        b.\nWhy     c.\n*/\n"
+
+    assert locks_of(header) == "a, then b"

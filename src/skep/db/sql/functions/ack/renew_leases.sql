@@ -15,20 +15,12 @@ language plpgsql as $$
 declare
   v_now timestamptz;
 begin
-  perform 1
-  from (
-    select k.partition_id, k.group_id
-    from unnest(p_lease_id) i(lease_id)
-    cross join lateral (
-      select k.partition_id, k.group_id from skep.cursor k
-      where k.lease_id = i.lease_id and k.leased is not null offset 0
-    ) k
-    order by k.partition_id, k.group_id
-  ) i
+  perform skep.lock_cursors(array_agg(k.partition_id), array_agg(k.group_id))
+  from unnest(p_lease_id) i(lease_id)
   cross join lateral (
-    select 1 from skep.cursor c
-    where c.partition_id = i.partition_id and c.group_id = i.group_id for no key update
-  ) c;
+    select k.partition_id, k.group_id from skep.cursor k
+    where k.lease_id = i.lease_id and k.leased is not null offset 0
+  ) k;
   v_now := skep.now();
 
   return query

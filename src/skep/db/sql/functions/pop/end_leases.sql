@@ -16,15 +16,7 @@ declare
   v_now constant timestamptz := skep.now();
   v_count integer;
 begin
-  perform 1
-  from (
-    select u.* from unnest(p_partition_id, p_group_id) u(partition_id, group_id)
-    order by u.partition_id, u.group_id
-  ) i
-  cross join lateral (
-    select 1 from skep.cursor c
-    where c.partition_id = i.partition_id and c.group_id = i.group_id for no key update
-  ) c;
+  perform skep.lock_cursors(p_partition_id, p_group_id);
 
   update skep.cursor c
   set available_at = greatest(v_now, c.retry_at)

@@ -19,7 +19,10 @@ declare
   v_waiting bigint;
   v_partition_count bigint;
 begin
-  for v_group_id in select g from skep.reading_groups(p_queue_id) g loop
+  for v_group_id in
+    select g.id from skep.consumer_group g
+    where g.queue_id = p_queue_id and skep.counts_as_reader(g)
+  loop
     v_waiting := 0;
     for v_partition_count in
       select greatest(0, p.head - greatest(c.acked, p.tail - 1))

@@ -26,7 +26,8 @@ declare
   v_partition bigint[];
   v_upto bigint[];
 begin
-  select coalesce(array_agg(g), '{}') into v_groups from skep.reading_groups(p_queue_id) g;
+  select coalesce(array_agg(g.id), '{}') into v_groups
+  from skep.consumer_group g where g.queue_id = p_queue_id and skep.counts_as_reader(g);
 
   select array_agg(l.partition_id), array_agg(coalesce(h.first - 1, l.upto)) into v_partition, v_upto
   from (

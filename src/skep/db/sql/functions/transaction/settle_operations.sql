@@ -41,8 +41,11 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
+  v_group_id integer[];              -- by ack, null where there is no such group ...
+  v_head bigint[];                   -- ... and the head of its partition
   v_lease_id uuid[];
   v_is_held boolean[];
+  v_has_all boolean := true;         -- every ack has an outcome
   v_refusal text;
   v_refused integer;
   v_pushed record;
@@ -52,30 +55,22 @@ begin
   cross join lateral (
     select 1 from skep.partition p where p.id = i.id for no key update
   ) p;
-  perform 1
-  from (
-    select a.partition_id, g.id as group_id
-    from unnest(p_ack_partition_id, p_ack_group) a(partition_id, group_name)
-    cross join lateral (
-      select p.queue_id from skep.partition p where p.id = a.partition_id offset 0
-    ) p
-    cross join lateral (
-      select g.id from skep.consumer_group g
-      where g.queue_id = p.queue_id and g.name = a.group_name offset 0
-    ) g
-    union
-    select k.partition_id, k.group_id
-    from unnest(p_push_partition_id) i(id)
-    cross join lateral (
-      select k.partition_id, k.group_id from skep.cursor k
-      where k.partition_id = i.id and k.available_at is null offset 0
-    ) k
-    order by 1, 2
-  ) i
+  select array_agg(g.id order by a.item), array_agg(p.head order by a.item) into v_group_id, v_head
+  from unnest(p_ack_partition_id, p_ack_group) with ordinality a(partition_id, group_name, item)
+  left join lateral (
+    select p.queue_id, p.head from skep.partition p where p.id = a.partition_id offset 0
+  ) p on true
+  left join lateral (
+    select g.id from skep.consumer_group g
+    where g.queue_id = p.queue_id and g.name = a.group_name offset 0
+  ) g on true;
+  perform skep.lock_cursors(
+    p_ack_partition_id || array_agg(k.partition_id), v_group_id || array_agg(k.group_id))
+  from unnest(p_push_partition_id) i(id)
   cross join lateral (
-    select 1 from skep.cursor c
-    where c.partition_id = i.partition_id and c.group_id = i.group_id for no key update
-  ) c;
+    select k.partition_id, k.group_id from skep.cursor k
+    where k.partition_id = i.id and k.available_at is null offset 0
+  ) k;
   v_now := skep.now();
 
   select 'required_lease', min(l.item) into v_refusal, v_refused
@@ -97,18 +92,11 @@ begin
                when k.lease_id is null or k.lease_id = any(p_required_lease) then k.lease_id
                else p_required_lease[1]
              end as lease_id
-      from unnest(p_ack_partition_id, p_ack_group, p_ack_lease_id)
-             with ordinality a(partition_id, group_name, lease_id, item)
-      left join lateral (
-        select p.queue_id from skep.partition p where p.id = a.partition_id offset 0
-      ) p on true
-      left join lateral (
-        select g.id from skep.consumer_group g
-        where g.queue_id = p.queue_id and g.name = a.group_name offset 0
-      ) g on true
+      from unnest(p_ack_partition_id, v_group_id, p_ack_lease_id)
+             with ordinality a(partition_id, group_id, lease_id, item)
       left join lateral (
         select k.lease_id, k.leased, k.available_at from skep.cursor k
-        where k.partition_id = a.partition_id and k.group_id = g.id offset 0
+        where k.partition_id = a.partition_id and k.group_id = a.group_id offset 0
       ) k on true
     ) f;
     select array_agg(a.item), array_agg(a.outcome), array_agg(a.lease_released),
@@ -117,12 +105,10 @@ begin
     from skep.ack_messages(
       p_ack_partition_id, p_ack_group, v_lease_id,
       -- An id may spell an offset that does not exist yet; only what is stored can be done.
-      (select array_agg(case when a.at <= p.head then a.at end order by a.item)
-       from unnest(p_ack_partition_id, p_ack_offset) with ordinality a(partition_id, at, item)
-       left join lateral (
-         select p.head from skep.partition p where p.id = a.partition_id offset 0
-       ) p on true),
+      (select array_agg(case when a.at <= a.head then a.at end order by a.item)
+       from unnest(p_ack_offset, v_head) with ordinality a(at, head, item)),
       p_ack_key, p_ack_status, p_ack_error, true) a;
+    v_has_all := coalesce(cardinality(ack_item), 0) = cardinality(p_ack_partition_id);
     if v_refusal is null then
       select case when o.outcome = 'noop' then 'already_done' else o.outcome end, o.item
       into v_refusal, v_refused
@@ -131,17 +117,14 @@ begin
          or (o.outcome = 'noop' and v_is_held[o.item] is not true)
       order by o.item limit 1;
     end if;
-    if v_refusal is null and coalesce(cardinality(ack_item), 0) < cardinality(p_ack_partition_id)
-    then
+    if v_refusal is null and not v_has_all then
       select 'no_group', min(i.item) into v_refusal, v_refused
       from generate_series(1, cardinality(p_ack_partition_id)) i(item)
-      where ack_item is null or i.item <> all(ack_item);
+      where i.item <> all(coalesce(ack_item, '{}'));
     end if;
   end if;
   if v_refusal is not null and (
-    cardinality(p_push_partition) = 0
-    or coalesce(cardinality(ack_item), 0) < cardinality(p_ack_partition_id)
-    or exists (select 1 from unnest(ack_outcome) o(outcome) where o.outcome <> 'noop'))
+    cardinality(p_push_partition) = 0 or not v_has_all or 'noop' <> any(ack_outcome))
   then
     raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;
   end if;

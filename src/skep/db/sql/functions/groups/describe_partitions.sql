@@ -31,7 +31,10 @@ begin
     return query
     select c.group_id, p.id, p.name, p.head, p.tail, greatest(c.acked, p.tail - 1), b.backlog,
            case when b.backlog > 0
-             then skep.age_s(skep.stored_at(p.id, greatest(c.acked + 1, p.tail)), v_now)
+             then skep.age_s((
+               select s.created_at from skep.segment s
+               where s.partition_id = p.id and s.first <= greatest(c.acked + 1, p.tail)
+               order by s.first desc limit 1), v_now)
              else 0 end,
            case when c.leased is not null and c.available_at > v_now then c.lease_id end,
            coalesce(cardinality(c.failed_offset), 0)

@@ -20,12 +20,8 @@ returns table (partition_id bigint, acked bigint)
 language plpgsql as $$
 #variable_conflict use_column
 begin
-  perform 1
-  from (select u.id from unnest(p_partition_id) u(id) order by u.id) i
-  cross join lateral (
-    select 1 from skep.cursor c
-    where c.partition_id = i.id and c.group_id = p_group_id for no key update
-  ) c;
+  perform skep.lock_cursors(
+    p_partition_id, array(select p_group_id from unnest(p_partition_id)));
 
   return query
   update skep.cursor c
