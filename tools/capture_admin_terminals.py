@@ -30,7 +30,7 @@ IMAGES = Path(__file__).parents[1] / "docs" / "images"
 COLUMNS = 108
 WARM_UP_S = 8.0
 FONTS = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
-"""Pictures load nothing from elsewhere: whoever looks has a font of fixed width."""
+"""Pictures load no fonts: every viewer has a monospaced one."""
 
 QUEUES_FILE = """\
 queues:
@@ -126,7 +126,7 @@ def terminal_output(arguments: list[str], folder: str | None) -> str:
     ):
         os.close(theirs)
         seen = b""
-        # Linux ends a terminal that nobody writes to any more with an error.
+        # Linux reports the end of a terminal without writers as an error.
         with suppress(OSError):
             while part := os.read(ours, 65536):
                 seen += part

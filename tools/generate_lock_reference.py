@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = ROOT / "src" / "skep" / "db" / "sql" / "functions"
 PAGE = ROOT / "docs" / "reference" / "locks.md"
-LOCKS = re.compile(r"^Locks +(?P<text>\S.*?)(?=^\w|^\*/)", re.DOTALL | re.MULTILINE)
+LOCKS = re.compile(r"^-- Locks +(?P<text>\S.*?\n)(?!--  )", re.DOTALL | re.MULTILINE)
 INTRODUCTION = """\
 # Locks
 
@@ -26,7 +26,7 @@ transaction ends. "As" another function means: what that function locks, in its 
 def locks_of(source: str) -> str:
     """Return what the header of an SQL function says about locks, in one line."""
     found = LOCKS.search(source)
-    return " ".join(found["text"].split()).rstrip(".") if found else ""
+    return " ".join(found["text"].replace("\n--", "").split()).rstrip(".") if found else ""
 
 
 def render_page() -> str:

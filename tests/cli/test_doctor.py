@@ -11,8 +11,8 @@ from skep.cli.server.doctor_machine import judge_disk
 from skep.cli.shared.connection import Server
 from skep.client import AccessDenied
 from skep.db.embedded.cluster import ClusterDirectory
-from skep.db.schema.inspection import ServerFacts
 from skep.db.schema.migrate import SchemaState
+from skep.db.schema.server import ServerFacts
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WELL = ServerFacts(

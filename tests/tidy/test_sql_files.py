@@ -9,7 +9,7 @@ FUNCTION_FILES = sorted((SQL / "functions").rglob("*.sql"))
 FUNCTIONS = {path.stem for path in FUNCTION_FILES}
 FOR_APPLICATIONS = {"push", "stage"}
 """Functions that are there for statements of users."""
-HEADER = re.compile(r"\A/\*\n(?P<name>\w+): .+?\n\*/\n", re.DOTALL)
+HEADER = re.compile(r"\A-- (?P<name>\w+): .+\n(?:-- .+\n)+")
 COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 
 
@@ -26,9 +26,9 @@ def missing_from_header(path):
     """Return what the comment at the top of a function's file lacks."""
     header = HEADER.match(path.read_text())
     if not header or header["name"] != path.stem:
-        return ["the comment `/* name: what it does ... */`"]
-    parts = ("Takes", "Returns", "Locks", "Why")
-    return [part for part in parts if not re.search(rf"^{part} +\S", header[0], re.MULTILINE)]
+        return ["the comment `-- name: what it does ...`"]
+    parts = ["Locks", "Why"] + ["Returns"] * ("returns void" not in code_of(path))
+    return [part for part in parts if not re.search(rf"^-- {part} +\S", header[0], re.MULTILINE)]
 
 
 def test_every_function_opens_with_its_contract():
@@ -82,6 +82,6 @@ def test_the_page_of_the_locks_is_current():
 
 
 def test_locks_may_span_several_lines():
-    header = "/*\nf: x.\nLocks   a, then\n        b.\nWhy     c.\n*/\n"
+    header = "-- f: x.\n-- Locks   a, then\n--         b.\n-- Why     c.\n"
 
     assert locks_of(header) == "a, then b"

@@ -1,1 +1,1 @@
-"""PostgreSQL: pool, migrations, SQL texts, and the embedded server."""
+"""PostgreSQL: connections, migrations, SQL texts, and the embedded server."""

@@ -72,8 +72,10 @@ CHAINS_CALL: Final = "select * from skep.chain_list($1, $2, $3, $4, $5, $6, $7, 
 JOBS_CALL: Final = "select * from skep.job_list($1, $2, $3, $4, $5, $6, $7, $8)"
 FIND_CHAINS_CALL: Final = "select * from skep.chain_find($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 FIND_JOBS_CALL: Final = "select * from skep.job_find($1, $2, $3, $4, $5, $6, $7)"
-CHAIN_MATCHES_CALL: Final = "select skep.chain_matches($1, $2, $3, $4, $5, $6, $7, $8)"
-JOB_MATCHES_CALL: Final = "select skep.job_matches($1, $2, $3, $4, $5, $6)"
+CHAIN_MATCHES_CALL: Final = (
+    "select count(*) from skep.chain_find($1, $2, $3, $4, $5, $6, $7, null, $8)"
+)
+JOB_MATCHES_CALL: Final = "select count(*) from skep.job_find($1, $2, $3, $4, $5, null, $6)"
 # Without waiting for those that others hold: they are left out of the answer.
 CANCEL_FREE_CALL: Final = (
     "select chain_id, outcome, job_id from skep.chain_cancel(skep.chain_lock($1, false), $2, $3)"

@@ -184,7 +184,7 @@ class TestServe:
         ("part", "mistyped", "saying"),
         [
             # Not a name at all: every resolver says the same of it, also where there is none.
-            ("hostname", "no..host", "the host of the database has no address: no..host"),
+            ("hostname", "no..host", "cannot resolve the database host: no..host"),
             ("password", "mistyped", 'password authentication failed for user "'),
             ("username", "nobody", 'authentication failed for user "nobody"'),
             ("path", "nothing", 'database "nothing" does not exist'),

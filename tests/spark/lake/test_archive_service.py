@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from skep.db.access.reach import WrongDatabase
+from skep.db.access.sessions import WrongDatabase
 from skep.db.schema.migrate import migrate
 from skep.model.errors import Unavailable
 from skep.spark.lake.archive_jobs import run_here

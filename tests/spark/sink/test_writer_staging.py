@@ -221,7 +221,7 @@ def test_a_queue_that_asks_for_more_than_when_its_rows_were_staged_refuses_them(
     writer.partition("hive")
     writer.execute("""update skep.queue set json_schema = '{"type": "string"}'""")
 
-    with pytest.raises(QueueChanged, match=r"queue hive was configured anew.*run it again"):
+    with pytest.raises(QueueChanged, match=r"queue hive was reconfigured.*run it again"):
         commit(options(), [task], is_passing=True)
     assert payloads() == []
 

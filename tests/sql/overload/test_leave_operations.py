@@ -49,3 +49,15 @@ async def test_nothing_to_do_is_done(log):
     await log.value(CALL, [], "cancelled", None, None)
 
     await check_books(log)
+
+
+async def test_one_that_moves_up_loses_its_pause_and_the_first_keeps_it(log):
+    a, b = await log.provision("hive", "a", "b")
+    leaving, next_ = [await defer(log, a) for _ in range(2)]
+    first, behind = [await defer(log, b) for _ in range(2)]
+    await log.execute("update skep.operation set available_at = 'infinity'")
+
+    await log.value(CALL, [leaving, behind], "cancelled", None, None)
+
+    assert (await operation(log, next_))["available_at"] == log.now
+    assert (await operation(log, first))["available_at"] != log.now

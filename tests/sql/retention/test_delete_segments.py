@@ -154,3 +154,19 @@ async def test_a_partition_that_is_being_emptied_is_not_claimed_for_nothing(log,
     assert await other.pop(group) == []
     cursor = await log.cursor(partition, group)
     assert (cursor["acked"], cursor["leased"]) == (1, None)
+
+
+async def test_cursors_that_lag_are_moved_and_the_others_are_not_written(log):
+    a, b = await log.provision("hive", "a", "b")
+    slow, fast = await log.subscribe("hive", "slow"), await log.subscribe("hive", "fast")
+    for number in range(2):
+        await log.push_writes({a: [f"{number}", f"{number}'"], b: [f"{number}"]})
+    await log.execute("update skep.cursor set acked = 9 where group_id = $1", fast)
+    await log.advance()
+    places = "select partition_id, group_id, ctid from skep.cursor where group_id = $1 order by 1"
+    before = await log.rows(places, fast)
+
+    await delete(log, {a: 3, b: 1})
+
+    assert [(await log.cursor(partition, slow))["acked"] for partition in (a, b)] == [4, 1]
+    assert await log.rows(places, fast) == before

@@ -15,8 +15,7 @@ from typing import Final, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
 from skep.app.processes.supervisor import Companion
-from skep.db.access.reach import WrongDatabase, is_reachable
-from skep.db.access.sessions import require_own_sessions
+from skep.db.access.sessions import WrongDatabase, is_reachable, require_own_sessions
 from skep.db.embedded.cluster import ClusterDirectory, DataDirectoryInUse
 from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import migrate, schema_state

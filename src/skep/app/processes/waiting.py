@@ -22,8 +22,7 @@ from skep.app.processes.database import (
     require_current_schema,
     should_migrate,
 )
-from skep.db.access.reach import WrongDatabase, is_reachable
-from skep.db.access.sessions import require_own_sessions
+from skep.db.access.sessions import WrongDatabase, is_reachable, require_own_sessions
 from skep.db.schema.migrate import migrate
 from skep.model.errors import SkepError
 from skep.server.app import build_waiting_app

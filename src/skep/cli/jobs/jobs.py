@@ -434,7 +434,7 @@ def vacuum(
     flags: DatabaseFlags,
 ) -> None:
     """Let PostgreSQL reclaim at once what finished jobs left."""
-    from skep.db.schema.vacuum import vacuum_tables
+    from skep.db.schema.server import vacuum_tables
     from skep.jobs.store import TABLES
 
     for table, size in asyncio.run(vacuum_tables(jobs_dsn(flags.settings()), TABLES)).items():

@@ -96,8 +96,8 @@ def _examine_database(settings: Settings) -> Iterator[Finding]:
     from skep.cli.server.doctor_database import judge_schema, judge_server
     from skep.cli.server.doctor_machine import find_database
     from skep.db.access.sessions import require_own_sessions
-    from skep.db.schema.inspection import inspect_server
     from skep.db.schema.migrate import schema_state
+    from skep.db.schema.server import inspect_server
 
     dsn = find_database(settings)
     if isinstance(dsn, Finding):

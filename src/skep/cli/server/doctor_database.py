@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from skep.cli.server.findings import Finding, broken, ok, warning
-from skep.db.schema.inspection import ServerFacts
 from skep.db.schema.migrate import SchemaState
 from skep.db.schema.plan import SERVER_VERSION_MIN
+from skep.db.schema.server import ServerFacts
 
 SKEW_S_WARN: Final = 1.0
 SKEW_S_BROKEN: Final = 30.0

@@ -198,7 +198,7 @@ def _require_a_comeback(database: "Database") -> None:
         SkepError: The embedded server cannot run.
     """
     from skep.app.processes.supervisor import revive_ended
-    from skep.db.access.reach import is_reachable
+    from skep.db.access.sessions import is_reachable
 
     revive_ended(database.companions)
     asyncio.run(is_reachable(database.dsn))

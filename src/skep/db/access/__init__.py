@@ -1,1 +1,1 @@
-"""Connections and calls: slots that calls share, transactions, sessions, errors by SQLSTATE."""
+"""Connections and calls: slots, transactions, sessions, notifications, errors by SQLSTATE."""

@@ -1,8 +1,7 @@
 """Open connections to PostgreSQL, with types.
 
-asyncpg is the driver and has no annotations; this is the part of it that Skep uses. A connection to
-an installation in a schema of another name takes the same texts and channels as any: it spells them
-(see `skep.model.schema_name`).
+asyncpg has no annotations; this is the part that Skep uses. A connection to an installation in
+another schema rewrites texts and channels (see `skep.model.schema_name`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +53,7 @@ class Connection(Protocol):
         ...
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- asyncpg's name
-        """Say goodbye and close."""
+        """Close gracefully."""
         ...
 
     def terminate(self) -> None:
@@ -62,12 +61,12 @@ class Connection(Protocol):
         ...
 
     def is_closed(self) -> bool:
-        """Tell whether the session has ended."""
+        """Whether the session has ended."""
         ...
 
 
 class _Spelling:
-    """A connection to an installation whose schema has another name than the default."""
+    """A connection to an installation in a schema that is not the default."""
 
     def __init__(self, connection: Connection, schema: Schema) -> None:
         self._connection = connection
@@ -122,5 +121,5 @@ async def connect(
 
 
 def as_sent(connection: Connection, query: str) -> str:
-    """Return a text as the server gets it; the positions in its errors are places in that."""
+    """Return a text as the server gets it, to which the positions in its errors refer."""
     return connection.schema.spelled(query) if isinstance(connection, _Spelling) else query

@@ -1,18 +1,18 @@
 """What a failed database call means for its caller.
 
     Unavailable
-    ├── NotExecuted       rolled back or never sent: run it again as it was
-    └── OutcomeUnknown    the connection broke after the call was sent, and the session has ended:
-                          find out what it did before repeating
+    ├── NotExecuted       rolled back or never sent: run it again unchanged
+    └── OutcomeUnknown    the connection broke after the call was sent, and its session has ended:
+                          find out what it did before repeating it
     BadRequest
-    └── RejectedData      the database refused a value; some request in the call is guilty
+    └── RejectedData      the database refused a value of one request in the call
     NotFound
     └── GroupGone         a remembered consumer group was deleted
     Refused
-    ├── LeadershipLost    background work was begun by a process that does not lead (any more)
-    └── RulesChanged      a queue was configured anew: read its rules and prepare the call again
+    ├── LeadershipLost    this process does not lead the background work (any more)
+    └── RulesChanged      a queue was reconfigured: read its rules and prepare the call again
 
-The table goes by SQLSTATE; nobody parses message text.
+Errors are told apart by SQLSTATE, never by message text.
 """
 
 import asyncpg
@@ -84,9 +84,16 @@ _BY_CLASS: dict[str, type[SkepError]] = {
     "58": NotExecuted,
 }
 
-# The internal errors of asyncpg are those of a session whose end it has not noticed, or of a
-# garbled stream.
+# asyncpg raises internal errors after an unnoticed end of the session, or on a garbled stream.
 _BROKEN = (OSError, EOFError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+CONNECTION_FAILURES = (
+    OSError,  # includes TimeoutError
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+"""Everything that using a connection may raise."""
 
 
 def translate(error: BaseException) -> SkepError:

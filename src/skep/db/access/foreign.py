@@ -1,17 +1,18 @@
-"""Run statements inside a transaction that belongs to somebody else.
+"""Run statements inside a transaction of the application.
 
-`join` takes the connection on which an application has its transaction open and returns what runs
+`join` takes the connection with the application's open transaction and returns an object that runs
 statements there: asyncpg, psycopg 3 (sync and async), SQLAlchemy 2 (Connection, Session and their
-async kinds) and Django. Statements are written once, with the placeholders $1, $2 of PostgreSQL.
+async kinds) and Django. Statements use the placeholders $1, $2 of PostgreSQL.
 
-Promises: nothing is committed, rolled back or left behind; a connection that would commit every
-statement by itself is refused; no driver is imported that the application has not imported. What
-Skep's own functions refuse is raised as an error of `skep.model.errors`, everything else as the
-driver raises it. Either way PostgreSQL has then aborted the transaction, or the savepoint.
+Promises: nothing is committed, rolled back or left behind; a connection in autocommit is refused;
+only drivers that the application has imported are imported. Refusals of Skep's functions are raised
+as errors of `skep.model.errors`, everything else as the driver raises it. Either way PostgreSQL has
+aborted the transaction or savepoint.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -26,13 +27,13 @@ _KIND_BY_STATE: Final[Mapping[str, type[SkepError]]] = {"SK400": BadRequest, "SK
 
 
 class NoTransaction(BadRequest):
-    """No transaction is open: begin one, and the messages belong to it."""
+    """No transaction is open: begin one first."""
 
     code: ClassVar[str] = "no_transaction"
 
 
 class UnknownConnection(BadRequest):
-    """This is no connection that can be joined."""
+    """The object is not a supported connection."""
 
     code: ClassVar[str] = "unknown_connection"
 
@@ -44,26 +45,26 @@ class WrongCall(BadRequest):
 
 
 class UserTransaction:
-    """A transaction of an application. It ends when the application ends it."""
+    """A transaction of the application, which ends it."""
 
     def __init__(self, connection: Any) -> None:
         self._connection: Final = connection
 
     def check(self) -> None:
-        """Make sure, where that takes no waiting, that a transaction is or will be open.
+        """Check, where that needs no waiting, that a transaction is or will be open.
 
         Raises:
-            NoTransaction: Every statement would be committed by itself.
+            NoTransaction: The connection is in autocommit.
         """
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
         """Run a statement and return its rows, each of them a sequence of values.
 
         Raises:
-            NoTransaction: Every statement would be committed by itself.
+            NoTransaction: The connection is in autocommit.
             WrongCall: The connection is synchronous; use `fetch_sync`.
             BadRequest, Refused: A function of Skep refused it.
-            Exception: Whatever the driver raises.
+            Exception: As the driver raises it.
         """
         del sql, arguments
         raise WrongCall("the connection is synchronous: use the synchronous call")
@@ -80,7 +81,7 @@ class UserTransaction:
 
 
 class _Spelling(UserTransaction):
-    """A transaction in a database in which the schema of the installation has another name."""
+    """A transaction of an installation in a schema that is not the default."""
 
     def __init__(self, transaction: UserTransaction, schema: Schema) -> None:
         self._transaction: Final = transaction
@@ -101,8 +102,8 @@ def join(connection: Any, schema: Schema = _DEFAULT) -> UserTransaction:
         schema: Of the installation that statements are for.
 
     Raises:
-        NoTransaction: The connection commits every statement by itself.
-        UnknownConnection: It is no connection, or none of a driver that is known here.
+        NoTransaction: The connection is in autocommit.
+        UnknownConnection: It is not a connection of a supported driver.
     """
     for ancestor in type(connection).__mro__:
         package = ancestor.__module__.partition(".")[0]
@@ -136,11 +137,8 @@ class _AsyncpgTransaction(UserTransaction):
 
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
         self.check()
-        try:
+        with _translating():
             return await self._connection.fetch(sql, *arguments)
-        except Exception as error:
-            _raise_refusal(error)
-            raise
 
 
 class _PsycopgConnection(UserTransaction):
@@ -153,7 +151,7 @@ class _PsycopgConnection(UserTransaction):
             raise NoTransaction
 
     def _cursor(self) -> Any:
-        from psycopg.rows import tuple_row  # noqa: PLC0415 -- only who uses it has it
+        from psycopg.rows import tuple_row  # noqa: PLC0415 -- only its users have it installed
 
         return self._connection.cursor(row_factory=tuple_row)
 
@@ -161,25 +159,16 @@ class _PsycopgConnection(UserTransaction):
 class _PsycopgTransaction(_PsycopgConnection):
     def fetch_sync(self, sql: str, *arguments: object) -> Sequence[Any]:
         self.check()
-        try:
-            with self._cursor() as cursor:
-                cursor.execute(with_named_placeholders(sql), name_arguments(arguments))
-                return cursor.fetchall() if cursor.description else []
-        except Exception as error:
-            _raise_refusal(error)
-            raise
+        return _run_on_cursor(self._cursor(), sql, arguments)
 
 
 class _AsyncPsycopgTransaction(_PsycopgConnection):
     async def fetch(self, sql: str, *arguments: object) -> Sequence[Any]:
         self.check()
-        try:
+        with _translating():
             async with self._cursor() as cursor:
                 await cursor.execute(with_named_placeholders(sql), name_arguments(arguments))
                 return await cursor.fetchall() if cursor.description else []
-        except Exception as error:
-            _raise_refusal(error)
-            raise
 
 
 class _SqlalchemyTransaction(UserTransaction):
@@ -214,13 +203,7 @@ class _DjangoTransaction(UserTransaction):
 
     def fetch_sync(self, sql: str, *arguments: object) -> Sequence[Any]:
         self.check()
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(with_named_placeholders(sql), name_arguments(arguments))
-                return cursor.fetchall() if cursor.description else []
-        except Exception as error:
-            _raise_refusal(error)
-            raise
+        return _run_on_cursor(self._connection.cursor(), sql, arguments)
 
 
 _KIND_BY_CLASS: Final[Mapping[tuple[str, str], Callable[[Any], UserTransaction]]] = {
@@ -246,20 +229,33 @@ def _run_on_sqlalchemy(connection: Any, sql: str, arguments: Sequence[object]) -
         raise UnknownConnection("the database of this connection is not PostgreSQL")
     if connection.connection.dbapi_connection.autocommit:
         raise NoTransaction("the connection is in AUTOCOMMIT, which has no transactions")
-    try:
+    with _translating():
         if connection.dialect.paramstyle == "numeric_dollar":
             result = connection.exec_driver_sql(sql, tuple(arguments))
         else:
             named = name_arguments(arguments)
             result = connection.exec_driver_sql(with_named_placeholders(sql), named)
         return [tuple(row) for row in result] if result.returns_rows else []
+
+
+def _run_on_cursor(cursor: Any, sql: str, arguments: Sequence[object]) -> Sequence[Any]:
+    with _translating(), cursor as entered:
+        entered.execute(with_named_placeholders(sql), name_arguments(arguments))
+        return entered.fetchall() if entered.description else []
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    """Raise refusals of Skep's functions as errors of Skep; leave other errors alone."""
+    try:
+        yield
     except Exception as error:
         _raise_refusal(error)
         raise
 
 
 def _raise_refusal(error: Exception) -> None:
-    """Raise what a function of Skep refused, if it is that; wrappers of drivers are looked into."""
+    """Raise the refusal of a function of Skep, if the error or one it wraps is that."""
     cause: BaseException | None = error
     while cause is not None:
         state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)

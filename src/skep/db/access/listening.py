@@ -1,8 +1,7 @@
-"""Hear what transactions tell when they commit: LISTEN on a connection of its own.
+"""LISTEN for notifications on a separate connection.
 
-A notification is a hint and nothing more. Whoever relies on hearing of something also looks by
-itself now and then, because none is repeated: those of a time without a connection are lost, and a
-pooler that shares sessions passes on none at all.
+A notification is only a hint: users of this also check now and then. Notifications are lost while
+there is no connection, and a transaction pooler delivers none.
 """
 
 import asyncio
@@ -11,28 +10,20 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-import asyncpg
-
 from skep.db.access.connection import Connection, connect
+from skep.db.access.errors import CONNECTION_FAILURES
 
 _log = logging.getLogger(__name__)
 
 CHECK_S: Final = 3.0
-"""How often to see whether listening is still wanted."""
+"""How often to check whether listening is still wanted."""
 
 PROBE_S: Final = 10.0
-"""How often to make sure that the session is alive: one that was cut silently hears nothing."""
+"""How often to probe the session, because a silently cut one hears nothing."""
 
 PROBE_TIMEOUT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 5.0
 RECONNECT_S: Final = 0.5
-
-_FAILURES: Final = (
-    OSError,  # TimeoutError is one
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
 
 
 class Listener:
@@ -46,13 +37,13 @@ class Listener:
         on_connect: Callable[[], None],
         application_name: str = "skep-listen",
     ) -> None:
-        """Take what is needed.
+        """Configure it.
 
         Args:
             dsn: Of the database.
             channels: Called with the payload of every notification, by channel.
-            on_connect: Called when listening begins (again): what was told before was not heard.
-            application_name: What the session is called in PostgreSQL.
+            on_connect: Called when listening begins (again): earlier notifications were missed.
+            application_name: The name of the session in PostgreSQL.
         """
         self._dsn: Final = dsn
         self._channels: Final = dict(channels)
@@ -74,11 +65,11 @@ class Listener:
             self._task = None
 
     async def listen_while(self, is_wanted: Callable[[], bool]) -> None:
-        """Listen until it is not wanted any more."""
+        """Listen while it is wanted."""
         while is_wanted():
             try:
                 await self._listen_while(is_wanted)
-            except _FAILURES as error:
+            except CONNECTION_FAILURES as error:
                 _log.debug("not listening, trying again: %s", error)
                 await asyncio.sleep(RECONNECT_S)
 
@@ -112,7 +103,7 @@ def _payload_to(hear: Callable[[str], None]) -> Callable[..., None]:
 async def _watch(
     connection: Connection, has_ended: asyncio.Event, is_wanted: Callable[[], bool]
 ) -> None:
-    """Return when listening is not wanted any more.
+    """Return when listening is no longer wanted.
 
     Raises:
         OSError: The connection has broken.

@@ -1,15 +1,16 @@
-"""Sessions that are ours alone, from this process to PostgreSQL's own.
+"""Find out whether PostgreSQL can be reached, and open sessions that no pooler shares.
 
-A broker ends the sessions of its broken connections by their process id, and its procedures are
-planned by settings of the session. Behind a pooler both go wrong: the session belongs to whoever
-runs a statement next. So a session carries a mark that only PostgreSQL itself keeps, and one that
-comes back without it is refused, with the reason.
+A broker ends the sessions of its broken connections by process id, and its procedures rely on
+session settings. Behind a pooler both go wrong: another client runs the next statement in the same
+session. So a session carries a mark that only PostgreSQL keeps, and one without it is refused.
 """
 
 import secrets
+import socket
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -17,7 +18,7 @@ from skep.db.access.connection import Connection, connect
 from skep.model.errors import Refused
 
 MARK_SETTING: Final = "skep.session"
-"""Any setting with a dot may be given at the start of a session. Poolers refuse or drop it."""
+"""PostgreSQL accepts any setting with a dot at session start; poolers refuse or drop it."""
 
 OWN_SESSION: Final = (
     "select pid, backend_start, current_setting($1, true) from pg_stat_activity "
@@ -26,7 +27,19 @@ OWN_SESSION: Final = (
 
 _ADVICE: Final = (
     "a pooler such as pgbouncer stands between this broker and PostgreSQL. Skep keeps few "
-    "connections of its own and needs its sessions for itself: give it the address of PostgreSQL"
+    "connections of its own and must not share its sessions: give it the address of PostgreSQL"
+)
+
+
+REACH_TIMEOUT_S: Final = 3.0
+
+_NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", 0)})
+"""The name does not exist, as opposed to: the resolver cannot tell."""
+
+_REFUSALS: Final = (
+    asyncpg.InvalidAuthorizationSpecificationError,  # includes a wrong password
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
 )
 
 
@@ -47,10 +60,10 @@ class OwnSession(NamedTuple):
 async def open_session(
     dsn: str, *, timeout_s: float, server_settings: Mapping[str, str]
 ) -> OwnSession:
-    """Open a connection to PostgreSQL and make sure that nobody shares its session.
+    """Open a connection to PostgreSQL and check that no pooler shares its session.
 
     Raises:
-        PoolerInBetween: The session is not ours alone.
+        PoolerInBetween: A pooler shares the session.
         OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError: It cannot be opened.
     """
     mark = secrets.token_hex(8)
@@ -59,7 +72,7 @@ async def open_session(
             dsn, timeout_s=timeout_s, server_settings={**server_settings, MARK_SETTING: mark}
         )
     except asyncpg.ProtocolViolationError as error:
-        # PostgreSQL takes any setting; only something that imitates it knows better.
+        # PostgreSQL accepts any setting, so this is not PostgreSQL.
         raise PoolerInBetween(f"{_ADVICE} (it says: {error})") from error
     try:
         ((process_id, started_at, found),) = await connection.fetch(OWN_SESSION, MARK_SETTING)
@@ -73,15 +86,45 @@ async def open_session(
 
 
 async def require_own_sessions(dsn: str, *, timeout_s: float) -> None:
-    """Find out before anything is started whether a pooler is in the way.
-
-    A database that cannot be reached is left to those who need it: they know how to say so.
+    """Check for a pooler before anything is started; an unreachable database is ignored here.
 
     Raises:
-        PoolerInBetween: One is.
+        PoolerInBetween: There is one.
     """
     try:
         session = await open_session(dsn, timeout_s=timeout_s, server_settings={})
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return
     await session.connection.close(timeout=timeout_s)
+
+
+class WrongDatabase(Refused):
+    """The database cannot be used as the settings name it."""
+
+    code = "wrong_database"
+
+
+async def is_reachable(dsn: str) -> bool:
+    """Return whether a server accepts our connections now.
+
+    A server that is down comes back, so callers wait. An unknown host, a refused login or a missing
+    database does not fix itself, and waiting would hide the error.
+
+    Raises:
+        WrongDatabase: The URL can never work; the message says why.
+    """
+    try:
+        connection = await connect(dsn, timeout_s=REACH_TIMEOUT_S)
+    except (socket.gaierror, UnicodeError) as error:
+        if isinstance(error, socket.gaierror) and error.errno not in _NO_SUCH_NAME:
+            return False
+        host = urlsplit(dsn).hostname
+        raise WrongDatabase(f"cannot resolve the database host: {host}") from error
+    except _REFUSALS as error:
+        raise WrongDatabase(f"PostgreSQL refused the connection: {error}") from error
+    except (OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError):
+        return False
+    except (asyncpg.PostgresError, asyncpg.InterfaceError):
+        return True  # it answers; the next connection will report the error
+    await connection.close(timeout=REACH_TIMEOUT_S)
+    return True

@@ -1,15 +1,14 @@
 """A fixed set of PostgreSQL connections that repair themselves.
 
 A slot runs one statement at a time, in its own implicit transaction. Connections are opened once,
-with every statement prepared and the planner told what a hot path needs; a connection that breaks
-is replaced in the background, and callers wait for a free slot meanwhile. An asyncpg pool is not
-used because it resets a connection after every use, a round trip that would double the cost of
-a call.
+with statements prepared and planner settings for the hot path; a broken connection is replaced in
+the background while callers wait for a free slot. An asyncpg pool would reset a connection after
+every use, a round trip that doubles the cost of a call.
 
-Promises: `call` raises only `SkepError`s; `OutcomeUnknown` exactly when the statement may have
-been executed although no answer came, and only once it can no longer happen: the server's side of
-a broken connection is ended before its replacement is used. A replaced connection is available
-again within about half a second of the database's return.
+Promises: `call` raises only `SkepError`s; `OutcomeUnknown` exactly when the statement may have been
+executed without an answer, and only once it can no longer happen: the server's side of a broken
+connection is ended before its replacement is used. A replaced connection is available within about
+half a second of the database's return.
 """
 
 import asyncio
@@ -21,10 +20,8 @@ from datetime import datetime
 from time import perf_counter
 from typing import Any, Final, Protocol
 
-import asyncpg
-
 from skep.db.access.connection import Connection, Prepared
-from skep.db.access.errors import NotExecuted, OutcomeUnknown, translate
+from skep.db.access.errors import CONNECTION_FAILURES, NotExecuted, OutcomeUnknown, translate
 from skep.db.access.sessions import PoolerInBetween, open_session
 from skep.model.errors import Unavailable
 from skep.telemetry.slow_calls import CallWatch
@@ -32,8 +29,8 @@ from skep.telemetry.slow_calls import CallWatch
 _log = logging.getLogger(__name__)
 
 HOT_PATH: Final[Mapping[str, str]] = {
-    # Plans are made once, when tables may be empty, and must fit when they are full: walk indexes
-    # in order, join by look-up, whatever the statistics of the moment say.
+    # Plans are cached while tables may be empty, and must fit full ones: walk indexes in order and
+    # join by look-up.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -47,29 +44,21 @@ HOT_PATH: Final[Mapping[str, str]] = {
 ONE_OFF: Final[Mapping[str, str]] = {"jit": "off"}
 """Settings of connections that run listings, configuration and the like."""
 
-_FAILURES: Final = (
-    OSError,  # TimeoutError is one
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
-"""Whatever a connection may raise."""
-
 END_SESSION: Final = (
     "select pg_terminate_backend(pid) from pg_stat_activity where pid = $1 and backend_start = $2"
 )
-"""Asked again until there is no row: a session ends when it has rolled back or committed."""
+"""Repeated until there is no row: a session ends when it has rolled back or committed."""
 
 END_PAUSE_S: Final = 0.01
 RECONNECT_PAUSE_S_MAX: Final = 0.5
 CONNECT_TIMEOUT_S: Final = 5.0
 LOCK_TIMEOUT_S: Final = 10.0
 SILENCE_S: Final = 5.0
-"""How much longer than its own timeout a server may be silent before it is given up."""
+"""How much longer than the statement timeout a server may be silent."""
 
 
 class Caller(Protocol):
-    """Whatever can run a named procedure call."""
+    """Runs procedure calls."""
 
     async def call(self, statement: str, *arguments: object) -> Sequence[Any]:
         """Run a statement and return its rows."""
@@ -118,7 +107,7 @@ class Slots:
             "timezone": "UTC",
             "statement_timeout": _milliseconds(statement_timeout_s),
             "lock_timeout": _milliseconds(min(lock_timeout_s, statement_timeout_s)),
-            # Nobody here leaves a transaction open; if one ever is, its locks must not stay.
+            # No transaction should stay open; if one ever does, its locks must not.
             "idle_in_transaction_session_timeout": _milliseconds(statement_timeout_s),
         }
         self._free: list[_Slot] = []
@@ -129,11 +118,11 @@ class Slots:
         self.connected_count = 0
         self.call_count = 0
         self.listener: Callable[[bool], None] | None = None
-        """Hears when the last connection is gone, and when the first one is back."""
+        """Called when the last connection is lost, and when the first one is back."""
 
     @property
     def size(self) -> int:
-        """How many connections there are when all is well."""
+        """The number of connections."""
         return self._size
 
     @property
@@ -154,13 +143,13 @@ class Slots:
             PoolerInBetween: Something else answers for it.
         """
         opening = [asyncio.ensure_future(self._connect()) for _ in range(self._size)]
-        # All of them end before one failure is told: nobody would close those still on their way.
+        # Wait for all before raising one failure, or connections still opening would leak.
         await asyncio.wait(opening)
         self._free = [task.result() for task in opening if task.exception() is None]
         try:
             for task in opening:
                 task.result()
-        except _FAILURES as error:
+        except CONNECTION_FAILURES as error:
             await self.close()
             raise NotExecuted(f"cannot connect to the database: {error}") from error
         except PoolerInBetween:
@@ -179,7 +168,7 @@ class Slots:
         for slot in self._busy:
             slot.connection.terminate()
         for slot in self._free:
-            with suppress(*_FAILURES):
+            with suppress(*CONNECTION_FAILURES):
                 await slot.connection.close(timeout=2)
         self._free.clear()
 
@@ -194,8 +183,8 @@ class Slots:
         try:
             return await self._run(slot, statement, arguments)
         except OutcomeUnknown as error:
-            # The server may still be at work on the call, or may yet receive it. Only when its
-            # session has ended can the outcome be found out.
+            # The server may still run the call, or receive it late. The outcome is decided only
+            # when its session has ended.
             try:
                 async with asyncio.timeout(self._patience_s):
                     await slot.is_over.wait()
@@ -224,7 +213,7 @@ class Slots:
             # The statement may still run; a connection in that state must not be used again.
             slot.connection.terminate()
             raise
-        except (*_FAILURES, ValueError) as error:
+        except (*CONNECTION_FAILURES, ValueError) as error:
             if getattr(error, "sqlstate", None) in {"0A000", "42883"}:
                 slot.prepared.clear()
             failure = translate(error)
@@ -253,7 +242,7 @@ class Slots:
                 return await waiter
         except BaseException as error:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._release(waiter.result())  # handed over in the very turn we gave up
+                self._release(waiter.result())  # handed over just as we gave up
             if isinstance(error, TimeoutError):
                 raise NotExecuted("the database is not reachable") from error
             raise
@@ -288,7 +277,7 @@ class Slots:
 
     @property
     def is_whole(self) -> bool:
-        """Every connection is there, so no session of a broken one is left to do anything."""
+        """All connections are open, so no session of a broken one can still act."""
         return self.connected_count == self._size
 
     def _tell(self, *, is_connected: bool) -> None:
@@ -296,7 +285,7 @@ class Slots:
             self.listener(is_connected)
 
     async def _reconnect(self, broken: _Slot) -> None:
-        """Open a connection in place of a broken one, and see that the broken one has ended."""
+        """Replace a broken connection after making sure that its session has ended."""
         pause_s = 0.02
         try:
             while (slot := await self._try_to_replace(broken)) is None:
@@ -313,12 +302,12 @@ class Slots:
     async def _try_to_replace(self, broken: _Slot) -> _Slot | None:
         try:
             slot = await self._connect()
-        except (*_FAILURES, PoolerInBetween) as error:
+        except (*CONNECTION_FAILURES, PoolerInBetween) as error:
             _log.debug("cannot reconnect to the database yet: %s", error)
             return None
         try:
             await _end_session(slot.connection, broken.session)
-        except _FAILURES:
+        except CONNECTION_FAILURES:
             slot.connection.terminate()
             return None
         except BaseException:
@@ -344,7 +333,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 async def _end_session(connection: Connection, session: tuple[int, datetime]) -> None:
-    """End another session of ours and return when it is gone, its last call done or undone."""
+    """End another session of ours and wait until it is gone."""
     is_there = True
     while is_there:
         is_there = bool(await connection.fetch(END_SESSION, *session))

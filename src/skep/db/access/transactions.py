@@ -1,9 +1,8 @@
 """Connections for transactions of more than one statement.
 
-`Slots` runs single calls; this lends a connection for a whole transaction. What a connection raises
-inside it is the driver's own error, because user code runs there too and expects it; what opening
-and committing raise is translated. For the same reason it spells nothing for a schema of another
-name: whoever runs texts of ours there asks `schema` to.
+`Slots` runs single calls; this lends a connection for a whole transaction. User code runs in it,
+so statements raise the driver's own errors, and texts are not rewritten for another schema name
+(use `schema` for that); errors of opening and committing are translated.
 """
 
 import asyncio
@@ -21,21 +20,20 @@ from skep.model.schema_name import split_schema
 IDLE_S: Final = 60.0
 ACQUIRE_TIMEOUT_S: Final = 10.0
 SPARE_S: Final = 0.05
-"""How long a transaction that nobody used is kept."""
+"""How long an unused transaction is kept."""
 
 _FAILURES: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """How a transaction is lent that may well stay unused, and is then lent again as it is.
+    """How to lend a transaction that may stay unused, and can then be lent again.
 
     Attributes:
         is_used: whether anything was done in it; asked at the end.
-        since: by the clock of the loop; one that began earlier will not do, because its `now()`
-            would lie before what led here.
-        is_likely: most are not used, so who needs one waits while another begins: it may be free
-            at once.
+        since: by the loop's clock; a transaction that began earlier does not serve, because its
+            `now()` would be too old.
+        is_likely: most stay unused, so wait while another one begins: it may be free at once.
     """
 
     is_used: Callable[[], bool]
@@ -45,7 +43,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A connection in a transaction in which nothing was done yet."""
+    """A connection in an unused transaction."""
 
     connection: Any
     transaction: Any
@@ -89,8 +87,8 @@ class TransactionPool:
     async def begin(self, reuse: Reuse | None = None) -> AsyncGenerator[Connection]:
         """Lend a connection in a transaction: kept if the block ends well, else undone.
 
-        With `reuse` one that is not used is lent again for some milliseconds: to begin and end it
-        costs more than many a block does.
+        With `reuse` an unused one is lent again for some milliseconds: beginning and ending it
+        costs more than many blocks.
 
         Raises:
             SkepError: the transaction cannot be opened or committed.
@@ -108,7 +106,7 @@ class TransactionPool:
             self._room.release()
 
     async def _wait_for_room(self) -> None:
-        """Wait until fewer than all connections are lent; spares are not."""
+        """Wait for a connection that is not lent; spares count as free."""
         if not self._room.locked():
             await self._room.acquire()
             return
@@ -165,7 +163,7 @@ class TransactionPool:
         await self._pool.release(connection)
 
     def _take_spare(self, since: float) -> _Begun | None:
-        """Return a spare that began since then, if there is one; end those that did not."""
+        """Return a spare that began since then, if any; end older ones."""
         while self._spares:
             begun = self._spares.pop()
             if begun.at >= since and _is_open(begun.connection):
@@ -200,7 +198,7 @@ class TransactionPool:
 
 
 def _is_open(connection: Any) -> bool:
-    """Whether it can be used; one that broke was taken back by its pool."""
+    """Whether it can be used; the pool takes back a broken one."""
     try:
         return not connection.is_closed()
     except asyncpg.InterfaceError:

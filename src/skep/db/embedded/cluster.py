@@ -1,13 +1,13 @@
-"""The directory of an embedded server: what lies in it, who may use it, how it is made.
+"""The directory of an embedded server: its files, its locks, how it is made.
 
     <home>/data          PostgreSQL's data directory, of the account that runs the server
     <home>/password      the password of the role `skep`, mode 0600, made with the data
-    <home>/server.log    what the server said since its last start; before that: server.log.old
+    <home>/server.log    the server's log since its last start; before that: server.log.old
     <home>/owner.lock    locked by the process that started the server
     <home>/server.lock   locked by the server and its children, through a descriptor they inherit
 
 A cluster appears whole or not at all: it is made under another name and renamed. Nothing outside
-`home` is created or changed. Starting and ending processes is `embedded`'s part.
+`home` is created or changed. `launcher` starts and ends processes.
 """
 
 import fcntl
@@ -79,8 +79,8 @@ class ClusterDirectory:
         if not self.home.exists():
             self.home.mkdir(parents=True, mode=0o700)
             if account.uid is not None:
-                # It stays ours, so that the server's account cannot swap our files for others,
-                # but lets that account pass to reach its data.
+                # It stays ours, so that the server's account cannot replace our files, but lets
+                # that account pass to its data.
                 self.home.chmod(0o711)
 
     def lock_for_owner(self) -> int:

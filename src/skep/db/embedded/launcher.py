@@ -3,14 +3,13 @@
 Promises:
 
 * One server per directory: a second `start` is refused while the first owner lives.
-* A crash needs no hands. After kill -9 of the server, `start` waits for the last of its children
-  to go and lets PostgreSQL recover. After kill -9 of the owner, the kernel asks the server to
-  shut down (Linux, see `_end_with_owner`); where it cannot, the next `start` ends the orphan.
-* Nobody else gets in: the server listens on the loopback address only, and asks for the password
-  that lies in a file of mode 0600.
+* Crashes need no intervention. After kill -9 of the server, `start` waits for the last of its
+  children and lets PostgreSQL recover. After kill -9 of the owner, the kernel asks the server to
+  shut down (Linux, see `_end_with_owner`); elsewhere the next `start` ends the orphan.
+* The server listens on the loopback address only and requires a password (file mode 0600).
 
-Not here on purpose: upgrades between major versions (refused, with instructions) and backups.
-Every call blocks: this is for start-up and shutdown, outside the event loop.
+Upgrades between major versions are refused, with instructions. Every call blocks: this is for
+start-up and shutdown, outside the event loop.
 """
 
 import os
@@ -69,8 +68,8 @@ DEFAULT_PARAMETERS: Mapping[str, str] = {
 _POLL_S = 0.02
 _PORT_ATTEMPTS = 3
 _SERVER_PROGRAMS = frozenset({"postgres", "postmaster"})
-# Fast shutdown cuts the sessions and writes a checkpoint. Immediate shutdown leaves the rest to
-# the recovery of the next start; the server itself kills children that linger for 5 s after it.
+# Fast shutdown ends sessions and writes a checkpoint. Immediate shutdown leaves that to recovery;
+# the server kills children that linger for 5 s.
 _SHUTDOWNS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 15.0))
 
 
@@ -81,17 +80,17 @@ class PostgresDidNotStart(Unavailable):
 
 
 class _PortTaken(PostgresDidNotStart):
-    """Somebody else took the port between our choosing it and the server's binding it."""
+    """Another process took the port between choosing and binding it."""
 
 
 class EmbeddedPostgres:
     """A PostgreSQL server on one data directory; start and stop it as often as you like.
 
     Args:
-        data_dir: made if missing; `ClusterDirectory` tells what lies in it.
+        data_dir: created if missing; see `ClusterDirectory`.
         port: where to listen; 0 chooses a free port, and keeps it for later starts if it can.
         parameters: server parameters, over `DEFAULT_PARAMETERS`.
-        binaries: the directory of PostgreSQL's programs; `find_binaries` tells the default.
+        binaries: the directory of PostgreSQL's programs; default: see `find_binaries`.
         start_s_max: how long a start may take, recovery after a crash included.
     """
 
@@ -173,8 +172,8 @@ class EmbeddedPostgres:
         pid = self._directory.postmaster_pid()
         program = None if pid is None else _program_of(pid)
         if program is not None and program not in _SERVER_PROGRAMS:
-            # PostgreSQL would not start while this process id is alive, although by now it is
-            # somebody else's, as happens after a restart in a container.
+            # Another program has this process id now, as happens after a restart in a container,
+            # and PostgreSQL would not start while it is alive.
             self._directory.forget_postmaster()
 
     def _end_orphan(self) -> None:
@@ -263,10 +262,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _program_of(pid: int) -> str | None:
-    """Return the name of the program that `pid` runs, or None if there is none or no telling.
-
-    A process that has ended and waits for its parent to notice runs nothing any more: "".
-    """
+    """Return the program that `pid` runs, None if that is unknown, "" for a zombie."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -275,12 +271,11 @@ def _program_of(pid: int) -> str | None:
 
 
 def _end_with_owner(programs: Programs) -> list[str]:
-    """Return the words to put before the server's command so that it shuts down when we die.
+    """Return a command prefix that shuts the server down when this process dies.
 
     The kernel sends the signal when the *thread* that started the server ends, so only the main
-    thread may ask for it. It is set by the tool `setpriv` rather than between fork and exec, where
-    Python code may deadlock as soon as other threads exist. Where the tool is missing or cannot do
-    it, the next start ends the orphan.
+    thread may use it. `setpriv` sets it, because Python code between fork and exec may deadlock
+    once other threads exist. Without the tool, the next start ends the orphan.
     """
     setpriv = shutil.which("setpriv")
     if setpriv is None or threading.current_thread() is not threading.main_thread():

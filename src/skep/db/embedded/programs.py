@@ -1,8 +1,8 @@
 """PostgreSQL's own programs: where they lie, and which account runs them.
 
-PostgreSQL refuses to run as root. When we are root, its programs run as an unprivileged account
-that exists already; none is created and no permission is changed. Otherwise they run as we do.
-Whoever runs them, they get a bare environment, because ours may hold secrets.
+PostgreSQL refuses to run as root. For root, its programs run as an existing unprivileged account;
+none is created and no permission is changed. Otherwise they run as the current user. Their
+environment is bare, because ours may hold secrets.
 """
 
 import importlib.util
@@ -75,7 +75,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _in_wheel(package: str) -> Iterator[Path]:
-    # Located, never imported: we want the programs without the wheel's own way to start them.
+    # Located, never imported: only the programs are needed, not the wheel's launcher.
     spec = importlib.util.find_spec(package)
     for location in (spec and spec.submodule_search_locations) or ():
         yield from sorted(Path(location).glob("pginstall*/bin"), reverse=True)

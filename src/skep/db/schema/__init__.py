@@ -1,1 +1,1 @@
-"""The SQL texts and how they get into a database: catalogue, plan (pure), migration, inspection."""
+"""The SQL texts and how they get into a database: catalogue, plan (pure), migration; the server."""

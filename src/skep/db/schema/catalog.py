@@ -2,12 +2,12 @@
 
 A source is a directory of SQL files:
 
-    migrations/NNNN_slug.sql        steps of the schema, applied once each in the order of their
-    numbers functions/<topic>/<name>.sql    the function skep.<name> views/<name>.sql
-    the view skep.<name> statements/<name>.sql           a statement with parameters $1, $2, run by
-    the code that names it
+    migrations/NNNN_slug.sql        steps of the schema, applied once each in numerical order
+    functions/<topic>/<name>.sql    the function skep.<name>
+    views/<name>.sql                the view skep.<name>
+    statements/<name>.sql           a statement with parameters $1, $2, run by code that names it
 
-`bundled` is the source inside the package. Reading is all that happens here: `migrate` applies.
+`bundled` is the source inside the package. This module only reads; `migrate` applies.
 """
 
 import hashlib
@@ -100,7 +100,7 @@ class SqlSource:
         file = self._root / "statements" / f"{name}.sql"
         if not file.is_file():
             raise Defect(f"there is no SQL file statements/{name}.sql")
-        # The files are part of the program, as literals are: nothing is ever put into their text.
+        # The files are part of the program, like literals.
         return cast("LiteralString", file.read_text("utf-8"))
 
     def _read(self, kind: Kind) -> list[SqlText]:

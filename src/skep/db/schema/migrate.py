@@ -1,22 +1,17 @@
-"""Bring a database to the schema that this code was written for.
+"""Migrate a database to the schema of this code.
 
-Two kinds of files, two rules:
+* A migration is applied once, in its own transaction, and never changes afterwards: its checksum is
+  recorded, and another text under the same number is refused.
+* A function or view whose text differs from the recorded checksum is dropped with all its overloads
+  and created again, so that arguments and result may change freely. All code changes in one
+  transaction. An object whose file is gone is dropped. Dropping loses grants, so give them as
+  default privileges.
 
-* A migration is applied once, in a transaction of its own, and never changes afterwards: its
-  checksum is on record, and another text under the same number is refused.
-* A function or view is code. When its text differs from the one on record it is dropped with all
-  its overloads and created again, so that arguments and result may change freely. All code changes
-  in one transaction: callers see the old or the new. An object whose file is gone is dropped.
-  Dropping forgets grants, so give them as default privileges.
+Checksums are of the source texts, before the name of the installation's schema is put in.
 
-Checksums are of the texts as they are in the source, before the name of the installation's schema
-is put in: they say which code this is, wherever it lives.
-
-Runners may race: an advisory lock lets one through, and the others find nothing left to do. Live
-traffic is not stalled: a step waits only briefly for its locks, gives up, and tries again later.
-
-Not here on purpose: ways back (migrations go up only), and commands that cannot run inside a
-transaction. The runner needs a session of its own, not one of a transaction-pooling proxy.
+Runners may race: an advisory lock lets one through, and the others find nothing to do. Live traffic
+is not stalled: a step waits briefly for its locks, gives up, and tries again. Migrations only go
+up, and run inside a transaction. The runner needs its own session, not a transaction pooler's.
 """
 
 import asyncio
@@ -98,8 +93,8 @@ class MigrationReport:
 class SchemaState:
     """How a database compares with this code.
 
-    `behind` is cured by `migrate`. `ahead` means that a newer skep has been here. `differences`
-    names the files that one side has and the other has not.
+    `migrate` fixes `behind`. `ahead` means that a newer skep migrated it. `differences` names the
+    files that only one side has.
     """
 
     verdict: Literal["current", "behind", "ahead"]
@@ -111,8 +106,8 @@ async def migrate(
 ) -> MigrationReport:
     """Apply what the database lacks and return what was done.
 
-    Each step is kept or undone as a whole; steps before a failed one are kept. `on_step` hears
-    what is about to happen, a line for each file.
+    Each step is kept or undone as a whole; steps before a failed one are kept. `on_step` gets a
+    line for each file, before it is applied.
 
     Raises:
         PostgresTooOld, SchemaTooNew, MigrationChanged: refused; nothing was changed.
@@ -120,7 +115,6 @@ async def migrate(
         MigrationBlocked: other sessions held locks for too long; safe to repeat.
         Unavailable: the database cannot be reached.
     """
-    tell = on_step or _tell_nobody
     async with _session(dsn) as connection:
         await _lock_out_other_runners(connection, split_schema(dsn)[1])
         plan = plan_schema(source, await _read_ledger(connection))
@@ -128,11 +122,13 @@ async def migrate(
         plan.require_unaltered()
         await _make_ledger(connection)
         for migration in plan.pending:
-            tell(f"apply {migration.path}")
+            if on_step:
+                on_step(f"apply {migration.path}")
             await _in_transaction(connection, _apply, migration)
         if (code := plan.code) is not None:
-            for step in code.steps:
-                tell(step)
+            if on_step:
+                for step in code.steps:
+                    on_step(step)
             await _in_transaction(connection, _replace_code, code)
     return MigrationReport(
         applied=tuple(sql.path for sql in plan.pending),
@@ -156,9 +152,9 @@ async def schema_state(dsn: str, *, source: SqlSource = bundled) -> SchemaState:
 
 
 def migration_script(source: SqlSource = bundled, schema: Schema = _DEFAULT) -> str:
-    """Return the SQL that `migrate` would run on an empty database, for running it by hand.
+    """Return the SQL that `migrate` would run on an empty database, to run it by hand.
 
-    The script keeps the same books, so that `migrate` then finds nothing to do.
+    It fills the ledger too, so that `migrate` then finds nothing to do.
     """
     parts = ["-- For an empty database; stop at the first error (psql -v ON_ERROR_STOP=1).\n"]
     parts += ["begin;\n", statement("create_ledger"), "commit;\n"]
@@ -182,10 +178,6 @@ def _code_record(sql: SqlText) -> str:
     return f"\ninsert into skep.code_object (kind, name, checksum) values {values};\n"
 
 
-def _tell_nobody(step: str) -> None:
-    del step
-
-
 @asynccontextmanager
 async def _session(dsn: str) -> AsyncGenerator[Connection]:
     try:
@@ -194,7 +186,7 @@ async def _session(dsn: str) -> AsyncGenerator[Connection]:
         raise Unavailable(f"cannot connect to PostgreSQL: {error}") from error
     try:
         require_supported(int(await connection.fetchval("show server_version_num")))
-        # A time limit that the role has for its queries is not meant for this.
+        # The role may have a statement timeout, which is not meant for migrations.
         await connection.execute("set statement_timeout = 0")
         yield connection
     except asyncpg.InsufficientPrivilegeError as error:
@@ -211,10 +203,9 @@ async def _session(dsn: str) -> AsyncGenerator[Connection]:
 
 
 async def _lock_out_other_runners(connection: Connection, schema: Schema) -> None:
-    """Wait for the lock that only one runner can have; the session holds it until it ends."""
+    """Wait for the advisory lock of runners; the session holds it until it ends."""
     await connection.execute(f"set lock_timeout = '{_OTHER_RUNNER_WAIT}'")
-    # The name in ASCII, as a number. Advisory locks are per database, so only other software could
-    # collide.
+    # The name in ASCII, as a number. Only other software in this database could collide.
     key = int.from_bytes(schema.name.encode()) % _LOCK_KEYS
     try:
         await connection.execute("select pg_advisory_lock($1)", key)
@@ -247,10 +238,9 @@ async def _in_transaction(
     step: Callable[[Connection, _Subject], Awaitable[None]],
     subject: _Subject,
 ) -> None:
-    """Do `step` as a whole; while other sessions are in its way, undo it and try again later.
+    """Run `step` in a transaction; while other sessions block it, undo it and retry.
 
-    Those who queue behind a waiting DDL command wait as long as it does: hence short waits, with
-    pauses in which they pass.
+    Sessions queue behind a waiting DDL command: hence short waits, with pauses that let them pass.
     """
     for attempt in range(1, _LOCK_ATTEMPTS + 1):
         try:
@@ -299,7 +289,7 @@ async def _drop(connection: Connection, finder: str, names: tuple[str, ...]) -> 
 
 
 async def _require_created(connection: Connection, code: CodeChange) -> None:
-    """Make sure that each file made the object it is named after: the next change drops by name."""
+    """Check that each file made the object it is named after: the next change drops by name."""
     names = {kind: [s.name for s in code.create if s.kind == kind] for kind in ("function", "view")}
     missing = await connection.fetch(statement("list_uncreated"), names["function"], names["view"])
     if missing:

@@ -1,7 +1,6 @@
-"""Decide what sets a database apart from the SQL files of this code.
+"""Compare a database with the SQL files of this code: the pure half of the migration runner.
 
-The pure half of the migration runner: it compares and never connects. A ledger is what the
-database has on record about the files that made it.
+A ledger is the database's record of the files that made it.
 """
 
 from dataclasses import dataclass
@@ -40,10 +39,9 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class CodeChange:
-    """The functions and views to drop, and those to create, in an order that works.
+    """The functions and views to drop and to create, in order.
 
-    Views may use functions and each other, so every one of them goes and comes back with any
-    change of code. What a view needs of a function is not worth finding out: there are few views.
+    Views may use functions and each other, and there are few: any change recreates all of them.
     """
 
     drop_views: tuple[str, ...]
@@ -65,14 +63,14 @@ class CodeChange:
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
-    """What sets a database apart from a source.
+    """How a database differs from a source.
 
     Attributes:
         unknown: names of migrations that the database has and the source does not.
         altered: paths of migrations whose text is no longer the one that was applied.
         pending: migrations to apply, in order.
-        differences: paths of everything that has to be applied, created or dropped.
-        code: what to do about functions and views; None if they are as they should be.
+        differences: paths of everything to apply, create or drop.
+        code: changes of functions and views; None if there are none.
     """
 
     unknown: tuple[str, ...]

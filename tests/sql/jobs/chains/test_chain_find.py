@@ -7,7 +7,7 @@ import pytest
 from skep.jobs.identifiers import new_id
 
 FIND = "select * from skep.chain_find($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-COUNT = "select skep.chain_matches($1, $2, $3, $4, $5, $6, $7, $8)"
+COUNT = "select count(*) from skep.chain_find($1, $2, $3, $4, $5, $6, $7, null, $8)"
 LIST = "select id from skep.chain_list($1, $2, $3, $4, $5, $6, $7, true, $8, $9)"
 NAMES = ("type", "state", "parent", "key", "ids", "since", "until")
 

@@ -5,7 +5,7 @@ import pytest
 from tests.sql.jobs.show.test_job_list import make_states
 
 FIND = "select * from skep.job_find($1, $2, $3, $4, $5, $6, $7)"
-COUNT = "select skep.job_matches($1, $2, $3, $4, $5, $6)"
+COUNT = "select count(*) from skep.job_find($1, $2, $3, $4, $5, null, $6)"
 LIST = "select id from skep.job_list($1, $2, $3, $4, $5, true, $6, $7)"
 
 

@@ -40,7 +40,7 @@ async def test_what_is_in_clear_is_refused_where_encryption_is_demanded(log, sta
 
     assert await check() == (
         "SK409",
-        "queue hive was configured anew while rows were written to it",
+        "queue hive was reconfigured while rows were written to it",
     )
 
 

@@ -1,9 +1,5 @@
-/*
-create_ledger: make the tables in which the migration runner keeps its books.
-
-Run once per database, by the runner, under its advisory lock; no migration can do it, because
-the first one must already be recorded here.
-*/
+-- create_ledger: the tables of the migration runner. The runner creates them once, under its
+-- advisory lock; no migration can, because the first one is recorded here.
 create schema if not exists skep;
 
 create table skep.migration (

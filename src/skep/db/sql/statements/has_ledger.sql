@@ -1,2 +1,2 @@
-/* has_ledger: whether the migration runner has been here. */
+-- has_ledger: whether the migration runner has run here.
 select to_regclass('skep.code_object') is not null;

@@ -1,4 +1,4 @@
-/* inspect_server: what somebody who looks after a broker has to know of its PostgreSQL. */
+-- inspect_server: facts about the PostgreSQL under a broker.
 select
     current_setting('server_version_num')::int as version_num,
     current_setting('server_version') as version,

@@ -1,3 +1,3 @@
-/* list_code_objects: the functions and views that came from files. */
+-- list_code_objects: the functions and views that came from files.
 select kind, name, checksum
 from skep.code_object;

@@ -1,4 +1,4 @@
-/* list_migrations: what was applied. */
+-- list_migrations: what was applied.
 select number, name, checksum
 from skep.migration
 order by number;

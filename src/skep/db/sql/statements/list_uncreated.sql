@@ -1,4 +1,4 @@
-/* list_uncreated: those of the functions $1 and the views $2 that schema skep does not have. */
+-- list_uncreated: those of the functions $1 and the views $2 that schema skep does not have.
 select 'functions/' || wanted.name || '.sql'
 from unnest($1::text[]) wanted (name)
 where not exists (

@@ -1,12 +1,8 @@
-/*
-message: the log as rows, for people and for plain SQL.
-
-One row per message that was not deleted. payload is json, not jsonb: the text is what the producer
-sent, with its key order, its duplicates and its escapes.
-
-An envelope is cut at its last member, the data, and only the head is read as an object: -> and ->>
-decode every string they pass, and one payload with an escaped NUL would make the view fail.
-*/
+-- message: the log as rows, for people and for plain SQL. One row per message that was not deleted.
+-- payload is json, not jsonb: the text is what the producer sent, with its key order, its
+-- duplicates and its escapes. An envelope is cut at its last member, the data, and only the head is
+-- read as an object: -> and ->> decode every string they pass, and one payload with an escaped NUL
+-- would make the view fail.
 create view skep.message as
 select q.name as queue,
        p.name as partition,

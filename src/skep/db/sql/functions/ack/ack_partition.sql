@@ -1,19 +1,15 @@
-/*
-ack_partition: apply the acks of one call that concern one cursor.
-
-Takes   p_partition_id, p_group_id: the cursor. p_items: positions in the arrays p_lease_id,
-        p_offset, p_key, p_status, p_error of ack_messages. p_now.
-Returns item, outcome, lease_released, has_more as ack_messages. No row when the group or the queue
-        was deleted while the caller waited for the cursor.
-Locks   the cursor is locked by the caller; then as move_cursor.
-Why     One cursor at a time keeps the rules readable: find each message, check the lease, walk in
-        offset order, then write the cursor once. Where acks are cumulative a completed message
-        completes all before it and the walk stops moving at the first failure. Where they are
-        individual every ack speaks for its own message alone, and a message that was nacked once
-        under a lease is not counted again: the lease goes on, so it does not fence a repetition.
-        A group that gets only the newest message of a partition is cumulative: that one stands for all
-        before it.
-*/
+-- ack_partition: apply the acks of one call to one cursor.
+-- Takes   p_partition_id, p_group_id: the cursor. p_items: positions in the arrays p_lease_id,
+--         p_offset, p_key, p_status, p_error of ack_messages. p_now.
+-- Returns item, outcome, lease_released, has_more as ack_messages. No row if the group or queue was
+--         deleted while the caller waited for the cursor.
+-- Locks   as move_cursor; the caller holds the cursor.
+-- Why     One cursor at a time keeps the rules readable: find each message, check the lease, walk
+--         in offset order, write the cursor once. Cumulative: a completed message completes all
+--         before it, and the walk stops at the first failure. Individual: each ack speaks for its
+--         own message; a second nack of a message under the same lease is not counted, because the
+--         lease goes on and does not fence the repetition. A conflating group is always cumulative:
+--         its newest message stands for all before it.
 create function skep.ack_partition(
   p_partition_id bigint, p_group_id integer, p_items integer[], p_lease_id uuid[],
   p_offset bigint[], p_key bytea[], p_status text[], p_error text[], p_now timestamptz)
@@ -27,14 +23,14 @@ declare
   v_has_lease boolean;
   v_acked bigint;                    -- moved by cumulative acks
   v_is_stopped boolean := false;     -- by a failure below, where acks are cumulative
-  v_done bigint[] := '{}';           -- done by themselves
+  v_done bigint[] := '{}';           -- finished individually
   v_nacked bigint[] := '{}';
   v_failed bigint[] := '{}';         -- those of v_nacked that failed ...
   v_failures integer[] := '{}';      -- ... and how often so far
   v_pause interval := '0';
   v_ack record;
   v_outcome text;
-  v_last_at bigint;                  -- the message the walk was at before, and its outcome
+  v_last_at bigint;                  -- the previous message and its outcome
   v_last_outcome text;
   v_item integer[] := '{}';
   v_outcomes text[] := '{}';
@@ -65,7 +61,7 @@ begin
       select case
         when p_offset[i.item] is null then
           skep.find_offset(p_partition_id, v_cursor.acked, v_cursor.leased, p_key[i.item])
-        -- An offset spelled out by a client may be of no message at all; a lease bounds it.
+        -- A client may name an offset without a message; a lease bounds it.
         when p_offset[i.item] > 0
              and (p_lease_id[i.item] is not null or p_offset[i.item] <= (
                select p.head from skep.partition p where p.id = p_partition_id))
@@ -84,14 +80,15 @@ begin
       when v_ack.at is null then 'not_found'
       when v_ack.was_acked
            or v_ack.was_done_ahead and not (
-             -- It speaks for all before it as well, and of these some may be left to do.
+             -- It also completes earlier messages, some of which may be unfinished.
              v_ack.status = 'completed' and v_ack.at > v_acked and v_ack.is_fenced
              and v_ack.is_covered and not v_is_individual and not v_is_stopped)
         then case when v_ack.status in ('completed', 'expired') then 'noop' else 'already_done' end
       when not v_ack.is_fenced then 'lease_lost'
       when not v_ack.is_covered then 'beyond_lease'
       when v_ack.at <= v_acked
-           or (v_ack.at = v_last_at and v_last_outcome in ('acked', 'dead_lettered', 'dropped')) then
+           or (v_ack.at = v_last_at and v_last_outcome in ('acked', 'dead_lettered', 'dropped'))
+      then
         case when v_ack.status in ('completed', 'expired') then 'acked' else 'already_done' end
       when v_ack.status = 'expired' then 'expired'
       when v_is_stopped or (v_ack.at = v_last_at and v_last_outcome = 'retried') then

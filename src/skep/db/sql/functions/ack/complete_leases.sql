@@ -1,16 +1,14 @@
-/*
-complete_leases: apply the plain acks of a call, one completed range per partition, all at once.
-
-Takes   per ack, in parallel arrays: p_partition_id, p_group_id (null when there is no such group),
-        p_lease_id, p_offset, p_status as ack_messages; p_now.
-Returns one row per ack that was plain and is done: item (1-based), lease_released, has_more. The
-        others are left untouched: several acks of one partition, anything but completed, no lease or a
-        lost one, an offset that is unknown or already done, a partition with failures on record or
-        with messages done ahead.
-Locks   the cursors are locked by the caller; skep.partition rows for share, skipping locked ones.
-Why     One statement for any number of partitions. A partition is left idle only while no push is in flight
-        on it; see take_partitions.
-*/
+-- complete_leases: apply the plain acks of a call (one completed range per partition) in one
+-- statement.
+-- Takes   per ack, in parallel arrays: p_partition_id, p_group_id (null: no such group),
+--         p_lease_id, p_offset, p_status as ack_messages; p_now.
+-- Returns one row per plain ack: item (1-based), lease_released, has_more. Not plain, and left
+--         untouched: several acks of one partition, a status other than completed, a missing or
+--         lost lease, an unknown or finished offset, a partition with recorded failures or messages
+--         done ahead.
+-- Locks   skep.partition rows for share, skipping locked ones; the caller holds the cursors.
+-- Why     One statement for any number of partitions. A partition becomes idle only while no push
+--         is in flight on it; see take_partitions.
 create function skep.complete_leases(
   p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[], p_offset bigint[],
   p_status text[], p_now timestamptz)
@@ -43,7 +41,7 @@ begin
       from skep.cursor k
       where k.partition_id = u.partition_id and k.group_id = u.group_id offset 0
     ) k
-    -- Finished partitions with nothing beyond: these may rest.
+    -- Finished partitions with nothing beyond may become idle.
     left join lateral (
       select true as is_idle from skep.partition p
       where p.id = u.partition_id and u.upto = k.leased and p.head <= u.upto

@@ -1,14 +1,12 @@
-/*
-find_offset: the offset of a message in a partition, by the key of its transaction id.
-
-Takes   p_partition_id; p_acked, p_leased: the cursor's position and the end of its lease, if any;
-        p_key.
-Returns the offset, or null. The range under lease is searched first; then what was done last,
-        so that a repeated ack is recognised as such.
-Locks   none.
-Why     The broker that served the poll remembers its offsets; this serves the acks that reach
-        another one. Both searches are bounded, because a partition may keep millions of messages.
-*/
+-- find_offset: find a message in a partition by the key of its transaction id.
+-- Takes   p_partition_id; p_acked, p_leased: the cursor's position and the end of its lease, if
+--         any; p_key.
+-- Returns the offset or null. Searches the leased range first, then recently finished messages, so
+--         that a repeated ack is recognised.
+-- Locks   none.
+-- Why     The broker that served the poll remembers its offsets; this serves acks that reach
+--         another broker. Both searches are bounded, because a partition may keep millions of
+--         messages.
 create function skep.find_offset(
   p_partition_id bigint, p_acked bigint, p_leased bigint, p_key bytea) returns bigint
 language sql stable as $$

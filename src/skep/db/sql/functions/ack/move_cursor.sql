@@ -1,20 +1,17 @@
-/*
-move_cursor: write what the acks of a call came to.
-
-Takes   p_cursor: as it is, locked. p_acked: where cumulative acks moved it, or its own position.
-        p_done: offsets done by themselves. p_nacked: offsets to be delivered again, and of these
-        p_failed, with p_failures: those that failed, and how often so far. p_retry_at: when the
-        nacked may come again. p_ends_lease: give up the lease whatever is left under it. p_now.
-Returns is_finished: the cursor was moved or stopped and holds no range under lease any more;
-        has_more: it was left ready or backing off, not idle.
-Locks   the skep.partition row for share, skipping it if locked.
-Why     A lease is over when every message under it was answered: done, or nacked. Then the partition
-        waits until the last of the nacked may come again; without any it is ready, or idle when
-        no push is in flight and nothing is left (see take_partitions). A lease with nacked messages
-        lasts until these may come again, or its end would bring them early; and an ack without a
-        lease does not cut short the pause in which a partition rests. What was failed and counted is
-        forgotten as soon as it is done.
-*/
+-- move_cursor: write the result of a call's acks to one cursor.
+-- Takes   p_cursor: the row, locked. p_acked: its position after cumulative acks. p_done: offsets
+--         finished individually. p_nacked: offsets to deliver again; of these p_failed failed,
+--         p_failures times so far. p_retry_at: when nacked messages may come again. p_ends_lease:
+--         end the lease although part of it is unanswered. p_now.
+-- Returns is_finished: the cursor moved or stopped, and holds no lease; has_more: it is ready or
+--         backing off, not idle.
+-- Locks   the skep.partition row for share, skipping it if locked.
+-- Why     A lease ends when every message under it is done or nacked. The partition then waits
+--         until the last nacked message may come again; without one it is ready, or idle if nothing
+--         is left and no push is in flight (see take_partitions). A lease with nacked messages
+--         lasts at least until they may come again, or its end would deliver them early. An
+--         unfenced ack does not shorten a back-off. Failure counts are forgotten when the message
+--         is done.
 create function skep.move_cursor(
   p_cursor skep.cursor, p_acked bigint, p_done bigint[], p_nacked bigint[], p_failed bigint[],
   p_failures integer[], p_retry_at timestamptz, p_ends_lease boolean, p_now timestamptz)
@@ -70,7 +67,7 @@ begin
       leased = case when v_is_finished then null else c.leased end,
       available_at = v_available_at,
       leased_from = null,
-      -- What follows in the range under lease was delivered with it.
+      -- The rest of the leased range was delivered with it.
       deliveries = case when v_acked = c.acked then c.deliveries
                         when v_acked < c.leased then 1 else 0 end,
       unanswered = case when v_acked + 1 = any(p_nacked) then 0

@@ -1,12 +1,9 @@
-/*
-offsets_in: the offsets of a set that lie in a range.
-
-Takes   p_set; p_after, p_to: the range (p_after, p_to].
-Returns them in ascending order; null when there are none.
-Locks   none.
-Why     A set of ranges is how the database keeps done offsets; a list is what a reader of a batch
-        needs, and within a batch it is short.
-*/
+-- offsets_in: list the offsets of a set that lie in a range.
+-- Takes   p_set; p_after, p_to: the range (p_after, p_to].
+-- Returns an ascending array; null if empty.
+-- Locks   none.
+-- Why     Cursors store done offsets as ranges; the reader of a batch needs a list, which is short.
+--         A function, so that take_partitions pays only where there are any.
 create function skep.offsets_in(p_set int8multirange, p_after bigint, p_to bigint)
 returns bigint[]
 language sql immutable as $$

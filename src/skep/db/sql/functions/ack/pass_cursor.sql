@@ -1,16 +1,11 @@
-/*
-pass_cursor: move one cursor over messages that its group will not get.
-
-Takes   p_partition_id, p_group_id: the cursor. p_last: the last of those messages.
-Returns nothing. A cursor that is further already stays.
-Locks   the cursor, which the caller holds.
-Why     A lease that ends within them has nothing left to work on, so its partition is free at once;
-        one that reaches further stays. Acks of the consumer find their messages done. What was
-        done out of order right behind them is passed as well: done never contains acked + 1.
-        A lease that is given back later does not take the cursor back, as after an ack; but a
-        claim that was acknowledged at once can still be undone, rather twice than never. Nobody
-        waits for the pause of a failed message that is among them.
-*/
+-- pass_cursor: move one cursor past messages that its group will not get.
+-- Takes   p_partition_id, p_group_id: the cursor. p_last: the last of those messages.
+-- Locks   none; the caller holds the cursor.
+-- Why     A cursor that is further ahead stays. A lease that ends within the range ends now, a
+--         longer one stays; acks find their messages done. Finished messages right behind the range
+--         are passed as well: done never contains acked + 1. A lease given back later does not move
+--         the cursor back, but an auto-acked claim can still be undone: delivering twice beats
+--         losing. The back-off of a failed message in the range ends.
 create function skep.pass_cursor(p_partition_id bigint, p_group_id integer, p_last bigint)
 returns void
 language sql as $$

@@ -1,13 +1,10 @@
-/*
-renew_leases: give the holders of leases more time.
-
-Takes   p_lease_id, p_seconds: parallel arrays.
-Returns one row per lease that is still held on at least one partition: lease_id, expires_at (the
-        earliest of its partitions).
-Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
-Why     A renewal never shortens a lease, and never revives one that expired: the partition may already
-        be on its way to another consumer. For the laterals see push_segments.
-*/
+-- renew_leases: extend leases.
+-- Takes   p_lease_id, p_seconds: parallel arrays.
+-- Returns lease_id and expires_at (the earliest of its partitions) of each lease still held
+--         somewhere.
+-- Locks   as lock_cursors.
+-- Why     A renewal never shortens a lease and never revives an expired one: another consumer may
+--         be taking the partition. For the laterals see push_segments.
 create function skep.renew_leases(p_lease_id uuid[], p_seconds integer[])
 returns table (lease_id uuid, expires_at timestamptz)
 language plpgsql as $$

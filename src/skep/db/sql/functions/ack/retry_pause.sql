@@ -1,13 +1,9 @@
-/*
-retry_pause: how long a message that failed is left alone.
-
-Takes   p_failures: how often it failed, 1 or more; p_delay_ms: the pause after the first failure;
-        p_delay_ms_max: the bound of what grows.
-Returns the pause: it doubles with each failure up to the bound, and is never below the first.
-Locks   none.
-Why     Doubling gives what is broken time to mend. A shift of a bigint by at most 31 bits cannot
-        overflow from an integer, however often something failed.
-*/
+-- retry_pause: how long to back off after a failure.
+-- Takes   p_failures: 1 or more; p_delay_ms: after the first failure; p_delay_ms_max: the upper
+--         bound.
+-- Returns the interval: doubles with each failure up to the bound, never below p_delay_ms.
+-- Locks   none.
+-- Why     The shift is capped at 31 bits, so it cannot overflow however often a message fails.
 create function skep.retry_pause(p_failures integer, p_delay_ms integer, p_delay_ms_max integer)
 returns interval
 language sql immutable as $$

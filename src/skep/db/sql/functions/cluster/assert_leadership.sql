@@ -1,17 +1,12 @@
-/*
-assert_leadership: refuse background work to whoever is not its leader (any more).
-
-Takes   p_service, p_holder: as take_leadership.
-Returns nothing.
-Raises  SK423 when p_holder does not hold an unexpired lease.
-Locks   none.
-Why     A process that was stopped for a minute wakes up in the belief that it leads. The first
-        thing each step does is to ask here. A step that began in time may end late; that is
-        harmless, because steps are short and lock the rows they decide about.
-*/
+-- assert_leadership: refuse background work to a process that is not its leader.
+-- Takes   p_service, p_holder: as take_leadership.
+-- Raises  SK423 if p_holder does not hold an unexpired lease.
+-- Locks   none.
+-- Why     A process that was stopped for a minute wakes up believing that it leads; so each step
+--         asks here first. A step that begins in time may end late, which is harmless: steps are
+--         short and lock the rows they decide about.
 create function skep.assert_leadership(p_service text, p_holder uuid) returns void
 language plpgsql stable as $$
-#variable_conflict use_column
 begin
   perform 1 from skep.leadership l
   where l.service = p_service and l.holder = p_holder and l.expires_at > skep.now();

@@ -1,11 +1,6 @@
-/*
-forget_instance: an instance ends as planned.
-
-Takes   p_id: which one.
-Returns nothing.
-Locks   its skep.instance row.
-Why     One that says goodbye does not look like one that crashed.
-*/
+-- forget_instance: remove an instance that shuts down as planned.
+-- Locks   its skep.instance row.
+-- Why     A planned shutdown must not look like a crash.
 create function skep.forget_instance(p_id uuid)
 returns void
 language sql as $$

@@ -1,12 +1,8 @@
-/*
-list_instances: who serves this installation.
-
-Takes   p_limit: how many at most.
-Returns for each instance that reported within the last hour, those seen last first: id, host,
-        port, version, worker_count, started_at, and silent_s, the seconds since its last report.
-Locks   none.
-Why     The database's clock is the only one that all instances share.
-*/
+-- list_instances: the instances that serve this installation.
+-- Returns per instance that reported within the last hour, last seen first: id, host, port,
+--         version, worker_count, started_at, silent_s (seconds since its last report).
+-- Locks   none.
+-- Why     The database's clock is the only one all instances share.
 create function skep.list_instances(p_limit integer)
 returns table (id uuid, host text, port integer, version text, worker_count integer,
                started_at timestamptz, silent_s double precision)

@@ -1,13 +1,8 @@
-/*
-report_instance: say that an instance is alive.
-
-Takes   p_id: which one, new at each start. p_host, p_port: where it listens. p_version: of Skep.
-        p_worker_count: its processes.
-Returns nothing.
-Locks   its skep.instance row; those of instances that are long gone, skip locked.
-Why     One row per instance and one write per report, whatever the size of the installation.
-        Instances that ended without a word are forgotten after an hour, by whoever reports next.
-*/
+-- report_instance: record that an instance is alive.
+-- Takes   p_id: new at each start. p_host, p_port, p_version, p_worker_count.
+-- Locks   its skep.instance row; rows of dead instances, skipping locked ones.
+-- Why     One write per report, however large the installation. An instance that crashed is deleted
+--         after an hour, by any other that reports.
 create function skep.report_instance(
   p_id uuid, p_host text, p_port integer, p_version text, p_worker_count integer)
 returns void

@@ -1,15 +1,12 @@
-/*
-system_identity: the installation, outside of which transaction ids and partitions mean nothing.
-
-Takes   nothing.
-Returns the identifier of the cluster and the id of the database, with a colon between; behind a
-        second one the schema of the installation, if it is not the default one.
-Locks   none.
-Why     A dump that was restored elsewhere carries the archive's watermarks along, but there other
-        transactions have these ids. Two installations in one database share transactions, but
-        not partitions, nor the directory of an archive, which is named after this. The default's
-        name is written in two parts, as otherwise the chosen one would stand there as well.
-*/
+-- system_identity: identify the installation in which transaction ids and partition ids are valid.
+-- Returns the cluster's system identifier and the database's oid, joined by a colon; then a colon
+--         and the schema's name unless it is the default.
+-- Locks   none.
+-- Why     A dump restored elsewhere keeps the archive's watermarks, but its transaction ids mean
+--         other transactions there. Two installations in one database share transactions, but
+--         neither partitions nor the archive directory, which is named after this. The default
+--         schema is spelled in two parts, so that installing under another name does not replace it
+--         here.
 create function skep.system_identity() returns text
 language sql stable as $$
   select c.system_identifier::text || ':' || d.oid::text

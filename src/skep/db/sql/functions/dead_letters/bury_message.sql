@@ -1,15 +1,9 @@
-/*
-bury_message: keep a message that a group gave up on as a dead letter.
-
-Takes   p_partition_id, p_group_id, p_queue_id, p_offset: whose message. p_error, p_failures,
-        p_now: why, after how many failures, when.
-Returns nothing.
-Locks   none beyond the new row; the caller holds the cursor.
-Why     The envelope is copied, so the dead letter outlives the retention of the log. Burying the
-        same message twice for a group keeps the first row: a repeated call changes nothing. The
-        payload is never looked into: -> and ->> decode every string they pass and fail at an
-        escaped NUL, so the transaction id is read from the envelope's head, before its data.
-*/
+-- bury_message: keep a message that a group gave up on as a dead letter.
+-- Locks   none beyond the new row; the caller holds the cursor.
+-- Why     The envelope is copied, so the dead letter outlives retention. Burying a message twice
+--         keeps the first row. The payload is never decoded: -> and ->> decode every string they
+--         pass and fail on an escaped NUL, so the transaction id is read from the head of the
+--         envelope, before its data.
 create function skep.bury_message(
   p_partition_id bigint, p_group_id integer, p_queue_id integer, p_offset bigint, p_error text,
   p_failures integer, p_now timestamptz) returns void

@@ -1,12 +1,9 @@
-/*
-bury_range: keep all messages of a range that a group has not read as its dead letters.
-
-Takes   p_partition_id, p_group_id: the cursor. p_from, p_to: the range is (p_from, p_to].
-        p_error, p_now: why and when.
-Returns how many there were; deleted messages and those done out of order are none.
-Locks   none beyond the new rows; the caller holds the cursor.
-Why     As bury_message, which reads a segment per message; this reads each segment once.
-*/
+-- bury_range: keep the unread messages of a range as dead letters of a group.
+-- Takes   p_partition_id, p_group_id: the cursor. p_from, p_to: the range (p_from, p_to]. p_error,
+--         p_now.
+-- Returns how many; deleted and finished messages are left out.
+-- Locks   none beyond the new rows; the caller holds the cursor.
+-- Why     As bury_message, but each segment is read once, not once per message.
 create function skep.bury_range(
   p_partition_id bigint, p_group_id integer, p_from bigint, p_to bigint, p_error text,
   p_now timestamptz) returns bigint

@@ -1,11 +1,8 @@
-/*
-count_dead_letters: how many dead letters a filter asks for, as far as one is willing to count.
-
-Takes   the filter of matching_letters; p_bound.
-Returns the number, or p_bound + 1 when there are more than p_bound.
-Locks   none.
-Why     A page of a listing must not cost in proportion to what it does not show.
-*/
+-- count_dead_letters: count the dead letters that match a filter, up to a bound.
+-- Takes   the filter of matching_letters; p_bound.
+-- Returns the number, or p_bound + 1 if there are more.
+-- Locks   none.
+-- Why     A page of a listing must not cost in proportion to what it does not show.
 create function skep.count_dead_letters(
   p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz,
   p_error text, p_ids bigint[], p_bound bigint) returns bigint

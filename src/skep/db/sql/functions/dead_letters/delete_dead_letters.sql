@@ -1,19 +1,15 @@
-/*
-delete_dead_letters: forget the dead letters a filter asks for.
-
-Takes   the filter of matching_letters; p_limit.
-Returns how many were deleted; fewer than p_limit means that none is left.
-Locks   skep.dead_letter rows in id order, until commit.
-Why     Only the letters go: the message itself belongs to all groups of its queue. Bounded, so that
-        deleting a million is many short transactions.
-*/
+-- delete_dead_letters: delete dead letters that match a filter.
+-- Takes   the filter of matching_letters; p_limit.
+-- Returns how many were deleted; fewer than p_limit: none is left.
+-- Locks   skep.dead_letter rows for update, in id order.
+-- Why     Only the letters go: the message itself belongs to all groups of its queue. Bounded, so
+--         that a million are deleted in short transactions.
 create function skep.delete_dead_letters(
   p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz,
   p_error text, p_ids bigint[], p_limit integer) returns integer
 language plpgsql
 set plan_cache_mode = force_custom_plan
 as $$
-#variable_conflict use_column
 declare
   v_ids bigint[];
   v_count integer;

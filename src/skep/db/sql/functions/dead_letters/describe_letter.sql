@@ -1,12 +1,8 @@
-/*
-describe_letter: one dead letter, or what is known of one that was redriven.
-
-Takes   p_id.
-Returns one row or none: as list_dead_letters, and for a letter that was redriven instead of its
-        envelope redriven_at, to_partition_id and to_offset.
-Locks   none.
-Why     Who asks for a letter that is gone wants to know where its message went.
-*/
+-- describe_letter: one dead letter, or the record of one that was redriven.
+-- Returns one row or none: as list_dead_letters; for a redriven letter redriven_at, to_partition_id
+--         and to_offset instead of the envelope.
+-- Locks   none.
+-- Why     For a letter that is gone, the answer says where its message went.
 create function skep.describe_letter(p_id bigint)
 returns table (
   id bigint, partition_id bigint, message_offset bigint, queue_name text, partition_name text,

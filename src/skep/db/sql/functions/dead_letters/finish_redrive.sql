@@ -1,13 +1,10 @@
-/*
-finish_redrive: end a running redrive.
-
-Takes   p_id; p_owner: only if it is still theirs, or null for whoever's; p_state: 'done',
-        'cancelled' or 'failed'; p_error: why it failed.
-Returns whether it was running.
-Locks   the skep.redrive row: a batch in flight is waited for.
-Why     What ended stays ended: a worker that finds its job cancelled stops, and a job that is done
-        cannot be cancelled.
-*/
+-- finish_redrive: end a running redrive.
+-- Takes   p_id; p_owner: only if it still owns the job, null for any owner; p_state: done,
+--         cancelled or failed; p_error.
+-- Returns whether it was running.
+-- Locks   the skep.redrive row, which waits for a batch in flight.
+-- Why     What ended stays ended: a worker stops when its job is cancelled, and a finished job
+--         cannot be cancelled.
 create function skep.finish_redrive(p_id uuid, p_owner uuid, p_state text, p_error text)
 returns boolean
 language plpgsql as $$

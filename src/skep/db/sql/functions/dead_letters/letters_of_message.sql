@@ -1,11 +1,8 @@
-/*
-letters_of_message: the dead letters that copy a message, the newest failure first.
-
-Takes   p_partition_id, p_offset; p_group: a group's name, or null for all.
-Returns id, group_name.
-Locks   none.
-Why     A message has one for each group that gave up on it.
-*/
+-- letters_of_message: the dead letters of a message, newest failure first.
+-- Takes   p_partition_id, p_offset; p_group: a group name, or null for all.
+-- Returns id, group_name.
+-- Locks   none.
+-- Why     A message has one letter for each group that gave up on it.
 create function skep.letters_of_message(p_partition_id bigint, p_offset bigint, p_group text)
 returns table (id bigint, group_name text)
 language sql stable as $$

@@ -1,14 +1,10 @@
-/*
-list_dead_letters: a page of the dead letters a filter asks for, the newest failure first.
-
-Takes   the filter of matching_letters; p_limit, p_offset.
-Returns one row per letter: id, the address of its message, the names around it, transaction_id,
-        error, failures, created_at, failed_at, envelope.
-Locks   none.
-Why     The names come by look-up for the page alone. The plan is made for the filter at hand,
-        because each of its parts has an index of its own. A partition that was cleaned up since has
-        no name any more.
-*/
+-- list_dead_letters: a page of the dead letters that match a filter, newest failure first.
+-- Takes   the filter of matching_letters; p_limit, p_offset.
+-- Returns per letter: id, the address of its message, the names around it, transaction_id, error,
+--         failures, created_at, failed_at, envelope.
+-- Locks   none.
+-- Why     Names are looked up for the page only. A custom plan, because each part of the filter has
+--         its own index. A partition that was removed since has no name.
 create function skep.list_dead_letters(
   p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz,
   p_error text, p_ids bigint[], p_limit integer, p_offset bigint)

@@ -1,11 +1,8 @@
-/*
-list_redrives: redrives and how far they got, the newest first.
-
-Takes   p_id: only this one, or null; p_limit, p_offset.
-Returns rows of skep.redrive.
-Locks   none.
-Why     The same shape for one and for many.
-*/
+-- list_redrives: redrives and their progress, newest first.
+-- Takes   p_id: only this one, or null; p_limit, p_offset.
+-- Returns rows of skep.redrive.
+-- Locks   none.
+-- Why     One function for one and for many keeps their columns the same.
 create function skep.list_redrives(p_id uuid, p_limit integer, p_offset bigint)
 returns setof skep.redrive
 language sql stable as $$

@@ -1,14 +1,11 @@
-/*
-matching_letters: the dead letters a filter asks for.
-
-Takes   p_queue, p_group, p_partition: names; p_from, p_to: when the group gave up; p_error: part of
-        the error text; p_ids. Null in any of them: whatever.
-Returns rows of skep.dead_letter, in no order.
-Locks   none.
-Why     One place for the meaning of a filter, so that what is listed, counted, deleted and redriven
-        is the same. A single stable select: the planner merges it into the caller's query and drops
-        the conditions that are null. Callers therefore plan for the values at hand.
-*/
+-- matching_letters: the dead letters that match a filter.
+-- Takes   p_queue, p_group, p_partition: names; p_from, p_to: when the group gave up; p_error: part
+--         of the error text; p_ids. Null in any of them matches everything.
+-- Returns rows of skep.dead_letter, unordered.
+-- Locks   none.
+-- Why     The one definition of the filter, so that listing, counting, deleting and redriving
+--         agree. A single stable select: the planner inlines it and drops conditions that are null,
+--         so callers force a custom plan.
 create function skep.matching_letters(
   p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz,
   p_error text, p_ids bigint[])

@@ -1,12 +1,8 @@
-/*
-next_letters: the letters a redrive deals with next.
-
-Takes   the filter of matching_letters; p_after, p_upto: their ids lie in (p_after, p_upto];
-        p_limit.
-Returns id, queue_name, partition_name (null when the partition is gone), envelope; by id.
-Locks   none: redrive_letters decides under locks what really moves.
-Why     By id and not by time: a walk that can be stopped anywhere and taken up again.
-*/
+-- next_letters: the next letters of a redrive.
+-- Takes   the filter of matching_letters; p_after, p_upto: ids in (p_after, p_upto]; p_limit.
+-- Returns id, queue_name, partition_name (null if the partition is gone), envelope; by id.
+-- Locks   none: redrive_letters decides under locks what moves.
+-- Why     By id, not by time: the walk can stop anywhere and resume.
 create function skep.next_letters(
   p_queue text, p_group text, p_partition text, p_from timestamptz, p_to timestamptz,
   p_error text, p_ids bigint[], p_after bigint, p_upto bigint, p_limit integer)

@@ -1,19 +1,14 @@
-/*
-purge_dead_letters: delete some of the dead letters that were kept long enough. One step of a run.
-
-Takes   p_service, p_holder, p_run_id: as apply_retention. p_keep_s: how long they are kept.
-        p_limit: how many to delete.
-Returns how many were deleted.
-Raises  SK423 as assert_leadership.
-Locks   the rows deleted, skipping locked ones; then the history rows, by queue.
-Why     Their ids follow the order in which they died, closely enough: the walk begins at the
-        oldest and ends at the limit, so what is young is never read in bulk.
-*/
+-- purge_dead_letters: delete some expired dead letters. One step of a run.
+-- Takes   p_service, p_holder, p_run_id: as apply_retention. p_keep_s. p_limit: letters to look at.
+-- Returns how many were deleted.
+-- Raises  SK423 as assert_leadership.
+-- Locks   the deleted rows, skipping locked ones; then the history rows, by queue.
+-- Why     Ids follow the order of failures closely enough: the walk begins at the oldest and ends
+--         at the limit, so young letters are not read in bulk.
 create function skep.purge_dead_letters(
   p_service text, p_holder uuid, p_run_id uuid, p_keep_s integer, p_limit integer)
 returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_started constant timestamptz := skep.now();
   v_queue record;

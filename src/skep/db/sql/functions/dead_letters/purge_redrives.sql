@@ -1,17 +1,12 @@
-/*
-purge_redrives: delete some of what is on record about redrives of long ago. One step of a run.
-
-Takes   p_service, p_holder: as apply_retention. p_keep_s: how long records are kept. p_limit: how
-        many jobs, and how many letters, to delete.
-Returns how many rows were deleted, of that kind of which there were more.
-Raises  SK423 as assert_leadership.
-Locks   the rows deleted, skipping locked ones.
-Why     A job that still runs is kept, however old it is. Nobody but this deletes these records.
-*/
+-- purge_redrives: delete some old records of redrives. One step of a run.
+-- Takes   p_service, p_holder: as apply_retention. p_keep_s. p_limit: rows per table.
+-- Returns how many rows were deleted from the table that lost more.
+-- Raises  SK423 as assert_leadership.
+-- Locks   the deleted rows, skipping locked ones.
+-- Why     A running job is kept, however old it is.
 create function skep.purge_redrives(
   p_service text, p_holder uuid, p_keep_s integer, p_limit integer) returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_cutoff constant timestamptz := skep.now() - make_interval(secs => p_keep_s);
   v_jobs bigint;

@@ -1,15 +1,12 @@
-/*
-push_letters: push the messages of dead letters, passing by those that were pushed before.
-
-Takes   per letter, in parallel arrays ordered by partition and id: p_letter_id, p_partition_id,
-        p_key, p_envelope.
-Returns one row per letter whose partition exists: letter_id, partition_id, message_offset, and
-        whether it is a duplicate: then message_offset is where its like lies.
-Locks   as push_segments.
-Why     push_segments stores nothing in a partition in which it finds a duplicate, and says which.
-        It holds the partition then, so the second round finds none. A third would mean that two
-        letters share a key.
-*/
+-- push_letters: push the messages of dead letters, except those already pushed.
+-- Takes   per letter, in parallel arrays ordered by partition and id: p_letter_id, p_partition_id,
+--         p_key, p_envelope.
+-- Returns per letter whose partition exists: letter_id, partition_id, message_offset, is_duplicate
+--         (then message_offset is that of the stored message).
+-- Locks   as push_segments.
+-- Why     push_segments stores nothing in a partition with a duplicate, and names the duplicates.
+--         The partition stays locked, so the second round finds none; a third would mean that two
+--         letters share a key.
 create function skep.push_letters(
   p_letter_id bigint[], p_partition_id bigint[], p_key bytea[], p_envelope bytea[])
 returns table (

@@ -1,19 +1,17 @@
-/*
-redrive_letters: push the messages of dead letters again and take the letters away, in one.
-
-Takes   per letter, in parallel arrays: p_letter_id, p_partition_id (where to), p_key, p_envelope;
-        p_redrive_id, p_owner, p_position: the job this is a batch of, whose it is and how far it
-        gets by it; null when it is none.
-Returns one row per letter: letter_id, result, queue_id, partition_id, message_offset. Results:
-        'moved'; 'duplicate': the partition holds its like already, the letter stays; 'gone': it
-        is no dead letter any more, or its destination is gone. No row at all: the job does not
-        run, or not under this owner.
-Raises  40001 when a letter vanished while its message was pushed: nothing happened, look again.
-Locks   the skep.redrive row, then as push_segments, then skep.dead_letter rows in id order.
-Why     The letters come last, as for everyone who holds a partition or a cursor and touches
-        letters, and nothing is waited for once they are deleted. The price is that a push may turn
-        out to be for nothing; then everything is rolled back.
-*/
+-- redrive_letters: push the messages of dead letters again and delete the letters, in one
+-- transaction.
+-- Takes   per letter, in parallel arrays: p_letter_id, p_partition_id (the target), p_key,
+--         p_envelope. p_redrive_id, p_owner, p_position: the job of this batch, its owner, and its
+--         progress after the batch; null without a job.
+-- Returns per letter: letter_id, result, queue_id, partition_id, message_offset. Results: moved;
+--         duplicate (the partition already holds the message; the letter stays); gone (the letter
+--         or its target no longer exists). No row at all: the job is not running under this owner.
+-- Raises  40001 if a letter vanished while its message was pushed; everything is rolled back.
+-- Locks   the skep.redrive row; then as push_segments; then skep.dead_letter rows for update, in id
+--         order.
+-- Why     Letters come last, as in every function that holds a partition or cursor and touches
+--         letters; nothing waits after they are deleted. The price: a push may be in vain and is
+--         rolled back.
 create function skep.redrive_letters(
   p_letter_id bigint[], p_partition_id bigint[], p_key bytea[], p_envelope bytea[],
   p_redrive_id uuid, p_owner uuid, p_position bigint)

@@ -1,12 +1,9 @@
-/*
-summarize_letters: what the newest dead letters have in common.
-
-Takes   p_letters: how many to look at. p_errors: how many different errors to tell of.
-Returns error and count, the most frequent first, and partitions: of how many partitions all the
-        letters looked at are. No row when there is no letter.
-Locks   none.
-Why     Somebody who sees that letters pile up asks first whether they died of the same thing.
-*/
+-- summarize_letters: what the newest dead letters have in common.
+-- Takes   p_letters: how many to look at. p_errors: how many distinct errors to return.
+-- Returns error and count, most frequent first; partitions: how many partitions all these letters
+--         come from. No row without letters.
+-- Locks   none.
+-- Why     When letters pile up, the first question is whether they share a cause.
 create function skep.summarize_letters(p_letters integer, p_errors integer)
 returns table (error text, count bigint, partitions bigint)
 language sql stable as $$

@@ -1,13 +1,9 @@
-/*
-take_over_redrives: become the owner of redrives whose owner has stopped working on them.
-
-Takes   p_owner; p_idle_s: how long one may be without progress.
-Returns their ids.
-Locks   skep.redrive rows for no key update, skipping locked ones: those are being worked on.
-Why     The process that accepted a job may be gone. Nobody has to find that out: a batch takes a
-        moment, so a job that stands still is nobody's. The former owner, should it come back, finds
-        that the job is not its own any more.
-*/
+-- take_over_redrives: take over redrives whose owner has stopped.
+-- Takes   p_owner; p_idle_s: how long a job may be without progress.
+-- Returns their ids.
+-- Locks   skep.redrive rows for no key update, skipping locked ones, which are being worked on.
+-- Why     The process that accepted a job may be gone. A batch takes a moment, so a job without
+--         progress has no worker. A former owner that comes back learns that it lost the job.
 create function skep.take_over_redrives(p_owner uuid, p_idle_s integer)
 returns table (id uuid)
 language plpgsql as $$

@@ -1,21 +1,19 @@
-/*
-drain_records: store the messages of a part of a spill file, and remember that it was done.
-
-Takes   p_file_id, p_from, p_to: which part. p_resolve: the messages may have been stored by a call
-        that was lost before they were spilled; those lie above guaranteed_to, whatever the window.
-        p_partition_id, p_guaranteed_to, p_guaranteed_since, p_partition, p_key, p_envelope as push_distinct.
-        p_queue_id, p_version as push_segments. p_later_*: messages for later as schedule_messages.
-Returns first a row with the position the file is drained up to. If that is not p_to, an earlier
-        call had been further or less far than the caller thought, and nothing was done. Then one
-        row per partition that got something: partition, and as push_distinct stored_item, first, created_at,
-        duplicate_item, gap_first, gap_keys, gap_created_at.
-Raises  SK409 when a queue was configured anew; P0002 when a partition or a queue is gone; 55P03 while
-        operations wait for a partition, which were accepted before the messages were spilled.
-Locks   the file's row; skep.partition and skep.cursor rows as push_segments, all partitions first.
-Why     Duplicates are sought inside the queue's window only, and a spilled message may be older
-        than that when it comes here a second time, after a crash or a lost answer. So the progress
-        is written in the same transaction, and a part that was drained is never drained again.
-*/
+-- drain_records: store the messages of a part of a spill file and record that it is drained.
+-- Takes   p_file_id, p_from, p_to: the part. p_resolve: a lost call may have stored the messages
+--         before they were spilled, above guaranteed_to, whatever the window. p_partition_id,
+--         p_guaranteed_to, p_guaranteed_since, p_partition, p_key, p_envelope as push_distinct.
+--         p_queue_id, p_version as push_segments. p_later_*: scheduled messages as
+--         schedule_messages.
+-- Returns first a row with the position up to which the file is drained; if it is not p_to, an
+--         earlier call got further or less far than the caller assumed, and nothing was done. Then
+--         one row per partition that got something: partition, and as push_distinct stored_item,
+--         first, created_at, duplicate_item, gap_first, gap_keys, gap_created_at.
+-- Raises  SK409 if a queue was reconfigured; P0002 if a partition or queue is gone; 55P03 while
+--         deferred operations, accepted before the messages were spilled, wait for a partition.
+-- Locks   the skep.drained_file row; then all partitions and cursors as push_segments.
+-- Why     Duplicates are found inside the queue's window only, and a spilled message may be older
+--         when it comes a second time, after a crash or a lost answer. So progress is written in
+--         the same transaction, and a drained part is never drained again.
 create function skep.drain_records(
   p_file_id uuid, p_from bigint, p_to bigint, p_resolve boolean,
   p_partition_id bigint[], p_guaranteed_to bigint[], p_guaranteed_since timestamptz[],
@@ -61,7 +59,8 @@ begin
   select p_to, d.partition, d.stored_item, d.first, d.created_at, d.duplicate_item,
          d.gap_first, d.gap_keys, d.gap_created_at
   from skep.push_distinct(
-    p_partition_id, p_guaranteed_to, p_guaranteed_since, p_partition, p_key, p_envelope, p_resolve) d;
+    p_partition_id, p_guaranteed_to, p_guaranteed_since, p_partition, p_key, p_envelope,
+    p_resolve) d;
   get diagnostics v_partitions = row_count;
   if v_partitions < cardinality(p_partition_id) then
     raise exception using errcode = 'P0002', message = 'a partition is gone';

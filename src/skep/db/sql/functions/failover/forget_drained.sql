@@ -1,11 +1,7 @@
-/*
-forget_drained: drop the progress of spill files that do not exist any more.
-
-Takes   p_file_id: files that were deleted. p_keep_days: what nobody spoke of for so long goes too.
-Returns nothing.
-Locks   the rows it deletes.
-Why     A process may die between deleting a file and saying so; its row would stay for ever.
-*/
+-- forget_drained: delete the progress of spill files that no longer exist.
+-- Takes   p_file_id: deleted files. p_keep_days: rows untouched for so long go too.
+-- Locks   the deleted rows.
+-- Why     A process may die between deleting a file and reporting it; its row would stay for ever.
 create function skep.forget_drained(p_file_id uuid[], p_keep_days integer) returns void
 language sql as $$
   delete from skep.drained_file d

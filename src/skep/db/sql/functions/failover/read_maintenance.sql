@@ -1,11 +1,7 @@
-/*
-read_maintenance: which maintenance modes are on.
-
-Takes   nothing.
-Returns one row: is_push_on, is_pop_on.
-Locks   none.
-Why     Every process asks once a second; the answer stands in its memory for all requests between.
-*/
+-- read_maintenance: the maintenance modes that are on.
+-- Returns one row: is_push_on, is_pop_on.
+-- Locks   none.
+-- Why     Every process asks once a second and remembers the answer for all requests in between.
 create function skep.read_maintenance()
 returns table (is_push_on boolean, is_pop_on boolean)
 language sql stable as $$

@@ -1,13 +1,9 @@
-/*
-assert_group: the consumer group, or a refusal.
-
-Takes   p_group_id.
-Returns the row of the group.
-Raises  SK404.
-Locks   none.
-Why     Brokers remember group ids; when a queue or group was deleted meanwhile they must learn it
-        instead of polling a ghost for ever.
-*/
+-- assert_group: return a consumer group, or refuse.
+-- Returns the row of the group.
+-- Raises  SK404 if it does not exist.
+-- Locks   none.
+-- Why     Brokers remember group ids, and must learn that a queue or group was deleted instead of
+--         polling it for ever.
 create function skep.assert_group(p_group_id integer) returns skep.consumer_group
 language plpgsql stable as $$
 declare

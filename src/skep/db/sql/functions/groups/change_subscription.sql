@@ -1,12 +1,9 @@
-/*
-change_subscription: let a group's subscriptions start at another time.
-
-Takes   p_group: its name, on whatever queues. p_moment.
-Returns how many subscriptions were changed.
-Locks   skep.consumer_group rows in id order.
-Why     It changes where the group starts when its progress is forgotten (forget_partitions), and, if
-        that lies ahead, in partitions to come. Cursors stay where they are: to move them is a seek.
-*/
+-- change_subscription: change the start of a group's subscriptions.
+-- Takes   p_group: a name, on all queues that have it. p_moment.
+-- Returns how many subscriptions changed.
+-- Locks   skep.consumer_group rows for no key update, in id order.
+-- Why     It decides where the group starts when its progress is forgotten (forget_partitions) and,
+--         if p_moment lies ahead, in new partitions. Cursors stay; a seek moves them.
 create function skep.change_subscription(p_group text, p_moment timestamptz) returns bigint
 language plpgsql as $$
 declare

@@ -1,13 +1,10 @@
-/*
-counts_as_reader: whether an operator wants to see a consumer group among those of its queue.
-
-Takes   p_group: the row of the group.
-Returns true for every named group, and for that of queue mode once somebody polled without a group
-        or while the queue has no other.
-Locks   none.
-Why     The group of queue mode exists on every queue. Where only named groups consume, it would be
-        listed with a backlog that grows for ever, and be the first of all that lag behind.
-*/
+-- counts_as_reader: whether a consumer group counts among the readers of its queue.
+-- Takes   p_group: the row of the group.
+-- Returns true for every named group; for the default group once a consumer has polled without a
+--         group, or while the queue has no other.
+-- Locks   none.
+-- Why     The default group exists on every queue. Where only named groups consume, it would lag
+--         behind for ever, and a queue with a limit would be full for good.
 create function skep.counts_as_reader(p_group skep.consumer_group) returns boolean
 language sql stable as $$
   select p_group.name <> '__QUEUE_MODE__'

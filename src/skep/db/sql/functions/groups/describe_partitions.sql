@@ -1,15 +1,12 @@
-/*
-describe_partitions: how far groups are in each of their partitions, a page at a time.
-
-Takes   p_group_id: groups in the order in which their partitions are to be listed. p_limit, p_offset:
-        the page, counted over the partitions of all of them.
-Returns by group and then by partition name: group_id, partition_id, partition_name, head, tail, acked
-        (never before the tail), backlog, lag_s (the age of the first unread message in seconds),
-        lease_id (null unless under lease now), failing (messages on record as failed).
-Locks   none.
-Why     A page costs what it shows, plus a step in the index of names for each partition before it.
-        For the laterals see push_segments.
-*/
+-- describe_partitions: progress of groups in each of their partitions, by page.
+-- Takes   p_group_id: groups in listing order. p_limit, p_offset: counted over the partitions of
+--         all groups.
+-- Returns by group, then partition name: group_id, partition_id, partition_name, head, tail, acked
+--         (at least tail - 1), backlog, lag_s (age of the first unread message), lease_id (null
+--         unless leased now), failing (messages recorded as failed).
+-- Locks   none.
+-- Why     A page costs what it shows, plus one index step per partition before it. For the laterals
+--         see push_segments.
 create function skep.describe_partitions(p_group_id integer[], p_limit integer, p_offset integer)
 returns table (
   group_id integer, partition_id bigint, partition_name text, head bigint, tail bigint,

@@ -1,13 +1,9 @@
-/*
-find_group: a queue and a consumer group by their names.
-
-Takes   p_queue, p_group.
-Returns queue_id, group_id. group_id is null when the queue has no such group; no row when there
-        is no such queue.
-Locks   none.
-Why     Operators name things that may not exist, and are told which of the two it is. Unlike
-        provision_group this creates nothing.
-*/
+-- find_group: find a queue and a consumer group by name.
+-- Returns queue_id, group_id; group_id is null if the queue has no such group. No row: no such
+--         queue.
+-- Locks   none.
+-- Why     Operators name things that may not exist, and are told which of the two is missing.
+--         Unlike provision_group it creates nothing.
 create function skep.find_group(p_queue text, p_group text)
 returns table (queue_id integer, group_id integer)
 language sql stable as $$

@@ -1,13 +1,9 @@
-/*
-forget_group: end the subscription of a consumer group to its queue.
-
-Takes   p_group_id.
-Returns whether it existed.
-Locks   its skep.queue row for update, against provision_partitions.
-Why     The row goes first, the cursors after it by sweep_removed_group: a group that had lost some
-        of its cursors would never read those partitions again. Polls of the group learn by SK404 that it
-        is gone. The lock makes sure that no partition is just being born with a cursor for it.
-*/
+-- forget_group: end a group's subscription to its queue.
+-- Returns whether it existed.
+-- Locks   its skep.queue row for update, against provision_partitions.
+-- Why     The row goes first, its cursors later by sweep_removed_group: a group that had lost only
+--         some cursors would never read those partitions again. Polls learn by SK404 that it is
+--         gone. The lock keeps provision_partitions from creating a cursor for it.
 create function skep.forget_group(p_group_id integer) returns boolean
 language plpgsql as $$
 begin

@@ -1,15 +1,11 @@
-/*
-forget_partitions: forget what a group did in the next partitions of a queue.
-
-Takes   p_queue_id, p_group_id; p_is_kept: the subscription stays, so the cursors start again as
-        it says; else they are deleted. p_from, p_limit: the partitions, as page_partitions.
-Returns one row: partitions (how many cursors were forgotten), next_name as page_partitions.
-Raises  SK404 when the subscription should stay and does not exist (any more).
-Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
-Why     One step of deleting a group; see seek_partitions. A cursor of a kept subscription is moved,
-        not deleted: a partition without one would be lost to the group. Its dead letters go as well:
-        whoever starts over fails over.
-*/
+-- forget_partitions: forget a group's progress in the next partitions of a queue.
+-- Takes   p_queue_id, p_group_id; p_is_kept: the subscription stays and its cursors start again;
+--         otherwise they are deleted. p_from, p_limit: as page_partitions.
+-- Returns one row: partitions (cursors forgotten), next_name as page_partitions.
+-- Raises  SK404 if the subscription should stay and does not exist.
+-- Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
+-- Why     One step of deleting a group; see seek_partitions. A kept subscription moves its cursors:
+--         a partition without one would be lost to the group. Its dead letters go as well.
 create function skep.forget_partitions(
   p_queue_id integer, p_group_id integer, p_is_kept boolean, p_from text, p_limit integer)
 returns table (partitions bigint, next_name text)

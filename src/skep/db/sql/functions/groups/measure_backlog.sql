@@ -1,19 +1,16 @@
-/*
-measure_backlog: what consumer groups have yet to read, in messages and in time.
-
-Takes   p_group_id. p_exact_max: up to so many partitions are counted one by one, in all.
-Returns one row per group that exists: group_id; partitions; partitions_behind, backlog, lag_s: the
-        partitions with unread messages, the messages, and the age of the oldest of them in seconds;
-        ready_s: how long some partition has been waiting for a poll; is_held: some partition is under
-        lease; is_estimated: the figures come from a sample, either because the queue has more
-        than p_exact_max partitions, or because too many of them are not at rest.
-Locks   none.
-Why     Only partitions that are not at rest can hold something unread, and an index lists these: the
-        cost depends on them, not on the number of partitions, and a sample bounds it from above. The
-        groups with few such partitions are counted first, so that a busy one never makes them vague.
-        stored_at is written out, because ten thousand calls of a function take longer than what
-        it does. For the laterals see push_segments.
-*/
+-- measure_backlog: what consumer groups have yet to read, in messages and time.
+-- Takes   p_group_id. p_exact_max: how many partitions to count, in all.
+-- Returns per group that exists: group_id; partitions; partitions_behind, backlog, lag_s:
+--         partitions with unread messages, those messages, the age of the oldest in seconds;
+--         ready_s: how long a partition has waited for a poll; is_held: some partition is leased;
+--         is_estimated: sampled, because the queue has more than p_exact_max partitions or too many
+--         of them are active.
+-- Locks   none.
+-- Why     Only partitions that are not idle can hold unread messages, and an index lists them: the
+--         cost follows these, and sampling bounds it. Groups with few of them are counted first, so
+--         that a busy group never makes them inexact. The look-up of the oldest segment is written
+--         out: ten thousand function calls cost more than their work. For the laterals see
+--         push_segments.
 create function skep.measure_backlog(p_group_id integer[], p_exact_max integer)
 returns table (
   group_id integer, partitions bigint, partitions_behind bigint, backlog bigint, lag_s bigint,
@@ -24,12 +21,12 @@ declare
   v_now constant timestamptz := skep.now();
   v_sample_blocks constant integer := 150;
   v_sample_partitions constant integer := 100;
-  -- Partitions not at rest that a single group may have and still be counted.
+  -- Active partitions up to which a single group is counted.
   v_share constant integer := p_exact_max / least(greatest(cardinality(p_group_id), 1), 10);
   v_queue integer[];                      -- the queues of the groups ...
-  v_partitions bigint[];                       -- ... and their partitions, counted to one above the maximum
+  v_partitions bigint[];                  -- ... and their partitions, up to the maximum + 1
   v_large integer[];                      -- groups whose queue has too many partitions to count
-  v_busy integer[];                       -- groups with too many partitions not at rest
+  v_busy integer[];                       -- groups with too many active partitions
 begin
   select array_agg(q.id), array_agg(n.partitions) into v_queue, v_partitions
   from (
@@ -89,8 +86,9 @@ begin
     group by s.group_id
   )
   select g.id,
-         case when x.is_large then coalesce(round(s.partitions)::bigint, n.partitions) else n.partitions end,
-         coalesce(round(case when x.is_busy then s.partitions_behind end)::bigint, b.partitions_behind, 0),
+         coalesce(round(case when x.is_large then s.partitions end)::bigint, n.partitions),
+         coalesce(
+           round(case when x.is_busy then s.partitions_behind end)::bigint, b.partitions_behind, 0),
          coalesce(round(case when x.is_busy then s.backlog end)::bigint, b.backlog, 0),
          skep.age_s(case when x.is_busy then s.oldest_at else b.oldest_at end, v_now),
          skep.age_s(r.ready_since, v_now),

@@ -1,18 +1,14 @@
-/*
-move_cursors: put cursors of a group somewhere else, forwards or backwards.
-
-Takes   p_group_id; per partition, in parallel arrays, no partition twice: p_partition_id, p_acked (the last
-        offset that counts as done). p_starts_at: nothing pushed before is to be delivered; counts
-        only while it lies ahead.
-Returns per cursor that exists: partition_id, acked as it is now.
-Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
-Why     A seek starts afresh: leases end, so that late acks of the old position are refused;
-        failures, deliveries and the former start are forgotten; of what was done above the
-        cursor only deleted messages stay done. The partition is left ready, not idle: only a claim may put it to rest,
-        under the partition's lock. p_acked is clamped to what the partition holds, and passes over
-        deleted messages, for a cursor never stands before something that is done.
-        For the laterals see push_segments.
-*/
+-- move_cursors: move cursors of a group forwards or backwards.
+-- Takes   p_group_id; per partition, in parallel arrays without repeats: p_partition_id, p_acked
+--         (the last offset that counts as done). p_starts_at: deliver nothing pushed before;
+--         ignored once it has passed.
+-- Returns partition_id and the new acked of each cursor that exists.
+-- Locks   as lock_cursors.
+-- Why     A seek starts afresh: leases end, so that late acks are refused; failures, deliveries and
+--         the former start are forgotten; above the cursor only deleted messages stay done. The
+--         partition becomes ready, not idle: only a claim may set it idle, under the partition's
+--         lock. p_acked is clamped to what the partition holds and skips deleted messages, because
+--         a cursor never stands before a finished message. For the laterals see push_segments.
 create function skep.move_cursors(
   p_group_id integer, p_partition_id bigint[], p_acked bigint[],
   p_starts_at timestamptz default null)

@@ -1,13 +1,8 @@
-/*
-pause_group: stop or resume the delivery to a consumer group.
-
-Takes   p_group_id, p_is_paused.
-Returns nothing.
-Raises  SK404 when the group does not exist (any more).
-Locks   the skep.consumer_group row.
-Why     Leases that are held stay, so that what was delivered can be acknowledged; polls get
-        nothing more until the group is resumed.
-*/
+-- pause_group: stop or resume delivery to a consumer group.
+-- Raises  SK404 if the group does not exist.
+-- Locks   the skep.consumer_group row.
+-- Why     Leases stay, so that delivered messages can be acknowledged; polls get nothing until the
+--         group is resumed.
 create function skep.pause_group(p_group_id integer, p_is_paused boolean) returns void
 language plpgsql as $$
 begin

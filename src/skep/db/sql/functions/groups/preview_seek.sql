@@ -1,12 +1,9 @@
-/*
-preview_seek: what a seek in all partitions of a queue would skip and replay.
-
-Takes   p_group_id; p_to, p_moment: where to, as aim_seek. p_exact_max: up to so many partitions are
-        looked at one by one.
-Returns one row: partitions, skipped, replayed (messages), is_estimated.
-Locks   none.
-Why     Beyond p_exact_max partitions a sample answers, so that to ask never takes longer than to do.
-*/
+-- preview_seek: what a seek in all partitions of a queue would skip and replay.
+-- Takes   p_group_id; p_to, p_moment: as aim_seek. p_exact_max: up to so many partitions are
+--         counted.
+-- Returns one row: partitions, skipped, replayed (messages), is_estimated.
+-- Locks   none.
+-- Why     Above p_exact_max a sample answers, so that the preview never takes longer than the seek.
 create function skep.preview_seek(
   p_group_id integer, p_to text, p_moment timestamptz, p_exact_max integer)
 returns table (partitions bigint, skipped bigint, replayed bigint, is_estimated boolean)

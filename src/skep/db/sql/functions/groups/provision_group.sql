@@ -1,20 +1,17 @@
-/*
-provision_group: find a consumer group of a queue, or subscribe it.
-
-Takes   p_queue, p_group: names. p_mode: 'all', 'new' or 'timestamp'. p_from: where a 'timestamp'
-        subscription starts. Mode and start count only when the group is new. p_conflation:
-        whether it is to get only the newest message of each partition; counts only as long as nobody
-        said so before, null says nothing.
-Returns queue_id, group_id and conflation, as it holds now.
-Locks   an existing group: nothing, or its own row when conflation is decided or queue mode is
-        polled for the first time. A new one: its queue row for update, against
-        provision_partitions and other new groups of the queue.
-Why     The subscription exists from the first poll on, before any message does, so that 'new'
-        never skips the first one. Every new cursor starts ready, not idle: a push in flight may
-        have looked for idle cursors before this one existed, and only a claim may find out
-        (under the partition's lock) that there is nothing to read. Deleted messages are done from
-        the start.
-*/
+-- provision_group: find a consumer group, or subscribe it.
+-- Takes   p_queue, p_group: names. p_mode: all, new or timestamp. p_from: the start of a timestamp
+--         subscription. Mode and start only apply to a new group. p_conflation: deliver only the
+--         newest message of each partition; applies until it was decided once, null decides
+--         nothing.
+-- Returns queue_id, group_id, and the conflation in force.
+-- Locks   an existing group: nothing, or its own row when conflation is decided or the default
+--         group is polled for the first time. A new group: its skep.queue row for update, against
+--         provision_partitions and other new groups.
+-- Why     The subscription exists from the first poll on, before any message, so that mode new
+--         never skips the first one. A new cursor is ready, not idle: a push in flight may have
+--         looked for idle cursors before it existed, and only a claim can tell, under the
+--         partition's lock, that there is nothing to read. Deleted messages are done from the
+--         start.
 create function skep.provision_group(
   p_queue text, p_group text, p_mode text, p_from timestamptz, p_conflation boolean default null)
 returns table (queue_id integer, group_id integer, conflation boolean)
@@ -32,12 +29,12 @@ begin
   where q.name = p_queue;
   if found then
     if v_conflation is null and p_conflation is not null then
-      -- Of two who decide at the same time the second finds the word of the first.
+      -- Of two concurrent decisions the first counts.
       update skep.consumer_group g set conflation = coalesce(g.conflation, p_conflation)
       where g.id = v_group_id returning g.conflation into v_conflation;
     end if;
     if v_first_polled_at is null then
-      -- From now on retention waits for this group, too.
+      -- From now on retention waits for this group.
       update skep.consumer_group g set first_polled_at = skep.now() where g.id = v_group_id;
     end if;
     return query select v_queue_id, v_group_id, v_conflation;
@@ -52,7 +49,7 @@ begin
   on conflict (queue_id, name) do nothing
   returning id into v_group_id;
   if v_group_id is null then
-    -- Somebody subscribed it while this waited for the queue.
+    -- Another session subscribed it while this waited for the queue.
     return query select * from skep.provision_group(p_queue, p_group, p_mode, p_from, p_conflation);
     return;
   end if;

@@ -1,14 +1,11 @@
-/*
-sample_cursors: some cursors of large groups, and how many each of them stands for.
-
-Takes   p_group_id: the groups. p_blocks: how many blocks of the table to read.
-Returns group_id, partition_id, acked, done, available_at, and weight: the sum of a quantity over
-        the sample times the weight estimates the sum over all partitions.
-Locks   none.
-Why     The blocks lie at equal distances over the whole table, so partitions of any age take part, a
-        second look gives the same answer, and the cost is the same for a thousand partitions and for
-        a million. A range of addresses is read directly; no index leads to every n-th partition.
-*/
+-- sample_cursors: sample cursors of large groups.
+-- Takes   p_group_id. p_blocks: how many blocks of the table to read.
+-- Returns group_id, partition_id, acked, done, available_at, and weight: a sum over the sample
+--         times the weight estimates the sum over all partitions.
+-- Locks   none.
+-- Why     Blocks at equal distances include partitions of any age, give the same answer twice, and
+--         cost the same for a thousand partitions and a million. A ctid range is read directly; no
+--         index leads to every n-th partition.
 create function skep.sample_cursors(p_group_id integer[], p_blocks integer)
 returns table (
   group_id integer, partition_id bigint, acked bigint, done int8multirange,

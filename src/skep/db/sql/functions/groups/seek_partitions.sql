@@ -1,16 +1,12 @@
-/*
-seek_partitions: move a group's cursors in the next partitions of its queue.
-
-Takes   p_group_id; p_from, p_limit: the partitions, as page_partitions; p_to, p_moment: where to, as
-        aim_seek.
-Returns one row: partitions (how many cursors were moved), next_name as page_partitions.
-Raises  SK404 when the group does not exist (any more).
-Locks   the skep.consumer_group row, if its start changes; then as move_cursors.
-Why     One step of a seek in a whole queue. Each is a transaction of its own, so that consumers
-        and pushes wait for a thousand partitions at most; a step repeated does no harm. A subscription
-        that would have started later starts with the seek, also in partitions to come; and a seek to a
-        time to come lets it start then.
-*/
+-- seek_partitions: move a group's cursors in the next partitions of its queue.
+-- Takes   p_group_id; p_from, p_limit: as page_partitions; p_to, p_moment: as aim_seek.
+-- Returns one row: partitions (cursors moved), next_name as page_partitions.
+-- Raises  SK404 if the group does not exist.
+-- Locks   the skep.consumer_group row, if its start changes; then as move_cursors.
+-- Why     One step of a seek in a whole queue, in its own transaction, so that consumers and pushes
+--         wait for a thousand partitions at most; repeating a step is harmless. A subscription due
+--         to start later starts with the seek, also in new partitions; a seek to a future time
+--         delays it until then.
 create function skep.seek_partitions(
   p_group_id integer, p_from text, p_limit integer, p_to text, p_moment timestamptz)
 returns table (partitions bigint, next_name text)

@@ -1,14 +1,11 @@
-/*
-spread_cursors: cursors of groups in some partitions of their queues, and how many each stands for.
-
-Takes   p_group_id: groups of queues with some thousand partitions at most. p_partitions: about how many partitions
-        of each queue to look at.
-Returns group_id, partition_id, acked, done, available_at and weight as sample_cursors.
-Locks   none.
-Why     The partitions lie at equal distances in the order of their names, so every queue is represented,
-        however small its share of the table is, where blocks of the table might miss it. The price
-        is a walk through the names. Groups of one queue share the walk and the partitions.
-*/
+-- spread_cursors: sample cursors of groups evenly over the partitions of their queues.
+-- Takes   p_group_id: groups of queues with at most some thousand partitions. p_partitions: roughly
+--         how many partitions per queue.
+-- Returns group_id, partition_id, acked, done, available_at, weight as sample_cursors.
+-- Locks   none.
+-- Why     Partitions at equal distances in name order represent every queue, even one that blocks
+--         of the table would miss. The price is a walk through the names, shared by the groups of a
+--         queue.
 create function skep.spread_cursors(p_group_id integer[], p_partitions integer)
 returns table (
   group_id integer, partition_id bigint, acked bigint, done int8multirange,

@@ -1,12 +1,10 @@
-/*
-sweep_removed_group: delete a portion of what a removed consumer group has left behind.
-
-Takes   p_group_id: a removed group, or null for any that was removed a minute ago: until then
-        whoever removed it is at it. p_partitions: how many partitions to sweep.
-Returns one row: partitions (how many cursors were deleted) and has_more, whether to come again.
-Locks   the skep.removed_group row for update, one of any is skipped if locked; then as forget_partitions.
-Why     Small transactions: nobody waits for long, and after a crash the next one goes on.
-*/
+-- sweep_removed_group: delete some cursors of a removed group.
+-- Takes   p_group_id: a removed group, or null for one removed over a minute ago: until then the
+--         session that removed it sweeps. p_partitions: how many partitions.
+-- Returns one row: partitions (cursors deleted), has_more (call again).
+-- Locks   the skep.removed_group row for update (skipping locked ones without p_group_id); then as
+--         forget_partitions.
+-- Why     Small transactions: others wait briefly, and after a crash the next call goes on.
 create function skep.sweep_removed_group(p_group_id integer, p_partitions integer)
 returns table (partitions bigint, has_more boolean)
 language plpgsql as $$

@@ -1,17 +1,12 @@
-/*
-delete_message: take one message out of the log, for all groups and for good.
-
-Takes   p_partition_id, p_offset.
-Returns 'deleted', 'already' (it had been) or 'unknown'.
-Locks   the skep.queue row for share, against new groups; the skep.partition row for no key update;
-        the segment; skep.cursor rows in group order; dead letters of the message.
-Why     Offsets never move: the message becomes a null in its segment, and every cursor that has
-        not passed it is told to. Its dead letters hold copies, so they go as well. The key stays:
-        a producer that repeats itself must not bring the message back.
-*/
+-- delete_message: delete one message for all groups.
+-- Returns deleted, already (it had been) or unknown.
+-- Locks   the skep.queue row for share, against new groups; the skep.partition row for no key
+--         update; the segment; its skep.cursor rows in group order; dead letters of the message.
+-- Why     Offsets never move: the message becomes a null in its segment, and cursors before it skip
+--         it. Its dead letters hold copies, so they go too. The key stays: a repeated push must not
+--         bring the message back.
 create function skep.delete_message(p_partition_id bigint, p_offset bigint) returns text
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
   v_first bigint;

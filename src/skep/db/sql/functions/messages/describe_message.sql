@@ -1,15 +1,11 @@
-/*
-describe_message: everything that is known of one message.
-
-Takes   p_partition_id, p_offset.
-Returns one row, or none when there is no such message: the names around it, created_at, envelope,
-        the standing as message_standing gives it, the newest dead letter's error and failures, the
-        options of its queue that matter to it, and groups: per group its name, consumed and
-        leaseExpiresAt, as a JSON array.
-Locks   none.
-Why     The envelope comes from the log; when retention has taken it from there, from a dead letter.
-        A deleted message is none.
-*/
+-- describe_message: everything known about one message.
+-- Returns one row, none if there is no such message: the names around it, created_at, envelope, its
+--         standing as message_standing, error and failures of its newest dead letter, the options
+--         of its queue that apply to it, and groups: a JSON array of name, consumed and
+--         leaseExpiresAt per group.
+-- Locks   none.
+-- Why     The envelope comes from the log or, after retention, from a dead letter. A deleted
+--         message does not exist.
 create function skep.describe_message(p_partition_id bigint, p_offset bigint)
 returns table (
   queue_name text, partition_name text, namespace text, task text, created_at timestamptz,

@@ -1,12 +1,9 @@
-/*
-end_backoff: let a message that failed be delivered again at once.
-
-Takes   p_partition_id, p_offset; p_group: a group's name, or null for all.
-Returns queue_id and the names of the groups in whose partitions the message failed and was waiting.
-Locks   skep.cursor rows in group order.
-Why     After a failure the whole partition waits, for its order. A partition under lease is not touched: its
-        message is being delivered already.
-*/
+-- end_backoff: deliver a failed message again at once.
+-- Takes   p_partition_id, p_offset; p_group: a group name, or null for all groups.
+-- Returns queue_id and the names of the groups that were backing off because of the message.
+-- Locks   skep.cursor rows for no key update, in group order.
+-- Why     After a failure the whole partition backs off, to keep its order. A leased partition is
+--         left alone: its message is being delivered.
 create function skep.end_backoff(p_partition_id bigint, p_offset bigint, p_group text)
 returns table (queue_id integer, group_name text)
 language plpgsql as $$

@@ -1,12 +1,9 @@
-/*
-find_message: the newest message of a partition with a transaction id.
-
-Takes   p_partition_id; p_key: of the transaction id; p_transaction_id; p_segments_max.
-Returns its offset, or null. When the log does not hold it, a dead letter may.
-Locks   none.
-Why     There is no index by transaction id. The walk goes backwards, because people ask for what
-        happened lately, and ends after p_segments_max: a partition may keep millions.
-*/
+-- find_message: find the newest message of a partition with a transaction id.
+-- Takes   p_partition_id; p_key: of the transaction id; p_transaction_id; p_segments_max.
+-- Returns its offset or null; if the log does not hold it, that of a dead letter.
+-- Locks   none.
+-- Why     There is no index by transaction id. The walk goes backwards, because recent messages are
+--         asked for most, and is bounded: a partition may keep millions.
 create function skep.find_message(
   p_partition_id bigint, p_key bytea, p_transaction_id text, p_segments_max integer)
 returns bigint

@@ -1,13 +1,11 @@
-/*
-give_up_message: make a dead letter of a message, for one group or for all that wait for it.
-
-Takes   p_partition_id, p_offset; p_group: a group's name, or null for every group that counts (see
-        message_standing) and is not done with the message; p_error.
-Returns the names of the groups; none when they were all done with it.
-Locks   the skep.partition row for no key update; skep.cursor rows in group order.
-Why     What a consumer does by the status dlq, for those who look at a queue from outside. A lease
-        of someone who is at work on the message is no reason to wait: the operator decided.
-*/
+-- give_up_message: turn a message into a dead letter, for one group or all that wait for it.
+-- Takes   p_partition_id, p_offset; p_group: a name, or null for every group that counts
+--         (message_standing) and has not finished the message; p_error.
+-- Returns the names of the groups; none if all had finished it.
+-- Locks   the skep.partition row for no key update; skep.cursor rows for no key update, in group
+--         order.
+-- Why     What a consumer does with status dlq, for operators. A lease on the message does not stop
+--         it.
 create function skep.give_up_message(
   p_partition_id bigint, p_offset bigint, p_group text, p_error text)
 returns table (group_name text)

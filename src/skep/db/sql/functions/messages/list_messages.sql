@@ -1,19 +1,15 @@
-/*
-list_messages: a page of the messages in some segments, in the order of the segments and within each
-the newest first.
-
-Takes   p_partition_id, p_first: the segments; p_before: only offsets below this one, null for all
-        of the segment; p_status, p_key: only such messages, or null; p_skip, p_limit.
-Returns at least one row. matched: how many messages there are, skipped ones included. Then, unless
-        the page is empty: item (the segment's number from 1), message_offset, the names around it,
-        priority, created_at, head (the envelope without its data) and the standing as
-        message_standing gives it.
-Locks   none.
-Why     The standing decides what is on the page, and only then are bodies read, each once. Of an
-        envelope only the head is looked into: its data may be large, and may hold an escaped NUL.
-        The clock is read first: with a volatile argument message_standing would be called per
-        segment, and not become part of this statement, which took twenty times as long.
-*/
+-- list_messages: a page of the messages in some segments, by segment and within each newest first.
+-- Takes   p_partition_id, p_first: the segments; p_before: only offsets below, null for the whole
+--         segment; p_status, p_key: only such messages, or null; p_skip, p_limit.
+-- Returns at least one row. matched: the number of matches, skipped ones included. Unless the page
+--         is empty: item (the segment's number, 1-based), message_offset, the names around it,
+--         priority, created_at, head (the envelope without its data) and the standing as
+--         message_standing.
+-- Locks   none.
+-- Why     The standing decides the page, and only then are bodies read, each once. Only the head of
+--         an envelope is decoded: its data may be large or hold an escaped NUL. The clock is read
+--         first: a volatile argument would keep message_standing from being inlined, which took
+--         twenty times as long.
 create function skep.list_messages(
   p_partition_id bigint[], p_first bigint[], p_before bigint[], p_status text, p_key bytea,
   p_skip bigint, p_limit integer)

@@ -1,16 +1,11 @@
-/*
-message_deliveries: how far each group has come with one message.
-
-Takes   p_partition_id, p_offset.
-Returns per group that counts (as in message_standing), by name: group_name; state ('done',
-        'leased', 'retrying' or 'waiting'); deliveries: how often it was handed out, null where that
-        is not counted; failures: how often it was nacked; ahead: messages that the group has to
-        finish first; until: when the lease or the pause before the next attempt ends.
-        None for an offset that no message was ever stored at.
-Locks   none.
-Why     Deliveries are counted for the first message that a group is not done with, and forgotten
-        with the acknowledgement: the log keeps positions, not a history.
-*/
+-- message_deliveries: the progress of each group with one message.
+-- Returns per group that counts (message_standing), by name: group_name; state (done, leased,
+--         retrying or waiting); deliveries: null where they are not counted; failures; ahead:
+--         messages the group must finish first; until: the end of the lease or back-off. No row for
+--         an offset that never held a message.
+-- Locks   none.
+-- Why     Deliveries are counted for the first unfinished message of a group and forgotten with its
+--         acknowledgement: the log keeps positions, not a history.
 create function skep.message_deliveries(p_partition_id bigint, p_offset bigint)
 returns table (
   group_name text, state text, deliveries integer, failures integer, ahead bigint,

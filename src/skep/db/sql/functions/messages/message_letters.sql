@@ -1,14 +1,10 @@
-/*
-message_letters: the dead letters that a message became, and the one that it came from.
-
-Takes   p_partition_id, p_offset. p_searched: how many of the newest redrives are looked through.
-Returns the oldest failure first: group_name (null if the group is gone), error, failures,
-        failed_at; redriven_at and the address it was pushed to again, null while it is a dead
-        letter. is_origin: this message is the one that was pushed again, and the address is that
-        of the message it copies.
-Locks   none.
-Why     Redrives are found by their time only; an index by address would be paid by each of them.
-*/
+-- message_letters: the dead letters a message became, and the one it came from.
+-- Takes   p_partition_id, p_offset. p_searched: how many of the newest redrives to search.
+-- Returns oldest failure first: group_name (null if the group is gone), error, failures, failed_at;
+--         redriven_at and the address of the new message, null while it is a dead letter.
+--         is_origin: this message is the redriven one, and the address is that of its original.
+-- Locks   none.
+-- Why     Redrives are indexed by time only; an index by address would cost each of them.
 create function skep.message_letters(
   p_partition_id bigint, p_offset bigint, p_searched integer)
 returns table (

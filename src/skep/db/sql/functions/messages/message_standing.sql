@@ -1,15 +1,13 @@
-/*
-message_standing: what the groups of a queue have made of a run of messages so far.
-
-Takes   p_partition_id, p_first, p_last: the run; p_now.
-Returns one row per offset: status ('pending', 'processing', 'completed' or 'dead_letter'),
-        queue_status (the same for queue mode alone, null when that is not used here), consumed_by
-        and total_groups (named groups), lease_until (of the lease that ends last).
-Locks   none.
-Why     A dead letter of any group shows. Otherwise a message is completed when every group that
-        counts is done with it, and in processing while one of them holds it. Queue mode always
-        has a cursor; it counts where it ever claimed something, or where it is the only group.
-*/
+-- message_standing: the state of a run of messages across the groups of their queue.
+-- Takes   p_partition_id, p_first, p_last: the run; p_now.
+-- Returns per offset: status (pending, processing, completed or dead_letter), queue_status (the
+--         same for the default group alone, null where it is unused), consumed_by and total_groups
+--         (named groups), lease_until (of the lease that ends last).
+-- Locks   none.
+-- Why     A dead letter of any group decides. Otherwise a message is completed when every group
+--         that counts has finished it, and processing while one of them leases it. The default
+--         group always has a cursor; it counts if it ever claimed something here, or if it is the
+--         only group.
 create function skep.message_standing(
   p_partition_id bigint, p_first bigint, p_last bigint, p_now timestamptz)
 returns table (

@@ -1,15 +1,12 @@
-/*
-newest_segments: the segments that hold one page of a queue's messages, newest first.
-
-Takes   p_queue_id; p_limit, p_offset: messages.
-Returns the segments in order: partition_id, partition_name, first, created_at, body; rank: how
-        many messages of the queue are newer than the segment's newest; tail, acked, leased, done
-        as partition_counts; buried: offsets of the segment that are dead letters.
-Locks   none.
-Why     Newest is what was written by the latest transaction; that order has an index. A segment
-        holds at least one message, so no more segments are looked at than messages are passed
-        over or shown, and bodies are read of those shown alone.
-*/
+-- newest_segments: the segments that hold one page of a queue's messages, newest first.
+-- Takes   p_queue_id; p_limit, p_offset: messages.
+-- Returns segments in order: partition_id, partition_name, first, created_at, body; rank: how many
+--         messages of the queue are newer than the segment's newest; tail, acked, leased, done as
+--         partition_counts; buried: offsets of the segment that are dead letters.
+-- Locks   none.
+-- Why     Newest means written by the latest transaction, which has an index. A segment holds at
+--         least one message, so no more segments are read than messages are skipped or shown, and
+--         bodies only of those shown.
 create function skep.newest_segments(p_queue_id integer, p_limit integer, p_offset integer)
 returns table (
   partition_id bigint, partition_name text, first bigint, created_at timestamptz, body bytea,

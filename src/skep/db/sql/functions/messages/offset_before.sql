@@ -1,19 +1,15 @@
-/*
-offset_before: the last offset of a partition that was pushed before a moment.
-
-Takes   p_partition_id, p_moment; p_after, p_to: search only (p_after, p_to], null for all that
-        the partition keeps.
-Returns the offset; p_after, or the one before the first kept message, when all are younger.
-Locks   none.
-Why     created_at never decreases along a partition, so halving finds the border: a partition may keep
-        millions of messages on either side of it. The ends are tried first, because most partitions lie
-        on one side altogether. A segment that retention took meanwhile counts as old.
-*/
+-- offset_before: the last offset of a partition that was pushed before a moment.
+-- Takes   p_partition_id, p_moment; p_after, p_to: search only (p_after, p_to]; null: everything
+--         kept.
+-- Returns the offset; p_after, or the offset before the first kept message, if all are younger.
+-- Locks   none.
+-- Why     created_at never decreases along a partition, so a binary search works: there may be
+--         millions of messages on either side. The ends are tried first, because most partitions
+--         lie on one side. A segment that retention deletes meanwhile counts as old.
 create function skep.offset_before(
   p_partition_id bigint, p_moment timestamptz, p_after bigint default null,
   p_to bigint default null) returns bigint
 language plpgsql stable as $$
-#variable_conflict use_column
 declare
   v_low bigint;                      -- everything up to here is older
   v_high bigint;                     -- everything behind here is not

@@ -1,16 +1,11 @@
-/*
-pass_over_message: let groups be done with a message that they need not get any more.
-
-Takes   p_partition_id, p_group_id: the cursors; p_offset; p_now.
-Returns nothing.
-Locks   the caller holds the partition for no key update, then the cursors. (So no push is in
-        flight, and a partition in which nothing is left may be marked idle.)
-Why     The next message to deliver is always the one after acked: a cursor that waits for a
-        message that is not there would claim its partition and find nothing, again and again. So acked
-        moves over what has become contiguous. A lease of which nothing is left ends. A partition that
-        rests because a message failed goes on resting, unless it was this one. A claim that was
-        acknowledged at once can still be undone (see release_claims).
-*/
+-- pass_over_message: mark a message as done for groups that will not get it.
+-- Takes   p_partition_id, p_group_id: the cursors; p_offset; p_now.
+-- Locks   none; the caller holds the partition for no key update (so no push is in flight, and an
+--         exhausted partition may become idle), then the cursors.
+-- Why     The next message to deliver is always the one after acked: a cursor waiting for a missing
+--         message would claim its partition in vain for ever. So acked moves past what became
+--         contiguous. A lease with nothing left ends. A back-off goes on unless this was the failed
+--         message. An auto-acked claim can still be undone (release_claims).
 create function skep.pass_over_message(
   p_partition_id bigint, p_group_id integer[], p_offset bigint, p_now timestamptz) returns void
 language sql as $$

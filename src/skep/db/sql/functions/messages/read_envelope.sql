@@ -1,11 +1,7 @@
-/*
-read_envelope: one message as it is stored.
-
-Takes   p_partition_id, p_offset.
-Returns the text of the envelope; null when there is no such message, or it was deleted.
-Locks   none.
-Why     The payload is not looked into: it may hold what json functions cannot decode.
-*/
+-- read_envelope: one message as stored.
+-- Returns the text of the envelope; null if there is no such message or it was deleted.
+-- Locks   none.
+-- Why     The payload is not decoded: json functions fail on some valid payloads.
 create function skep.read_envelope(p_partition_id bigint, p_offset bigint) returns text
 language sql stable as $$
   select m.envelope::text

@@ -1,20 +1,16 @@
-/*
-walk_segments: segments of one queue, or of several, the newest first, a bounded number at a time.
-
-Takes   p_queue, p_partition, p_namespace, p_task: names, null for any; p_key: of a transaction id,
-        or null; p_from, p_to: when they were pushed, p_from null for an hour ago; p_after_queue,
-        p_after_xid, p_after_partition, p_after_first: the segment to continue behind, or nulls;
-        p_segments_max, p_messages_max: when to stop.
-Returns every segment looked at: queue_id, xid (as text), partition_id, first, last, and whether it
-        is wanted. What was not wanted is returned as well, as places to continue behind. So is a
-        queue without any: a row whose xid is 0.
-Locks   none.
-Why     Nothing is indexed by time. Queues are walked from the youngest on, and in each the segments
-        in the order in which they were written. That is the order of time but for the length of a
-        transaction, so a walk may end ten minutes before p_from. The time of a call is bounded
-        whatever the filter, because a queue without any counts as a segment, and bodies are not
-        read.
-*/
+-- walk_segments: segments of one or several queues, newest first, a bounded number at a time.
+-- Takes   p_queue, p_partition, p_namespace, p_task: names, null for any; p_key: of a transaction
+--         id, or null; p_from, p_to: when they were pushed, p_from null for an hour ago;
+--         p_after_queue, p_after_xid, p_after_partition, p_after_first: the segment to continue
+--         behind, or nulls; p_segments_max, p_messages_max: when to stop.
+-- Returns every segment looked at: queue_id, xid (as text), partition_id, first, last, is_wanted.
+--         Unwanted ones are returned as places to continue behind, and so is a queue without
+--         segments (xid 0).
+-- Locks   none.
+-- Why     There is no index by time. Queues are walked youngest first, and each in the order of
+--         transactions, which is the order of time except for the length of a transaction, so the
+--         walk ends ten minutes before p_from. A call is bounded whatever the filter: an empty
+--         queue counts as a segment, and bodies are not read.
 create function skep.walk_segments(
   p_queue text, p_partition text, p_namespace text, p_task text, p_key bytea,
   p_from timestamptz, p_to timestamptz, p_after_queue integer, p_after_xid text,

@@ -1,15 +1,11 @@
-/*
-cancel_operation: let an operation end that waits or was given up.
-
-Takes   p_id.
-Returns cancelled, unknown (no such operation) or unfit (it is in work or has ended).
-Locks   its skep.partition row for no key update; the skep.operation row; then as leave_operations.
-Why     One in work may be done already; whoever has it says what became of it. That is also true of
-        one whose claim ran out, until somebody else takes it.
-*/
+-- cancel_operation: cancel a deferred operation that waits or failed.
+-- Returns cancelled, unknown (no such operation) or unfit (it is being processed or has ended).
+-- Locks   its skep.partition row for no key update; the skep.operation row for update; then as
+--         leave_operations.
+-- Why     An operation that is being processed may already be done; so may one whose claim expired,
+--         until another process takes it.
 create function skep.cancel_operation(p_id uuid) returns text
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_operation skep.operation;
 begin

@@ -1,20 +1,17 @@
-/*
-claim_operations: take the oldest operations of some partitions, and what may go with them.
-
-Takes   p_claim_id: the name of the claim. p_priority: which to take, in this order. p_partitions: partitions at most. p_per_partition: operations of one
-        partition at most. p_bytes: payload to return at most, but at least one operation. p_timeout_s:
-        after so long whoever comes may take them again.
-Returns id, type, queue, partition, partition_id, retries, is_gone (its queue was deleted),
-        payload; by priority, the operations of a partition in their order.
-Locks   the oldest skep.operation row of each partition taken, skipping locked ones.
-Why     Only the oldest operation of a partition is marked as claimed: nobody else may touch those behind
-        it meanwhile. One that was in work and comes again counts as an attempt that failed. Costs
-        what it takes, however much waits or backs off: an index holds the oldest of each partition, and
-        those that are ready come first in it.
-*/
+-- claim_operations: claim the oldest deferred operations of some partitions, with those that may go
+-- along.
+-- Takes   p_claim_id. p_priority: priorities in claiming order. p_partitions: the maximum of
+--         partitions. p_per_partition: operations per partition. p_bytes: payload to return, but at
+--         least one operation. p_timeout_s: after this time another process may claim them.
+-- Returns id, type, queue, partition, partition_id, retries, is_gone (its queue was deleted),
+--         payload; by priority, operations of a partition in order.
+-- Locks   the oldest skep.operation row of each partition for update, skipping locked ones.
+-- Why     Only the oldest operation of a partition is marked as claimed, which protects those
+--         behind it. One whose claim expired counts a failed attempt. The cost follows what is
+--         taken: an index holds the oldest operation of each partition, ready ones first.
 create function skep.claim_operations(
-  p_claim_id uuid, p_priority integer[], p_partitions integer, p_per_partition integer, p_bytes bigint,
-  p_timeout_s double precision)
+  p_claim_id uuid, p_priority integer[], p_partitions integer, p_per_partition integer,
+  p_bytes bigint, p_timeout_s double precision)
 returns table (
   id uuid, type text, queue text, partition text, partition_id bigint, retries integer,
   is_gone boolean, payload bytea)
@@ -39,7 +36,7 @@ begin
   if v_ids is null then
     return;
   end if;
-  -- What would not fit is not claimed: another process can take it at once.
+  -- What does not fit is not claimed, so that another process can take it.
   select array_agg(h.id order by h.place) into v_ids
   from (
     select u.id, u.place, sum(o.bytes) over (order by u.place) - o.bytes as bytes_before

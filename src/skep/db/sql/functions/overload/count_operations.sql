@@ -1,13 +1,9 @@
-/*
-count_operations: keep the totals of operations up to date.
-
-Takes   per change, in parallel arrays: p_partition_id, p_type, p_status, p_operations and p_bytes,
-        which are negative for what is leaving a status.
-Returns nothing.
-Locks   skep.operation_total rows in order, until commit; the last thing a transaction does.
-Why     A bound on what waits must not cost a count of what waits. The shard goes by the partition, so
-        those who work on different partitions rarely meet.
-*/
+-- count_operations: update the totals of deferred operations.
+-- Takes   per change, in parallel arrays: p_partition_id, p_type, p_status, p_operations and
+--         p_bytes, negative for what leaves a status.
+-- Locks   skep.operation_total rows in order; the last lock of a transaction.
+-- Why     A limit on waiting operations must not cost a count. The shard follows the partition, so
+--         processes on different partitions rarely meet.
 create function skep.count_operations(
   p_partition_id bigint[], p_type text[], p_status text[], p_operations bigint[],
   p_bytes bigint[]) returns void

@@ -1,22 +1,20 @@
-/*
-defer_operations: accept operations that there is no room for now.
-
-Takes   per operation, in parallel arrays: p_id, p_request (those of one request are accepted
-        together or not at all), p_type, p_partition_id, p_priority, p_item_count, p_items (json),
-        p_payload. p_queue_id, p_version: the queues pushed to and the versions of their rules.
-        p_depth_max, p_bytes_max: what may wait altogether. p_partition_max: what may wait in a partition.
-Returns one row per operation: id, outcome, queue_position in its partition; waiting and pace_s: how
-        many operations wait now, and how many seconds each takes; queue and partition, the names
-        of its partition. Outcomes: accepted; full;
-        partition_full; gone (its partition does not exist); again (another partition of its request is gone).
-Raises  SK409 when a queue was configured anew.
-Locks   skep.partition rows for no key update, in id order, until commit; then totals.
-Why     Positions are drawn under the lock that pushes and processors take as well, so whoever
-        pushes after this has committed finds that something waits. Asking again with the same ids
-        changes nothing: the broker may not know whether its first call arrived. Verdicts are
-        window aggregates because a join of two lists would be quadratic (see push_segments); near
-        a bound they may refuse a request for the sake of another that is refused as well.
-*/
+-- defer_operations: accept operations that cannot run now.
+-- Takes   per operation, in parallel arrays: p_id, p_request (operations of one request are
+--         accepted together or not at all), p_type, p_partition_id, p_priority, p_item_count,
+--         p_items (json), p_payload. p_queue_id, p_version: the queues pushed to and the versions
+--         of their rules. p_depth_max, p_bytes_max: limits for all waiting operations;
+--         p_partition_max: for one partition.
+-- Returns per operation: id, outcome, queue_position in its partition; waiting and pace_s: how many
+--         operations wait now, and seconds per operation; queue, partition: names. Outcomes:
+--         accepted; full; partition_full; gone (no such partition); again (another partition of its
+--         request is gone).
+-- Raises  SK409 if a queue was reconfigured.
+-- Locks   skep.partition rows for no key update, in id order; then totals.
+-- Why     Positions are assigned under the lock that pushes and processors take, so a later push
+--         finds that operations wait. Repeating a call with the same ids changes nothing: the
+--         broker may not know whether the first one arrived. Verdicts are window aggregates,
+--         because joining two lists would be quadratic (see push_segments); near a limit they may
+--         refuse a request because of another refused one.
 create function skep.defer_operations(
   p_id uuid[], p_request integer[], p_type text[], p_partition_id bigint[], p_priority integer[],
   p_item_count integer[], p_items text[], p_payload bytea[], p_queue_id integer[],

@@ -1,12 +1,9 @@
-/*
-deferred_partitions: which of these partitions have operations that wait.
-
-Takes   p_partition_id: partitions. p_type: push or ack_batch.
-Returns the ids of those where something waits.
-Locks   none.
-Why     For brokers that hold requests back until a partition is free: asking costs a look, trying again
-        would send the messages.
-*/
+-- deferred_partitions: which of these partitions have deferred operations.
+-- Takes   p_partition_id: partitions. p_type: push or ack_batch.
+-- Returns their ids.
+-- Locks   none.
+-- Why     For brokers that hold requests back until a partition is free: asking is cheaper than
+--         sending the messages again.
 create function skep.deferred_partitions(p_partition_id bigint[], p_type text) returns setof bigint
 language sql stable as $$
   select p.id

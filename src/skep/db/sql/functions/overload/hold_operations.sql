@@ -1,17 +1,12 @@
-/*
-hold_operations: make sure that a claim may still carry out its operations, and lock them.
-
-Takes   p_id: operations. p_claim_id: the claim.
-Returns whether it may: all of them wait, and the oldest of each partition belongs to the claim.
-Locks   the skep.partition rows of the operations for no key update, in id order; then the
-        skep.operation rows, in number order.
-Why     Between claim and effect another process may have taken the operation, or somebody may have
-        cancelled it. From here to commit neither can happen. Partitions come before operations
-        wherever both are locked.
-*/
+-- hold_operations: lock the operations of a claim, if the claim is still valid.
+-- Takes   p_id: operations. p_claim_id.
+-- Returns whether it is: all of them wait, and the oldest of each partition belongs to the claim.
+-- Locks   the skep.partition rows of the operations for no key update, in id order; then
+--         skep.operation rows for update, in number order.
+-- Why     Between claim and effect the operation may have been taken or cancelled; from here to
+--         commit it cannot. Partitions come before operations wherever both are locked.
 create function skep.hold_operations(p_id uuid[], p_claim_id uuid) returns boolean
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_is_ours boolean;
 begin

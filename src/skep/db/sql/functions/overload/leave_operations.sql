@@ -1,17 +1,12 @@
-/*
-leave_operations: let operations that wait end, and those behind them move up.
-
-Takes   p_id: operations that wait or are in work, locked, as are their partitions. p_status: what
-        they become. p_answer (json), p_error: by operation; null leaves them.
-Returns nothing.
-Locks   the next skep.operation row of each partition; then totals.
-Why     The one place where an operation stops waiting: counters of partitions, totals and whose turn it
-        is change together. A payload is kept only where it could be needed once more.
-*/
+-- leave_operations: end waiting operations and advance those behind them.
+-- Takes   p_id: waiting or processed operations, locked like their partitions. p_status: their new
+--         status. p_answer (json), p_error: per operation; null keeps the old value.
+-- Locks   the next skep.operation row of each partition; then totals.
+-- Why     The one place where an operation stops waiting: partition counters, totals and the next
+--         operation change together. Only failed operations keep their payload.
 create function skep.leave_operations(
   p_id uuid[], p_status text, p_answer text[], p_error text[]) returns void
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
   v_partition_id bigint[];
@@ -42,10 +37,18 @@ begin
     from unnest(v_partition_id, v_type) u(id, type) group by u.id
   ) n
   where p.id = any(array[n.id]);
-  perform skep.advance_operations(array_agg(l.id), array_agg(l.type))
+  -- claim_operations finds only marked operations.
+  update skep.operation o
+  set is_next = true, available_at = least(o.available_at, v_now)
   from (
     select distinct u.id, u.type from unnest(v_partition_id, v_type) u(id, type) order by 1, 2
-  ) l;
+  ) l
+  cross join lateral (
+    select n.id from skep.operation n
+    where n.partition_id = l.id and n.type = l.type and n.status in ('waiting', 'processing')
+    order by n.number limit 1
+  ) n
+  where o.id = any(array[n.id]) and not o.is_next;
   perform skep.count_operations(
     v_partition_id || v_partition_id, v_type || v_type,
     array_fill('waiting'::text, array[cardinality(v_type)])

@@ -1,13 +1,8 @@
-/*
-list_operations: operations, the newest first.
-
-Takes   p_status, p_queue: null for any. p_before: only those with a smaller number; null begins.
-        p_limit: rows at most.
-Returns the columns of skep.operation that a listing shows, by descending number.
-Locks   none.
-Why     Paged by number, which is unique and indexed with the status: no page costs more than
-        another. A queue is a filter on top, for people who look.
-*/
+-- list_operations: deferred operations, newest first.
+-- Takes   p_status, p_queue: null for any. p_before: only smaller numbers, null to begin. p_limit.
+-- Returns the listed columns of skep.operation, by descending number.
+-- Locks   none.
+-- Why     Paged by number, which is unique and indexed with the status: every page costs the same.
 create function skep.list_operations(
   p_status text, p_queue text, p_before bigint, p_limit integer)
 returns table (

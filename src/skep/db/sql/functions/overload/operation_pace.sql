@@ -1,12 +1,8 @@
-/*
-operation_pace: how fast waiting operations are carried out at present.
-
-Takes   nothing.
-Returns seconds per operation, over the last hundred completed within five minutes; null when
-        there are fewer than two of them.
-Locks   none.
-Why     All processes work on the same line, so only the database sees the pace of all together.
-*/
+-- operation_pace: how fast deferred operations are carried out.
+-- Returns seconds per operation, over the last hundred completed within five minutes; null for
+--         fewer than two.
+-- Locks   none.
+-- Why     All processes share the work, so only the database knows the overall rate.
 create function skep.operation_pace() returns double precision
 language sql stable as $$
   select extract(epoch from max(r.finished_at) - min(r.finished_at))::double precision

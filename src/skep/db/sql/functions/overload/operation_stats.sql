@@ -1,14 +1,8 @@
-/*
-operation_stats: how many operations there are, by type and status.
-
-Takes   nothing.
-Returns type, status, operations, bytes: one row per pair that ever was. Those in work are a status
-        of their own here. Beside each: pace_s, and oldest_at, when the oldest that waits was
-        accepted.
-Locks   none.
-Why     Reads totals, the operations in work (few: one per partition that a process holds) and the ends
-        of indexes; never what waits.
-*/
+-- operation_stats: deferred operations by type and status.
+-- Returns type, status, operations, bytes: one row per pair that ever occurred, processing as a
+--         status of its own; pace_s, and oldest_at: when the oldest waiting operation was accepted.
+-- Locks   none.
+-- Why     Reads totals, the few operations being processed, and ends of indexes; never the backlog.
 create function skep.operation_stats()
 returns table (
   type text, status text, operations bigint, bytes bigint, pace_s double precision,

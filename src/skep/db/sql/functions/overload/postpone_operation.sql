@@ -1,19 +1,15 @@
-/*
-postpone_operation: put an operation back whose attempt failed, or give it up.
-
-Takes   p_id, p_claim_id: the oldest operation of a partition, and the claim that had it. p_error: why.
-        p_retries_max: attempts that may fail before it is given up. p_pause_s: how long to wait
-        before the first repetition; it doubles, up to p_pause_s_max.
-Returns its status now, waiting or failed; null when it is in other hands.
-Locks   as hold_operations, then as leave_operations.
-Why     While it waits the partition waits behind it: order before speed. One that is given up stays, with
-        its payload and its error, for somebody to look at; the partition goes on without it.
-*/
+-- postpone_operation: put back an operation whose attempt failed, or give it up.
+-- Takes   p_id, p_claim_id: the oldest operation of a partition and its claim. p_error.
+--         p_retries_max: failed attempts before it is given up. p_pause_s: before the first retry;
+--         doubles up to p_pause_s_max.
+-- Returns its new status, waiting or failed; null if the claim was lost to another worker.
+-- Locks   as hold_operations, then as leave_operations.
+-- Why     The partition waits behind it, to keep its order. A failed operation keeps its payload
+--         and error for an operator; the partition goes on without it.
 create function skep.postpone_operation(
   p_id uuid, p_claim_id uuid, p_error text, p_retries_max integer, p_pause_s double precision,
   p_pause_s_max double precision) returns text
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_retries integer;
 begin

@@ -1,14 +1,10 @@
-/*
-process_acks: record the acknowledgments of operations, and let the operations end in the same
-breath.
-
-Takes   p_operation_id: operations of a claim, in order. p_claim_id. p_row_operation: per ack, the
-        1-based position of its operation. The rest as ack_messages.
-Returns as ack_messages; a single row of nulls when the operations are in other hands by now.
-Locks   as hold_operations, then as ack_messages, then as leave_operations.
-Why     Effect and end are one transaction, as in process_pushes. The partitions are locked first,
-        because their counters change at the end and nobody waits for a partition under a cursor.
-*/
+-- process_acks: execute deferred acks and complete their operations in one transaction.
+-- Takes   p_operation_id: operations of a claim, in order. p_claim_id. p_row_operation: per ack,
+--         the 1-based position of its operation. The rest as ack_messages.
+-- Returns as ack_messages; a single row of nulls if the claim was lost to another worker.
+-- Locks   as hold_operations, then as ack_messages, then as leave_operations.
+-- Why     As process_pushes. Partitions are locked first: their counters change at the end, and a
+--         session that holds a cursor never waits for a partition.
 create function skep.process_acks(
   p_operation_id uuid[], p_claim_id uuid, p_row_operation integer[],
   p_partition_id bigint[], p_group text[], p_lease_id uuid[], p_offset bigint[], p_key bytea[],

@@ -1,14 +1,13 @@
-/*
-process_pushes: store the messages of operations, and let the operations end in the same breath.
-
-Takes   p_operation_id: operations of a claim, in order. p_claim_id. p_message_operation: per
-        message, the 1-based position of its operation. p_place: per message, the 0-based position
-        in p_push_partition of it or of the one with its key before it. The rest as settle_operations.
-Returns as transact. refusal is claim_lost when the operations are in other hands by now, or
-        when a partition they wait for is not among the ones given or is gone.
-Locks   as hold_operations, then as settle_operations, then as leave_operations.
-Why     Effect and end are one transaction: an operation is carried out once, whoever dies when.
-*/
+-- process_pushes: execute deferred pushes and complete their operations in one transaction.
+-- Takes   p_operation_id: operations of a claim, in order. p_claim_id. p_message_operation: per
+--         message, the 1-based position of its operation. p_place: per message, the 0-based
+--         position in p_push_partition of it or of the earlier message with its key. The rest as
+--         settle_operations.
+-- Returns as transact. refusal is claim_lost if the claim was lost to another worker, or a
+--         partition of the operations is not among those given or is gone.
+-- Locks   as hold_operations, then as settle_operations, then as leave_operations.
+-- Why     Effect and completion are one transaction: an operation is executed once, whatever
+--         crashes.
 create function skep.process_pushes(
   p_operation_id uuid[], p_claim_id uuid, p_message_operation integer[], p_place integer[],
   p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
@@ -39,8 +38,8 @@ begin
       push_is_duplicate, partition_first, partition_created_at, gap_first, gap_keys, gap_created_at
     from skep.settle_operations(
       p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
-      p_ack_status, p_ack_error, p_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
-      p_push_envelope) s;
+      p_ack_status, p_ack_error, p_partition_id, p_guaranteed_to, p_guaranteed_since,
+      p_push_partition, p_push_key, p_push_envelope) s;
     perform skep.leave_operations(
       array_agg(p_operation_id[a.operation]), 'completed', array_agg(a.answer), null)
     from (
@@ -56,7 +55,7 @@ begin
       group by m.operation
     ) a;
   exception when sqlstate 'SK409' then
-    -- The caller must not create the partition anew: nothing that waits outlives its queue.
+    -- The caller must not recreate the partition: deferred operations end with their queue.
     refusal := 'claim_lost';
     refused_item := 1;
   end;

@@ -1,17 +1,11 @@
-/*
-purge_operations: delete operations that ended long ago.
-
-Takes   p_keep_s: how long those completed or cancelled are kept, p_keep_failed_s: those given up.
-        p_limit: rows of each status at most.
-Returns how many were deleted.
-Locks   the skep.operation rows deleted, skipping locked ones; then totals.
-Why     Status by status, the oldest first: those that are kept longer must not stand before the
-        others, so that a run costs what it deletes.
-*/
+-- purge_operations: delete operations that ended long ago.
+-- Takes   p_keep_s: for completed and cancelled ones; p_keep_failed_s. p_limit: rows per status.
+-- Returns how many were deleted.
+-- Locks   the deleted skep.operation rows, skipping locked ones; then totals.
+-- Why     Status by status, oldest first, so that a run costs what it deletes.
 create function skep.purge_operations(
   p_keep_s double precision, p_keep_failed_s double precision, p_limit integer) returns integer
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
   v_partition_id bigint[];

@@ -1,17 +1,13 @@
-/*
-refuse_deferred: make sure that nothing waits in the partitions of a transaction.
-
-Takes   p_partition_id: partitions pushed to. p_ack_partition_id: partitions acknowledged.
-Returns nothing.
-Raises  SK409 with the message deferred and the 1-based position of the partition as detail.
-Locks   none.
-Why     A transaction cannot wait in parts behind the operations of its partitions. A look without a lock
-        is enough: an operation is committed before its client hears of it, so whatever that client
-        sends later finds it here.
-*/
-create function skep.refuse_deferred(p_partition_id bigint[], p_ack_partition_id bigint[]) returns void
+-- refuse_deferred: refuse a transaction whose partitions have deferred operations.
+-- Takes   p_partition_id: partitions pushed to. p_ack_partition_id: partitions acknowledged.
+-- Raises  SK409 with the message deferred and the 1-based position of the partition as detail.
+-- Locks   none.
+-- Why     A transaction cannot wait in parts behind the operations of its partitions. No lock is
+--         needed: an operation is committed before its client hears of it, so whatever that client
+--         sends later finds it here.
+create function skep.refuse_deferred(p_partition_id bigint[], p_ack_partition_id bigint[])
+returns void
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_item bigint;
 begin

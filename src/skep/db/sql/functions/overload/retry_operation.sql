@@ -1,12 +1,8 @@
-/*
-retry_operation: let an operation that was given up wait once more, as the last of its partition.
-
-Takes   p_id.
-Returns outcome: waiting, unknown (no such operation), unfit (it has not failed) or gone (its partition
-        does not exist any more); and queue_position.
-Locks   its skep.partition row for no key update; the skep.operation row; then totals.
-Why     At the end, because those behind it have been carried out or are next: its old place is gone.
-*/
+-- retry_operation: let a failed operation wait again, as the last of its partition.
+-- Returns outcome: waiting, unknown (no such operation), unfit (it has not failed) or gone (no such
+--         partition); queue_position.
+-- Locks   its skep.partition row for no key update; the skep.operation row for update; then totals.
+-- Why     Last, because the operations behind its old place were carried out or are next.
 create function skep.retry_operation(p_id uuid) returns table (outcome text, queue_position integer)
 language plpgsql as $$
 #variable_conflict use_column

@@ -1,12 +1,8 @@
-/*
-show_operation: one operation, and how long it may still wait.
-
-Takes   p_id.
-Returns one row or none: the columns of list_operations, partition_id, items, answer, and for one
-        that waits queue_position in its partition, waiting (operations altogether) and pace_s.
-Locks   none.
-Why     A position is counted in the partition's index; defer_operations bounds how long that can be.
-*/
+-- show_operation: one deferred operation, and how long it may still wait.
+-- Returns one row or none: the columns of list_operations, partition_id, items, answer; for one
+--         that waits queue_position in its partition, waiting (operations in all) and pace_s.
+-- Locks   none.
+-- Why     A position is counted in the partition's index; defer_operations bounds it.
 create function skep.show_operation(p_id uuid)
 returns table (
   id uuid, number bigint, type text, queue text, partition text, priority integer, status text,

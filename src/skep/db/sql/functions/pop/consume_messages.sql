@@ -1,17 +1,14 @@
-/*
-consume_messages: take messages of a queue for good, as part of the transaction that calls it.
-
-Takes   p_queue, p_group: names; a group that is new begins with the oldest message. p_batch:
-        messages at most. p_partitions: partitions at most.
-Returns one row per segment, as take_partitions: partition_id, partition_name, taken_from, taken_to,
-        delivery, first, created_at, body, passed_over. None when there is nothing to take.
-Locks   as provision_group; then as pop_messages: the cursors until the transaction ends, and
-        partitions that are read to their end for share.
-Why     A rollback gives the messages back, a commit acknowledges them: whoever writes in the same
-        transaction what came of them does so exactly once, without leases. Pushes into a partition
-        that was read to its end wait for the transaction. Planned for full tables, whatever the
-        session of the user is set to (see ADR 0004).
-*/
+-- consume_messages: take messages of a queue in the calling transaction.
+-- Takes   p_queue, p_group: names; a new group begins with the oldest message. p_batch: messages.
+--         p_partitions: partitions.
+-- Returns per segment as take_partitions: partition_id, partition_name, taken_from, taken_to,
+--         delivery, first, created_at, body, passed_over.
+-- Locks   as provision_group; then as pop_messages: cursors, and for share partitions that were
+--         read to their end, until the transaction ends.
+-- Why     A rollback returns the messages, a commit acknowledges them: results written in the same
+--         transaction are exactly once, without leases. Pushes into a partition read to its end
+--         wait for the transaction. Planned for full tables, whatever the session's settings (ADR
+--         0004).
 create function skep.consume_messages(
   p_queue text, p_group text, p_batch integer, p_partitions integer)
 returns table (
@@ -34,6 +31,7 @@ begin
   select m.partition_id, m.partition_name, m.taken_from, m.taken_to, m.delivery, m.first,
          m.created_at, m.body, m.passed_over
   from skep.pop_messages(
-    v_group_id, array[gen_random_uuid()], array[p_batch], array[p_partitions], array[true], array[0]) m
+    v_group_id, array[gen_random_uuid()], array[p_batch], array[p_partitions], array[true],
+    array[0]) m
   where m.poll is not null;
 end $$;

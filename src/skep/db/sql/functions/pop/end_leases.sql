@@ -1,14 +1,10 @@
-/*
-end_leases: let leases end now, because their holder is gone.
-
-Takes   per partition, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
-Returns the number of partitions whose lease ended.
-Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
-Why     The messages were delivered, so unlike release_claims this counts as a delivery: a message
-        that kills its consumer must not be young for ever. Nothing but the time changes; the rest
-        happens as with any lease that expires. A message that failed under the lease keeps its
-        pause.
-*/
+-- end_leases: end leases now, because their holder is gone.
+-- Takes   per partition, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
+-- Returns the number of leases ended.
+-- Locks   as lock_cursors.
+-- Why     The messages were delivered, so unlike release_claims this counts as a delivery: a
+--         message that kills its consumer must not look new for ever. Only the time changes, as if
+--         the lease had expired. A failed message keeps its back-off.
 create function skep.end_leases(
   p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[]) returns integer
 language plpgsql as $$

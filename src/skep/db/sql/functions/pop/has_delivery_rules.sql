@@ -1,12 +1,8 @@
-/*
-has_delivery_rules: whether what a group may take from a partition depends on more than its cursor.
-
-Takes   p_group, p_queue: the group and its queue.
-Returns true when plan_partition must be asked about every partition.
-Locks   none.
-Why     Asked once per call. Most queues have none of these options, and their partitions must not pay
-        for them.
-*/
+-- has_delivery_rules: whether delivery to a group depends on more than its cursor.
+-- Returns true if plan_partition must be asked about every partition.
+-- Locks   none.
+-- Why     Asked once per call. Most queues have no such option, and their partitions must not pay
+--         for it.
 create function skep.has_delivery_rules(p_group skep.consumer_group, p_queue skep.queue)
 returns boolean
 language sql immutable as $$

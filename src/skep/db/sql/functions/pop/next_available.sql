@@ -1,16 +1,12 @@
-/*
-next_available: how long until each of many groups, or single partitions of groups, can be served.
-
-Takes   p_group_id, p_partition_id: parallel arrays; 0 as partition asks about all partitions.
-Returns one row per question with an answer: item (1-based) and the seconds until the earliest
-        available_at: 0 or less = ready now, more = a lease ends or a delay is over then. 0 as well
-        when the group or the partition does not exist (any more): whoever polls then learns it. No row
-        when everything asked about is idle, or the group or its queue is paused.
-Locks   none.
-Why     One question for all parked polls of a broker, three index look-ups each: an idle broker
-        with a thousand parked polls asks it about once a second. The limit of 1 keeps the condition on
-        available_at out of the look-up of a single partition, or the index of ready partitions could serve.
-*/
+-- next_available: how long until groups, or single partitions of groups, can be served.
+-- Takes   p_group_id, p_partition_id: parallel arrays; partition 0 means all partitions.
+-- Returns per question with an answer: item (1-based) and seconds until the earliest available_at:
+--         0 or less if ready now; also 0 if the group or partition does not exist, so that a poll
+--         finds out. No row if everything asked about is idle or paused.
+-- Locks   none.
+-- Why     One question for all parked polls of a broker, three index look-ups each; an idle broker
+--         with a thousand parked polls asks about once a second. The limit of 1 keeps the planner
+--         from using the index of ready partitions for a single partition.
 create function skep.next_available(p_group_id integer[], p_partition_id bigint[])
 returns table (item integer, seconds double precision)
 language sql stable as $$

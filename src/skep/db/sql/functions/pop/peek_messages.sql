@@ -1,15 +1,12 @@
-/*
-peek_messages: the messages a group would get next. Nothing is claimed.
-
-Takes   p_queue, p_partition (null: any), p_group: names; p_limit.
-Returns partition_id, partition_name, message_offset, created_at, envelope; partition by partition, the
-        longest waiting first, in order within each.
-Raises  SK404 when the group does not exist.
-Locks   none.
-Why     Where a lease is held, those behind it come next. A delay or a back-off is not waited for:
-        the question is what, not when. A thousand partitions are asked, and only while messages are
-        wanted.
-*/
+-- peek_messages: the messages a group would get next, without claiming them.
+-- Takes   p_queue, p_partition (null: any), p_group: names; p_limit.
+-- Returns partition_id, partition_name, message_offset, created_at, envelope; by partition, longest
+--         waiting first, then by offset.
+-- Raises  SK404 if the group does not exist.
+-- Locks   none.
+-- Why     Leased messages are skipped; delays and back-offs are ignored: the question is what comes
+--         next, not when. At most a thousand partitions are read, and only while messages are
+--         wanted.
 create function skep.peek_messages(
   p_queue text, p_partition text, p_group text, p_limit integer)
 returns table (

@@ -1,21 +1,15 @@
-/*
-plan_partition: what a poll may take from a partition whose queue or group has rules about it.
-
-Takes   p_group, p_queue: whose rules. p_partition_id; p_acked, p_done, p_unanswered: its cursor,
-        with acked not below the tail; p_head, p_pushed_at: its end; p_batch: messages at most;
-        p_now.
-Returns acked and done as they are to be from now on; upto and count: the range to take and how
-        many messages it holds (0 = take nothing); rest_until: when there will be something if
-        there is nothing now (null = unknown, perhaps a push brings it); is_buried: a message
-        became a dead letter.
-Locks   the caller holds the cursor. A message delivered too often is buried here.
-Why     Apart from the pops so that partitions without rules pay nothing for these. Messages are passed
-        over in front when they are older than the queue's ttl or than the start of the cursor,
-        which is looked up only where the group may have one; they are held back while the window
-        since the newest is open, or while they are
-        younger than the delay. A group that wants only the newest is not asked about deliveries:
-        what kills its consumer is replaced by the next push, not waited for.
-*/
+-- plan_partition: what a poll may take from a partition with delivery rules.
+-- Takes   p_group, p_queue: whose rules. p_partition_id; p_acked, p_done, p_unanswered: its cursor,
+--         acked at least tail - 1; p_head, p_pushed_at: its end; p_batch; p_now.
+-- Returns acked and done as they must become; upto and count: the range to take and the number of
+--         messages in it (0: take nothing); rest_until: when there may be something if there is
+--         nothing now (null: unknown, perhaps a push); is_buried: a message became a dead letter.
+-- Locks   none; the caller holds the cursor.
+-- Why     Separate, so that partitions without rules pay nothing. Messages are skipped if older
+--         than the queue's ttl or the cursor's start, which is looked up only if the group may have
+--         one; held back while the window since the newest is open, or while younger than the
+--         delay; buried after too many deliveries. A conflating group ignores deliveries: a message
+--         that kills its consumer is replaced by the next push.
 create function skep.plan_partition(
   p_group skep.consumer_group, p_queue skep.queue, p_partition_id bigint, p_acked bigint,
   p_done int8multirange, p_unanswered integer, p_head bigint, p_pushed_at timestamptz,

@@ -1,18 +1,15 @@
-/*
-plan_tail: which messages of a queue appeared between two snapshots.
-
-Takes   p_queue_id; p_after, p_until: snapshots as text, p_until null for the present; p_since: only
-        segments created then or later.
-Returns per partition with something new, ascending: until (the later snapshot), partition_id,
-        partition_name, first and last offset. Without anything new one row with until alone; no
-        row when the queue does not exist (any more).
-Locks   none.
-Why     A position in all partitions of a queue at once is one snapshot, however many partitions there are.
-        What a snapshot shows of a partition is a prefix of it, because offset order is commit order;
-        so what is new in a partition is one range, and reading it in offset order keeps the partition's
-        order. Order by transaction id would not: a transaction may get its id early and its place
-        in a partition late. The index is walked from the oldest transaction that was running at p_after.
-*/
+-- plan_tail: the messages of a queue that appeared between two snapshots.
+-- Takes   p_queue_id; p_after, p_until: snapshots as text, p_until null for now; p_since: only
+--         segments created then or later.
+-- Returns per partition with new messages, ascending: until (the later snapshot), partition_id,
+--         partition_name, first and last offset. Without new messages one row with only until; no
+--         row if the queue does not exist.
+-- Locks   none.
+-- Why     One snapshot is a position in all partitions of a queue. A snapshot shows a prefix of
+--         each partition, because offset order is commit order; so what is new in a partition is
+--         one range. Transaction ids would not keep a partition's order: a transaction may get its
+--         id early and its offsets late. The index is walked from the oldest transaction that was
+--         running at p_after.
 create function skep.plan_tail(
   p_queue_id integer, p_after text, p_until text, p_since timestamptz)
 returns table (

@@ -1,20 +1,17 @@
-/*
-pop_messages: serve many polls of one consumer group, each from whichever partitions waited longest.
-
-Takes   p_group_id; per poll, in parallel arrays: p_lease_id (its new lease), p_batch (messages at
-        most, 1 or more), p_partitions (partitions at most, 1 or more), p_auto_ack, p_lease_s (0 for
-        the queue's lease time).
-Returns as take_partitions. No row for a poll that got nothing; the group or its queue may be paused.
-        A row without a poll: so many messages (delivery) became dead letters on the way.
-Raises  SK404 when the group does not exist (any more).
-Locks   ready skep.cursor rows, longest waiting first, skipping locked ones; then as take_partitions.
-        It never waits for a lock.
-Why     available_at alone decides who may be served, so the cost depends neither on the number of
-        partitions nor on the backlog, and how much a partition holds is head - acked, known without reading
-        a message. Partitions that turn out empty or held back are put to rest and replaced in another
-        round, so that they cannot stand in front of partitions with work. Only partitions with rules or
-        done messages are planned one by one; all others need no more than this loop.
-*/
+-- pop_messages: serve polls of one consumer group from the partitions that waited longest.
+-- Takes   p_group_id; per poll, in parallel arrays: p_lease_id (new), p_batch (messages, 1 or
+--         more), p_partitions (partitions, 1 or more), p_auto_ack, p_lease_s (0: the queue's lease
+--         time).
+-- Returns as take_partitions. No row for a poll that got nothing, or if the group or its queue is
+--         paused. A row without a poll: so many messages (delivery) became dead letters.
+-- Raises  SK404 if the group does not exist.
+-- Locks   ready skep.cursor rows, longest waiting first, skipping locked ones; then as
+--         take_partitions. It never waits.
+-- Why     available_at alone decides, so the cost depends neither on the number of partitions nor
+--         on the backlog; head - acked tells how much a partition holds without reading a message.
+--         Partitions that turn out empty or held back are set to rest and replaced in another
+--         round, so that they do not hide others. Only partitions with rules or done messages are
+--         planned one by one.
 create function skep.pop_messages(
   p_group_id integer, p_lease_id uuid[], p_batch integer[], p_partitions integer[],
   p_auto_ack boolean[], p_lease_s integer[])
@@ -90,15 +87,15 @@ begin
       v_taken_place := v_taken_place || v_partition.place;
       if v_has_rules or v_partition.done is not null then
         v_plan := skep.plan_partition(
-          v_group, v_queue, v_partition.id, v_partition.acked, v_partition.done, v_partition.unanswered, v_partition.head,
-          v_partition.pushed_at, v_batch_left, v_now);
+          v_group, v_queue, v_partition.id, v_partition.acked, v_partition.done,
+          v_partition.unanswered, v_partition.head, v_partition.pushed_at, v_batch_left, v_now);
         v_take := v_plan.count;
         v_buried := v_buried + v_plan.is_buried::integer;
         v_taken_from := v_taken_from || v_plan.acked;
         v_taken_to := v_taken_to || v_plan.upto;
         v_delivery := v_delivery
           || case when v_plan.acked > v_partition.acked then 1 else v_partition.deliveries + 1 end;
-        -- An array begins where it is first assigned to, and these must begin at 1.
+        -- An array starts at its first assigned subscript, which must be 1.
         v_done[1] := v_done[1];
         v_rest_until[1] := v_rest_until[1];
         v_done[v_seen] := v_plan.done;
@@ -125,8 +122,8 @@ begin
         v_group, v_queue, v_now, v_taken_poll, v_taken_id, v_taken_place, v_taken_from,
         v_taken_to, v_delivery, v_done, v_rest_until, p_lease_id, p_auto_ack, p_lease_s);
     end if;
-    -- Fewer than asked for means that nothing else is ready. The bound keeps the call short when
-    -- a hundred thousand partitions are to be put to rest; the next poll goes on where it ended.
+    -- Fewer than v_limit means that nothing else is ready. The bound keeps the call short when a
+    -- hundred thousand partitions must be set to rest; the next poll goes on from there.
     v_looked_at := v_looked_at + v_seen;
     exit when v_poll > v_polls or v_seen < v_limit or v_looked_at >= 10000;
     v_limit := least(v_limit * 4, 1000);

@@ -1,18 +1,15 @@
-/*
-pop_partitions: serve polls of one consumer group that ask for a certain partition each.
-
-Takes   as pop_messages, with p_partition_id (the partition of each poll) instead of p_partitions.
-Returns as take_partitions. No row for a poll that got nothing: its partition is leased, held back or empty,
-        or the group or its queue is paused. A row with nothing but poll and partition_id: the
-        queue has no such partition (any more). A row without a poll: as pop_messages.
-Raises  SK404 when the group does not exist (any more).
-Locks   the skep.cursor rows named, if ready, skipping locked ones; then as take_partitions. It never
-        waits for a lock.
-Why     Apart from pop_messages because a partition asked for by name is found by its address and must
-        not be searched for among the ready ones. Of several polls for one partition the first gets it.
-        Brokers remember the ids of partitions; when one was removed, and perhaps created anew under
-        another id, a poll that is told nothing would wait for a ghost.
-*/
+-- pop_partitions: serve polls of one consumer group that name their partition.
+-- Takes   as pop_messages, with p_partition_id (per poll) instead of p_partitions.
+-- Returns as take_partitions. No row for a poll that got nothing: its partition is leased, held
+--         back or empty, or the group or queue is paused. A row with only poll and partition_id:
+--         the queue has no such partition. A row without a poll: as pop_messages.
+-- Raises  SK404 if the group does not exist.
+-- Locks   the named skep.cursor rows that are ready, skipping locked ones; then as take_partitions.
+--         It never waits.
+-- Why     Separate from pop_messages, because a named partition is found by its address and must
+--         not be searched for among the ready ones. Of several polls for one partition the first
+--         gets it. Brokers remember partition ids; a poll for a removed partition must be told, or
+--         it would wait for ever.
 create function skep.pop_partitions(
   p_group_id integer, p_lease_id uuid[], p_partition_id bigint[], p_batch integer[],
   p_auto_ack boolean[], p_lease_s integer[])
@@ -56,7 +53,7 @@ begin
       select c.ctid as place, c.acked, c.deliveries, c.unanswered, c.done
       from skep.cursor c
       where c.partition_id = i.id and c.group_id = p_group_id
-        -- Said like this, the index of ready partitions cannot serve and be searched for this one.
+        -- Written so that the planner cannot search the index of ready partitions for this one.
         and coalesce(c.available_at, 'infinity') <= v_now
       for no key update skip locked
     ) c
@@ -69,15 +66,15 @@ begin
     v_taken_place := v_taken_place || v_partition.place;
     if v_has_rules or v_partition.done is not null then
       v_plan := skep.plan_partition(
-        v_group, v_queue, v_partition.id, v_partition.acked, v_partition.done, v_partition.unanswered, v_partition.head,
-        v_partition.pushed_at, v_partition.batch, v_now);
+        v_group, v_queue, v_partition.id, v_partition.acked, v_partition.done,
+        v_partition.unanswered, v_partition.head, v_partition.pushed_at, v_partition.batch, v_now);
       v_take := v_plan.count;
       v_buried := v_buried + v_plan.is_buried::integer;
       v_taken_from := v_taken_from || v_plan.acked;
       v_taken_to := v_taken_to || v_plan.upto;
       v_delivery := v_delivery
         || case when v_plan.acked > v_partition.acked then 1 else v_partition.deliveries + 1 end;
-      -- An array begins where it is first assigned to, and these must begin at 1.
+      -- An array starts at its first assigned subscript, which must be 1.
       v_done[1] := v_done[1];
       v_rest_until[1] := v_rest_until[1];
       v_done[cardinality(v_taken_id)] := v_plan.done;

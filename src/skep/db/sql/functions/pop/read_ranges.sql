@@ -1,12 +1,9 @@
-/*
-read_ranges: the segments that hold given ranges of partitions, without claiming anything.
-
-Takes   per range, in parallel arrays: p_partition_id, p_first, p_last. p_limit: segments at most.
-Returns the segments, range by range in offset order: item (1-based), first, last, created_at, body.
-        The first and the last of a range may hold messages beyond it.
-Locks   none.
-Why     Partitions with one new message each are read many in a call, a long partition in several calls.
-*/
+-- read_ranges: the segments of given ranges, without claiming anything.
+-- Takes   per range, in parallel arrays: p_partition_id, p_first, p_last. p_limit: segments.
+-- Returns segments by range and offset: item (1-based), first, last, created_at, body. The first
+--         and last of a range may hold messages beyond it.
+-- Locks   none.
+-- Why     One call reads many partitions with one new message each, or part of a long one.
 create function skep.read_ranges(
   p_partition_id bigint[], p_first bigint[], p_last bigint[], p_limit integer)
 returns table (item bigint, first bigint, last bigint, created_at timestamptz, body bytea)

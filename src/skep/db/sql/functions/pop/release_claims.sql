@@ -1,16 +1,12 @@
-/*
-release_claims: take back what was claimed for consumers who never received it.
-
-Takes   per claimed partition, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
-Returns the number of partitions released.
-Locks   skep.cursor rows in (partition_id, group_id) order, waiting.
-Why     A client that hung up during its poll must not keep the partition until the lease expires, and
-        its messages must not count as delivered. An acknowledged-at-once claim is undone the same
-        way, as long as nobody moved the cursor since: an ack that does clears leased_from, so that
-        what it did is never taken back. Of a range acknowledged at once everything comes again,
-        also what was done ahead of the cursor before, but not what was deleted meanwhile. A pause
-        after a failure goes on.
-*/
+-- release_claims: take back claims that never reached their consumers.
+-- Takes   per claimed partition, in parallel arrays: p_partition_id, p_group_id, p_lease_id.
+-- Returns the number of partitions released.
+-- Locks   as lock_cursors.
+-- Why     A client that hung up during its poll must not block the partition until the lease
+--         expires, and its messages were not delivered. An auto-acked claim is undone too, unless
+--         the cursor moved since: an ack clears leased_from, so that it is never taken back.
+--         Everything in an auto-acked range comes again, also what was done ahead of the cursor,
+--         but not what was deleted meanwhile. A back-off goes on.
 create function skep.release_claims(
   p_partition_id bigint[], p_group_id integer[], p_lease_id uuid[]) returns integer
 language plpgsql as $$

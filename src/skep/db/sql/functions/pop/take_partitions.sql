@@ -1,25 +1,21 @@
-/*
-take_partitions: give claimed partitions to the polls they were assigned to, and read their messages.
-
-Takes   p_group, p_queue: for whom, and whose lease time; p_now; per partition, in parallel arrays:
-        p_poll (1-based, null for a partition with nothing to take), p_partition_id, p_place (of the
-        cursor), p_from (acked from now on), p_to (the last offset taken), p_delivery (how often
-        the first message was delivered, this time included), p_done (what the cursor has done
-        ahead) and p_rest_until (of a partition with nothing to take: when it may have something),
-        the last two null altogether when no partition has any; per poll: p_lease_id, p_auto_ack,
-        p_lease_s.
-Returns the segments taken, by poll and partition: poll, partition_id, partition_name, taken_from and
-        taken_to (the messages are (taken_from, taken_to]), delivery, first, created_at, keys,
-        body, passed_over (offsets in that range that are not to be delivered, or null) and
-        is_individual (a message acked completes no other).
-Locks   the cursors are locked by the caller, so they stay in their places; skep.partition rows
-        for share, skipping locked ones.
-Why     A partition left with nothing to read may be marked idle only while no push is in flight on it,
-        or that push's wake-up is lost. The share lock proves it; a partition that a push holds stays
-        ready and the next poll looks again. Waiting here would be the one possible deadlock.
-        Retention may have moved the tail since the caller looked: what it took is not leased.
-        For the laterals see push_segments.
-*/
+-- take_partitions: assign claimed partitions to polls and read their messages.
+-- Takes   p_group, p_queue; p_now; per partition, in parallel arrays: p_poll (1-based, null:
+--         nothing to take), p_partition_id, p_place (ctid of the cursor), p_from (its new acked),
+--         p_to (the last offset taken), p_delivery (deliveries of the first message, this one
+--         included), p_done (the cursor's done) and p_rest_until (when a partition with nothing to
+--         take may have something), the last two null if no partition has any; per poll:
+--         p_lease_id, p_auto_ack, p_lease_s.
+-- Returns segments by poll and partition: poll, partition_id, partition_name, taken_from and
+--         taken_to (the messages are (taken_from, taken_to]), delivery, first, created_at, keys,
+--         body, passed_over (offsets in the range not to deliver, or null), is_individual (an ack
+--         completes only its own message).
+-- Locks   skep.partition rows for share, skipping locked ones; the caller holds the cursors, so
+--         they stay in place.
+-- Why     A partition may become idle only while no push is in flight on it, or that push's wake-up
+--         would be lost. The share lock proves it; a partition that a push holds stays ready, and
+--         the next poll looks again. Waiting here would be the one possible deadlock. Retention may
+--         have moved the tail since the caller looked: what it deleted is not leased. For the
+--         laterals see push_segments.
 create function skep.take_partitions(
   p_group skep.consumer_group, p_queue skep.queue, p_now timestamptz, p_poll integer[],
   p_partition_id bigint[], p_place tid[], p_from bigint[], p_to bigint[], p_delivery integer[],
@@ -43,13 +39,13 @@ begin
         done = case when i.done is null then null
                     else nullif(i.done - int8multirange(int8range(
                       null, case when i.is_done then i.upto else i.beyond end + 1)), '{}') end,
-        -- A partition that is only put to rest still remembers its last claim: it may yet be undone.
+        -- A partition set to rest remembers its last claim, which may yet be undone.
         leased_from = case when i.poll is null and c.leased is null and i.upto = c.acked
                            then c.leased_from else i.beyond end,
         leased = case when i.is_done then null else i.upto end,
         lease_id = case when i.poll is null and c.leased is null and i.upto = c.acked
                         then c.lease_id else p_lease_id[i.poll] end,
-        -- A look at a partition that is held back is no delivery, and no answer either.
+        -- Looking at a held-back partition is neither a delivery nor an answer.
         deliveries = case when i.poll is null and i.beyond = c.acked then c.deliveries
                           when i.is_done then 0 else i.delivery end,
         unanswered = case when i.poll is null and i.beyond = c.acked then c.unanswered
@@ -77,7 +73,7 @@ begin
         select greatest(u.upto, p.tail - 1) as upto, greatest(u.beyond, p.tail - 1) as beyond,
                u.poll is null or p_auto_ack[u.poll] or u.upto < p.tail as is_done
       ) d
-      -- Leased partitions are not finished yet; only acknowledged and empty ones can be idle.
+      -- Only auto-acked and empty partitions can be idle; leased ones are unfinished.
       left join lateral (
         select true as is_idle from skep.partition p
         where p.id = u.id and d.is_done and u.rest_until is null and p.head <= d.upto

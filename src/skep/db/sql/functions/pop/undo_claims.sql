@@ -1,13 +1,10 @@
-/*
-undo_claims: take back whatever polls of a group may have claimed before their connection broke.
-
-Takes   p_group_id; p_lease_id: the leases those polls would have had.
-Returns the number of partitions released.
-Locks   as release_claims.
-Why     After a lost answer nobody knows whether the claim was committed. The cursor remembers the
-        last claim, so it can be found and undone, and the polls can simply be served again. The
-        search reads every cursor of the group; it happens only after a connection loss.
-*/
+-- undo_claims: take back what polls may have claimed before their connection broke.
+-- Takes   p_group_id; p_lease_id: the leases of those polls.
+-- Returns the number of partitions released.
+-- Locks   as release_claims.
+-- Why     After a lost answer it is unknown whether the claim was committed. The cursor remembers
+--         the last claim, so it can be undone and the polls served again. This reads every cursor
+--         of the group, but only after a connection loss.
 create function skep.undo_claims(p_group_id integer, p_lease_id uuid[]) returns integer
 language sql as $$
   select skep.release_claims(

@@ -1,15 +1,12 @@
-/*
-undone_range: how far a claim reaches that takes a number of messages and leaves out those done.
-
-Takes   p_acked, p_done as pass_done leaves them; p_batch: messages at most; p_last: the last
-        offset that may be taken.
-Returns upto: the end of the range, with no done message behind it; count: how many messages in
-        (p_acked, upto] are not done.
-Locks   none.
-Why     Done messages must not use up the batch, or a partition whose first message waits while
-        thousands behind it are done would deliver nothing else. A done range is passed when fewer
-        than p_batch messages to deliver lie before it; so the end is found without walking.
-*/
+-- undone_range: how far a claim of some messages reaches, leaving out done ones.
+-- Takes   p_acked, p_done: as pass_done leaves them; p_batch: messages; p_last: the last offset
+--         that may be taken.
+-- Returns upto: the end of the range, with no done message behind it; count: messages in (p_acked,
+--         upto] that are not done.
+-- Locks   none.
+-- Why     Done messages must not use up the batch, or a partition whose first message waits while
+--         thousands behind it are done would deliver nothing else. A done range is passed if fewer
+--         than p_batch undone messages precede it, so the end is found without walking.
 create function skep.undone_range(
   p_acked bigint, p_done int8multirange, p_batch integer, p_last bigint)
 returns table (upto bigint, count integer)

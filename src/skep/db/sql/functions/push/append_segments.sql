@@ -1,14 +1,10 @@
-/*
-append_segments: allocate offsets and store the segments. The second half of a push.
-
-Takes   p_partition_id, p_count, p_keys, p_body as push_segments; p_now, the moment of the push.
-Returns one row per partition as push_segments, with first and created_at.
-Locks   the partitions are locked by the caller; idle skep.cursor rows in (partition_id, group_id)
-        order.
-Why     Apart from push_segments so that the same statement serves the guaranteed and the probed
-        path. Keys and bodies travel through the update's returning list: joining them again
-        would be quadratic in the number of partitions.
-*/
+-- append_segments: allocate offsets and store segments. The second half of a push.
+-- Takes   p_partition_id, p_count, p_keys, p_body as push_segments; p_now.
+-- Returns per partition as push_segments, with first and created_at.
+-- Locks   idle skep.cursor rows in (partition_id, group_id) order; the caller holds the partitions.
+-- Why     One statement for the guaranteed and the probed path. Keys and bodies travel through the
+--         update's returning list: joining them again would be quadratic in the number of
+--         partitions.
 create function skep.append_segments(
   p_partition_id bigint[], p_count integer[], p_keys bytea[], p_body bytea[], p_now timestamptz)
 returns table (

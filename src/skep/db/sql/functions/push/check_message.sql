@@ -1,15 +1,11 @@
-/*
-check_message: make sure that a message which SQL enqueues can be stored and delivered.
-
-Takes   the message: p_queue, p_partition, p_transaction_id, p_payload (text that must be JSON),
-        p_headers, p_ttl_s.
-Returns nothing.
-Raises  SK400 and says what is wrong; 22P02 for a payload that is no JSON.
-Locks   none.
-Why     The rules of a push over HTTP, told to the transaction that enqueues while it can still
-        act on it. The payload is read as json and never as jsonb, which would reorder it and refuse
-        an escaped NUL.
-*/
+-- check_message: check that a message enqueued by SQL can be stored and delivered.
+-- Takes   p_queue, p_partition, p_transaction_id, p_payload (text that must be JSON), p_headers,
+--         p_ttl_s.
+-- Raises  SK400 with the reason; 22P02 for a payload that is not JSON.
+-- Locks   none.
+-- Why     The rules of a push over HTTP, applied while the enqueueing transaction can still react.
+--         The payload is parsed as json, never jsonb, which would reorder it and refuse an escaped
+--         NUL.
 create function skep.check_message(
   p_queue text, p_partition text, p_transaction_id text, p_payload text, p_headers jsonb,
   p_ttl_s double precision) returns void

@@ -1,17 +1,11 @@
-/*
-check_rules: make sure that a push follows the rules now in force in its queues.
-
-Takes   p_queue_id, p_version: the queues of a call, and the version of each by which the broker
-        prepared its messages.
-Returns the longest duplicate window of these queues in seconds; null when one of them does not
-        exist.
-Raises  SK409 when a queue was configured anew since.
-Locks   none.
-Why     Brokers remember how a queue wants its messages: encrypted, validated, deduplicated. One
-        look per queue and call makes sure that nothing is stored by a rule that was changed,
-        whichever broker changed it. A queue that is gone is no reason to raise: its partitions,
-        which may still wait to be swept, are sorted out by push_segments.
-*/
+-- check_rules: check that a push was prepared by the current rules of its queues.
+-- Takes   p_queue_id, p_version: the queues of a call and the versions known to the broker.
+-- Returns the longest duplicate window of these queues in seconds; null if one does not exist.
+-- Raises  SK409 if a queue was reconfigured.
+-- Locks   none.
+-- Why     Brokers cache how a queue encrypts, validates and deduplicates. One look per queue and
+--         call keeps messages from being stored by outdated rules. A missing queue does not raise:
+--         push_segments handles its partitions, which may still wait to be swept.
 create function skep.check_rules(p_queue_id integer[], p_version integer[]) returns integer
 language plpgsql stable as $$
 declare
@@ -26,7 +20,7 @@ begin
     select q.version, q.dedup_window_s from skep.queue q where q.id = u.id offset 0
   ) q;
   if v_is_stale then
-    raise exception using errcode = 'SK409', message = 'the queue was configured anew';
+    raise exception using errcode = 'SK409', message = 'the queue was reconfigured';
   end if;
   return v_window;
 end $$;

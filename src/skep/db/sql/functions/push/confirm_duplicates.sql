@@ -1,19 +1,16 @@
-/*
-confirm_duplicates: check the broker's suspicion that keys are stored at given offsets.
-
-Takes   p_partition_id, p_offset, p_key: parallel arrays.
-Returns one row per message still there: item (1-based), is_same_key, is_in_window.
-Locks   none: a committed message inside the window is a fact that no lock can change.
-Why     The cache remembers offsets, so a duplicate costs one look-up by primary key instead of a
-        probe of the whole window under the partition's lock. The same key outside the window is
-        no duplicate any more; another key means that two fingerprints of the cache collided.
-*/
+-- confirm_duplicates: check keys that the broker's cache suspects at given offsets.
+-- Takes   p_partition_id, p_offset, p_key: parallel arrays.
+-- Returns per message still there: item (1-based), is_same_key, is_in_window.
+-- Locks   none: a committed message inside the window is a fact that no lock can change.
+-- Why     The cache remembers offsets, so a duplicate costs one look-up by primary key instead of a
+--         probe of the whole window under the partition's lock. Outside the window the same key is
+--         no duplicate; another key means that two fingerprints collided.
 create function skep.confirm_duplicates(p_partition_id bigint[], p_offset bigint[], p_key bytea[])
 returns table (item integer, is_same_key boolean, is_in_window boolean)
 language sql stable as $$
   select i.ord::integer,
          substr(s.keys, (i.at - s.first)::integer * 16 + 1, 16) = i.key,
-         -- Nothing is inside a window of zero, whatever the clock says.
+         -- A window of zero is empty, even if the clock was set back.
          q.dedup_window_s > 0
            and s.created_at > skep.now() - make_interval(secs => q.dedup_window_s)
   from unnest(p_partition_id, p_offset, p_key) with ordinality i(id, at, key, ord)

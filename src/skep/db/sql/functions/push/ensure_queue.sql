@@ -1,14 +1,9 @@
-/*
-ensure_queue: find a queue by name, or create it with the defaults an unconfigured queue has.
-
-Takes   p_name.
-Returns the queue's id.
-Locks   none that outlive an existing queue's look-up; a new row is invisible until commit.
-Why     Queues come into being by the first push or the first poll. Namespace and task are the
-        first two dotted parts of the name, as Queen's clients expect. The group of queue mode
-        exists from the start, so that every partition gets its cursor when it is created; but
-        nobody has polled for it yet.
-*/
+-- ensure_queue: find a queue by name, or create it with default options.
+-- Returns the queue's id.
+-- Locks   none for an existing queue; a new row is invisible until commit.
+-- Why     The first push or poll creates a queue. Namespace and task are the first two dotted parts
+--         of the name, as Queen's clients expect. The default group exists from the start, so that
+--         every new partition gets its cursor, but counts as unpolled.
 create function skep.ensure_queue(p_name text) returns integer
 language plpgsql as $$
 declare
@@ -23,7 +18,7 @@ begin
   on conflict (name) do nothing
   returning id into v_id;
   if v_id is null then
-    -- Someone else created it at the same moment; the conflict waited for their commit.
+    -- A concurrent call created it; the conflict waited for its commit.
     select q.id into strict v_id from skep.queue q where q.name = p_name;
     return v_id;
   end if;

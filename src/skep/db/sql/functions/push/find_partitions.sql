@@ -1,13 +1,10 @@
-/*
-find_partitions: the partitions of messages by their names, created where they do not exist.
-
-Takes   p_queue, p_partition: parallel arrays of names, in which a pair may occur often.
-Returns the id of each pair's partition, in the order of the arrays.
-Raises  40001 when a queue is deleted at this moment.
-Locks   none when all of them exist, else as provision_partitions for those that do not.
-Why     provision_partitions locks its queues. A transaction of a user may take long, and must not
-        keep a queue from being configured just because it pushed into it.
-*/
+-- find_partitions: find partitions by name, creating missing ones.
+-- Takes   p_queue, p_partition: parallel arrays of names; a pair may repeat.
+-- Returns the ids in the order of the arrays.
+-- Raises  40001 if a queue is being deleted.
+-- Locks   none if all exist, otherwise as provision_partitions for the missing ones.
+-- Why     provision_partitions locks its queues. A user's transaction may take long, and must not
+--         keep a queue from being configured because it pushed into it.
 create function skep.find_partitions(p_queue text[], p_partition text[]) returns bigint[]
 language plpgsql as $$
 declare

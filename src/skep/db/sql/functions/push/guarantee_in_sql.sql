@@ -1,17 +1,12 @@
-/*
-guarantee_in_sql: find out whether a partition can be guaranteed, for the few keys of a push by SQL.
-
-Takes   p_partition_id; p_keys: those of the messages to push, without those of ids just made.
-Returns whether none of them is stored inside the window of the queue. False may mean that nobody
-        knows.
-Locks   none; the caller holds the partition, so nothing can be added meanwhile.
-Why     A broker's cache answers this without looking. SQL has none, and probe_keys, which tells
-        where each key is, takes a hundred times as long for a segment as a search for some bytes
-        in it. So it is left for pushes where that search finds something, or that have many keys.
-*/
+-- guarantee_in_sql: prove that the keys of a push by SQL are absent, if that is cheap.
+-- Takes   p_partition_id; p_keys: of the messages to push, except new random ids.
+-- Returns true if none of them is stored inside the queue's window. False may mean unknown.
+-- Locks   none; the caller holds the partition, so nothing can be added meanwhile.
+-- Why     A broker's cache proves absence without reading. SQL has no cache, and probe_keys, which
+--         locates each key, takes a hundred times as long per segment as a byte search. So probing
+--         is left for pushes where the search hits, or with more than 20 keys.
 create function skep.guarantee_in_sql(p_partition_id bigint, p_keys bytea[]) returns boolean
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_window_s integer;
   v_before bigint;

@@ -1,11 +1,7 @@
-/*
-message_uuid: the wire id of a message.
-
-Takes   p_partition_id, p_offset.
-Returns its address as a UUID (version 8), as skep.model.ids spells it.
-Locks   none.
-Why     Whoever pushes by SQL gets the id that consumers and the HTTP API use for the message.
-*/
+-- message_uuid: the wire id of a message.
+-- Returns its address as a UUID (version 8), as skep.model.ids spells it.
+-- Locks   none.
+-- Why     SQL callers get the id that consumers and the HTTP API use.
 create function skep.message_uuid(p_partition_id bigint, p_offset bigint) returns uuid
 language sql immutable parallel safe as $$
   select (lpad(to_hex(p_partition_id >> 12), 12, '0')

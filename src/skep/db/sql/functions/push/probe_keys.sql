@@ -1,15 +1,13 @@
-/*
-probe_keys: look for keys in the part of a partition's window that the broker does not guarantee.
-
-Takes   p_partition_id, p_keys: the new keys. p_guaranteed_to, p_guaranteed_since, p_now, p_resolve as
-        push_segments.
-Returns one row. duplicate_index, duplicate_offset: which new keys are stored already, and where
-        (the newest place); null when none is. gap_*: the keys above guaranteed_to in offset order,
-        when they are few enough to send.
-Locks   none; the caller holds the partition, so nothing can be added meanwhile.
-Why     The walk goes backwards and stops at the window's start: created_at never decreases along
-        a partition, and a partition may keep far more than its window.
-*/
+-- probe_keys: search keys in the part of a partition's window that the broker's guarantee does not
+-- cover.
+-- Takes   p_partition_id, p_keys: the new keys. p_guaranteed_to, p_guaranteed_since, p_now,
+--         p_resolve as push_segments.
+-- Returns one row. duplicate_index, duplicate_offset: which new keys are stored, and where (the
+--         newest place); null if none. gap_*: the keys above guaranteed_to in offset order, if they
+--         are few enough to send.
+-- Locks   none; the caller holds the partition, so nothing can be added meanwhile.
+-- Why     The walk goes backwards and stops at the start of the window: created_at never decreases
+--         along a partition, which may keep far more than its window.
 create function skep.probe_keys(
   p_partition_id bigint, p_keys bytea, p_guaranteed_to bigint, p_guaranteed_since timestamptz,
   p_now timestamptz, p_resolve boolean)

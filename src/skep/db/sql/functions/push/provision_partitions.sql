@@ -1,23 +1,20 @@
-/*
-provision_partitions: turn (queue, partition) names into ids, creating what does not exist.
-
-Takes   p_queue, p_partition: parallel arrays of names, no pair twice.
-Returns one row per pair: the names, queue_id, partition_id, and whether this call created it.
-Locks   skep.queue rows for share, in id order, against provision_group; then inserts partitions
-        in (queue_id, name) order, so two calls that create the same partitions wait, never deadlock.
-Why     A partition is born with a cursor for every group of its queue. provision_group takes the
-        queue row for update and gives every partition a cursor; the share lock here makes sure
-        that no pair of a new group and a new partition is missed by both. Which partitions are new is
-        told by the transaction that wrote them: ten thousand in one call are normal, and looking
-        each up in a list of the new ones took seconds. For the laterals see push_segments.
-*/
+-- provision_partitions: turn (queue, partition) names into ids, creating missing ones.
+-- Takes   p_queue, p_partition: parallel arrays of names, no pair twice.
+-- Returns per pair: the names, queue_id, partition_id, and whether this call created it.
+-- Locks   skep.queue rows for share, in id order, against provision_group; then inserts partitions
+--         in (queue_id, name) order, so that two calls never wait in a circle.
+-- Why     A new partition gets a cursor for every group of its queue. provision_group takes the
+--         queue for update and gives every partition a cursor; with the share lock here no pair of
+--         new group and new partition is missed. The writing transaction id tells which partitions
+--         are new: ten thousand per call are normal, and searching each in a list took seconds. For
+--         the laterals see push_segments.
 create function skep.provision_partitions(p_queue text[], p_partition text[])
 returns table (
   queue_name text, partition_name text, queue_id integer, partition_id bigint, created boolean)
 language plpgsql as $$
 #variable_conflict use_column
 begin
-  -- Creating queues in name order keeps two calls from waiting for each other in a circle.
+  -- Creating queues in name order avoids deadlocks between calls.
   perform skep.ensure_queue(n.name)
   from (select distinct u.name from unnest(p_queue) u(name) order by u.name) n;
   perform 1 from skep.queue q where q.name = any(p_queue) order by q.id for share;
@@ -37,7 +34,7 @@ begin
   from born b join skep.consumer_group g on g.queue_id = b.queue_id
   order by b.id, g.id;
 
-  -- A statement of its own: its snapshot sees the partitions another call created while this waited.
+  -- Its own statement: its snapshot sees partitions that another call created while this waited.
   return query
   select u.queue, u.partition, q.id, p.id,
          coalesce(p.writer = pg_current_xact_id_if_assigned()::xid, false)

@@ -1,18 +1,15 @@
-/*
-push_distinct: append messages to partitions, leaving out those that are stored already.
-
-Takes   per partition, in parallel arrays: p_partition_id (ascending, no id twice), p_guaranteed_to,
-        p_guaranteed_since as push_segments; per message: p_partition (1-based position in p_partition_id),
-        p_key, p_envelope. No key is twice in the same partition. p_resolve as push_segments.
-Returns one row per partition that exists and gets something: partition (position), stored_item and
-        duplicate_item (1-based positions of its messages, in order), first and created_at of what
-        was stored, duplicate_offset, gap_first, gap_keys, gap_created_at as push_segments.
-Locks   skep.partition and skep.cursor rows as push_segments, partition by partition; who pushes
-        into several locks them all first.
-Why     push_segments stores nothing for a partition with a duplicate and leaves it to the broker to
-        send the rest again. A transaction cannot be sent again in parts, so the rest goes here,
-        still under the partition's lock: the second try needs no probe.
-*/
+-- push_distinct: append messages to partitions, except those already stored.
+-- Takes   per partition, in parallel arrays: p_partition_id (ascending, no id twice),
+--         p_guaranteed_to, p_guaranteed_since as push_segments; per message: p_partition (1-based
+--         position in p_partition_id), p_key, p_envelope; no key twice in a partition. p_resolve as
+--         push_segments.
+-- Returns per existing partition with messages: partition (position), stored_item and
+--         duplicate_item (1-based positions of its messages, in order), first and created_at of
+--         what was stored, duplicate_offset, gap_first, gap_keys, gap_created_at as push_segments.
+-- Locks   as push_segments, partition by partition; a caller with several locks them all first.
+-- Why     push_segments stores nothing in a partition with a duplicate and lets the broker send the
+--         rest again. A transaction cannot be sent again in parts, so the rest is stored here,
+--         still under the partition's lock and without another probe.
 create function skep.push_distinct(
   p_partition_id bigint[], p_guaranteed_to bigint[], p_guaranteed_since timestamptz[],
   p_partition integer[], p_key bytea[], p_envelope bytea[], p_resolve boolean default false)
@@ -41,8 +38,9 @@ begin
     first := null; created_at := null;
     duplicate_item := null; duplicate_offset := null;
     select * into v_pushed from skep.push_segments(
-      array[p_partition_id[partition]], array[cardinality(stored_item)], array[p_guaranteed_to[partition]],
-      array[p_guaranteed_since[partition]], array[v_partition.joined_keys], array[v_partition.body], p_resolve);
+      array[p_partition_id[partition]], array[cardinality(stored_item)],
+      array[p_guaranteed_to[partition]], array[p_guaranteed_since[partition]],
+      array[v_partition.joined_keys], array[v_partition.body], p_resolve);
     continue when not found;
     gap_first := v_pushed.gap_first;
     gap_keys := v_pushed.gap_keys;
@@ -62,8 +60,9 @@ begin
       stored_item := v_rest.items;
       if stored_item is not null then
         select * into strict v_pushed from skep.push_segments(
-          array[p_partition_id[partition]], array[cardinality(stored_item)], array[9223372036854775807],
-          array['-infinity'::timestamptz], array[v_rest.joined_keys], array[v_rest.body], false);
+          array[p_partition_id[partition]], array[cardinality(stored_item)],
+          array[9223372036854775807], array['-infinity'::timestamptz],
+          array[v_rest.joined_keys], array[v_rest.body], false);
       end if;
     end if;
     first := v_pushed.first;

@@ -1,21 +1,20 @@
-/*
-push_guaranteed: append one segment to each of many partitions, if nobody else has pushed meanwhile.
-
-Takes   p_partition_id: ascending, no id twice. p_count, p_keys, p_body as push_segments.
-        p_guaranteed_to: the broker's word that none of the keys occurs at offsets up to it; null for
-        a queue without duplicate detection. p_queue_id, p_version: the queues of the call and the
-        versions of their rules. p_guaranteed_since: the word holds for segments created at or after.
-Returns partition_id, first, created_at of each segment stored. No row for a partition where
-        somebody else pushed or operations wait, or that does not exist, and none at all when the word does not reach
-        back to the start of the duplicate window or a queue is gone: those go through push_segments.
-Raises  SK409 when a queue was configured anew.
-Locks   skep.partition rows for no key update, in id order, until commit; then idle skep.cursor
-        rows in (partition_id, group_id) order.
-Why     Nearly every push is of this kind, and for it one statement does: the update takes the
-        locks in the order of the array, because look-ups row by row are the only way to join here
-        (see push_segments), and a row that changed while it was waited for is compared again. The
-        partitions left out are not tried in the same transaction: it holds locks on higher ids.
-*/
+-- push_guaranteed: append one segment to each of many partitions that no other broker pushed to.
+-- Takes   p_partition_id: ascending, no id twice. p_count, p_keys, p_body as push_segments.
+--         p_guaranteed_to: the broker's cache proves that none of the keys occurs up to this
+--         offset; null for a queue without duplicate detection. p_queue_id, p_version: the queues
+--         and the versions of their rules. p_guaranteed_since: the guarantee covers segments
+--         created at or after.
+-- Returns partition_id, first, created_at per stored segment. No row for a partition that another
+--         broker pushed to, that has deferred operations or does not exist; none at all if the
+--         guarantee does not reach back to the start of the window or a queue is gone. Those go
+--         through push_segments.
+-- Raises  SK409 if a queue was reconfigured.
+-- Locks   skep.partition rows for no key update, in id order; then idle skep.cursor rows in
+--         (partition_id, group_id) order.
+-- Why     Nearly every push is of this kind, and one statement does it: the update locks in array
+--         order, because row-by-row look-ups are the only possible join (see push_segments), and
+--         re-checks a row that changed while it waited. Partitions left out are not retried in the
+--         same transaction: it holds locks on higher ids.
 create function skep.push_guaranteed(
   p_partition_id bigint[], p_count integer[], p_guaranteed_to bigint[], p_keys bytea[],
   p_body bytea[], p_queue_id integer[], p_version integer[], p_guaranteed_since timestamptz)

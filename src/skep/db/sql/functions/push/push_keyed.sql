@@ -1,27 +1,22 @@
-/*
-push_keyed: append messages to their partitions, and tell where each of them is.
-
-Takes   per message, in parallel arrays: p_partition_id, p_key, p_is_new (the key cannot be stored
-        yet, because its id was just made), p_envelope.
-Returns the offsets of the messages, in the order of the arrays. Of those with the same key in the
-        same partition the first is stored; of one that was stored before, inside the queue's window, the
-        offset is where.
-Raises  40001 when a partition is gone.
-Locks   skep.partition rows for no key update, in id order; then as push_distinct.
-Why     Brokers know what they have stored and sort their messages themselves; this does both for
-        messages that SQL pushes.
-*/
+-- push_keyed: append messages to their partitions and return their offsets.
+-- Takes   per message, in parallel arrays: p_partition_id, p_key, p_is_new (its id was just
+--         generated, so the key cannot be stored), p_envelope.
+-- Returns the offsets in the order of the arrays. Of equal keys in a partition the first is stored;
+--         a key already stored inside the queue's window gets its stored offset.
+-- Raises  40001 if a partition is gone.
+-- Locks   skep.partition rows for no key update, in id order; then as push_distinct.
+-- Why     Brokers know what they stored and group their messages themselves; this does both for
+--         messages pushed by SQL.
 create function skep.push_keyed(
   p_partition_id bigint[], p_key bytea[], p_is_new boolean[], p_envelope bytea[])
 returns bigint[]
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_partition_id constant bigint[] :=
     array(select distinct u.id from unnest(p_partition_id) u(id) order by u.id);
   v_guaranteed_to bigint[];
   v_guaranteed_since timestamptz[];
-  v_sent integer[];              -- the messages that have their key first
+  v_sent integer[];              -- the first message of each key
   v_pushed record;
   v_offset bigint[] := '{}';
 begin
@@ -50,7 +45,8 @@ begin
   ) f;
   for v_pushed in
     select p.* from (
-      select array_agg(array_position(v_partition_id, p_partition_id[s.item]) order by s.item) as partition,
+      select array_agg(array_position(v_partition_id, p_partition_id[s.item]) order by s.item)
+               as partition,
              array_agg(p_key[s.item] order by s.item) as key,
              array_agg(p_envelope[s.item] order by s.item) as envelope
       from unnest(v_sent) s(item)

@@ -1,23 +1,19 @@
-/*
-push_messages: append messages to the log, as part of the transaction that calls it.
-
-Takes   per message, in parallel arrays: p_queue, p_partition (null: Default), p_payload (JSON),
-        p_transaction_id (null: a new one), p_headers, p_trace_id, p_ttl_s (null: none).
-Returns the ids of the messages, in the order of the arrays. Of one whose transaction id is stored
-        already, inside the queue's window, the id of what is stored.
-Raises  SK400 for a message that cannot be stored; SK403 for a queue with rules that SQL cannot
-        follow; 40001 when a queue is deleted at this moment.
-Locks   as find_partitions; then as push_keyed, until the transaction ends: pushes of others into these
-        partitions wait until then.
-Why     The message is there if and only if the transaction commits, at the place in its partition that
-        it had when it was pushed. That takes the partition's lock; who cannot hold it briefly stages.
-        The rights are the owner's: an application needs nothing but usage of the schema.
-*/
+-- push_messages: append messages to the log in the calling transaction.
+-- Takes   per message, in parallel arrays: p_queue, p_partition (null: Default), p_payload (JSON),
+--         p_transaction_id (null: a new one), p_headers, p_trace_id, p_ttl_s (null: none).
+-- Returns the message ids in the order of the arrays; for a transaction id already stored inside
+--         the queue's window, the id of the stored message.
+-- Raises  SK400 for an invalid message; SK403 for a queue whose rules SQL cannot follow; 40001 if a
+--         queue is being deleted.
+-- Locks   as find_partitions; then as push_keyed, until the transaction ends: other pushes into
+--         these partitions wait.
+-- Why     The message exists if and only if the transaction commits, at the offset it was given.
+--         That holds the partition's lock; transactions that take long should use skep.stage.
+--         Security definer: an application needs only usage of the schema.
 create function skep.push_messages(
   p_queue text[], p_partition text[], p_payload text[], p_transaction_id text[],
   p_headers jsonb[], p_trace_id uuid[], p_ttl_s double precision[]) returns uuid[]
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
 declare
   v_seed constant bigint := (select i.hash_seed from skep.installation i);
   v_now constant timestamptz := skep.now();

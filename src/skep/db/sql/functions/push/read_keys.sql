@@ -1,13 +1,10 @@
-/*
-read_keys: the keys of partitions' duplicate windows, for a broker that starts to guarantee them.
-
-Takes   p_partition_id; p_segments_max: how many segments of each the broker is ready to learn.
-Returns per partition: one row without a segment that tells the head and where the window starts,
-        then its newest segments inside the window, newest first: first, created_at, keys.
-Locks   none.
-Why     Learning is done before the push, without the partition's lock; what is pushed meanwhile
-        lies above the last offset learned and is probed by push_segments.
-*/
+-- read_keys: the keys of partitions' duplicate windows, to fill a broker's cache.
+-- Takes   p_partition_id; p_segments_max: segments per partition.
+-- Returns per partition one row without a segment: head and window_start; then its newest segments
+--         inside the window, newest first: first, created_at, keys.
+-- Locks   none.
+-- Why     The cache is filled before the push, without the partition's lock; push_segments probes
+--         what is pushed meanwhile.
 create function skep.read_keys(p_partition_id bigint[], p_segments_max integer)
 returns table (
   partition_id bigint, head bigint, window_start timestamptz, first bigint,

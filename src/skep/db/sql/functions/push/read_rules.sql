@@ -1,12 +1,8 @@
-/*
-read_rules: what a broker must know of queues to push into them.
-
-Takes   p_queue_id.
-Returns one row per queue that exists: queue_id, version, dedup_window_s, encryption_enabled,
-        max_size, overflow, json_schema (as text), deferral.
-Locks   none.
-Why     Read when a broker meets a queue, and again when check_rules refuses its version.
-*/
+-- read_rules: what a broker must know about queues to push into them.
+-- Returns per queue that exists: queue_id, version, dedup_window_s, encryption_enabled, max_size,
+--         overflow, json_schema (as text), deferral.
+-- Locks   none.
+-- Why     Read when a broker first uses a queue, and again when check_rules refuses its version.
 create function skep.read_rules(p_queue_id integer[])
 returns table (
   queue_id integer, version integer, dedup_window_s integer, encryption_enabled boolean,

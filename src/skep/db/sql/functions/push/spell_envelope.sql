@@ -1,14 +1,10 @@
-/*
-spell_envelope: a message as it is stored.
-
-Takes   p_transaction_id; p_payload: JSON, kept as it is; p_trace_id, p_headers, p_expires_at: null
-        when there is none.
-Returns the envelope, in the layout of skep.model.envelopes.
-Locks   none.
-Why     What SQL pushes is read by brokers, which cut it at the first `,"data":`. What stands before
-        must not contain these characters: strings escape their quotes, and headers are written with
-        a space behind each comma.
-*/
+-- spell_envelope: build the stored form of a message.
+-- Takes   p_transaction_id; p_payload: JSON, kept as it is; p_trace_id, p_headers, p_expires_at:
+--         null if there is none.
+-- Returns the envelope, in the layout of skep.model.envelopes.
+-- Locks   none.
+-- Why     Brokers cut an envelope at the first `,"data":`. The part before cannot contain these
+--         characters: strings escape their quotes, and headers have a space after each comma.
 create function skep.spell_envelope(
   p_transaction_id text, p_payload text, p_trace_id uuid, p_headers jsonb,
   p_expires_at timestamptz) returns text

@@ -1,14 +1,10 @@
-/*
-wake_idle: let groups know that there is something to read in partitions where they had read all.
-
-Takes   p_partition_id: partitions that were pushed to, ascending; p_now.
-Returns nothing.
-Locks   idle skep.cursor rows in (partition_id, group_id) order. The caller holds the partitions of
-        the partitions that matter; waking another one costs a poll, nothing else.
-Why     Apart because every way to push ends with it. The cursors are updated by their place: the
-        rows are locked, so they stay where they are. Where the queue holds messages back they are
-        woken for the moment when the first of these may be read.
-*/
+-- wake_idle: make idle cursors of pushed partitions ready.
+-- Takes   p_partition_id: partitions pushed to, ascending; p_now.
+-- Locks   idle skep.cursor rows for no key update, in (partition_id, group_id) order; the caller
+--         holds the partitions that matter: waking another one costs a poll, nothing else.
+-- Why     Every way to push ends with it. Cursors are updated by ctid: they are locked, so they
+--         stay in place. Where the queue holds messages back, they become ready when the first may
+--         be read.
 create function skep.wake_idle(p_partition_id bigint[], p_now timestamptz) returns void
 language plpgsql as $$
 declare

@@ -1,15 +1,11 @@
-/*
-configure_queue: create a queue or change the options given, and show all of them.
-
-Takes   p_name; p_namespace, p_task: null leaves them; p_options: json object, column to value, only
-        those to change.
-Returns one row: the queue after the change, and the id of its partition 'Default'.
-Locks   the skep.queue row for no key update, then as provision_partitions and wake_held.
-Why     Merging, not replacing: a client that sets one option must not reset the others. Which
-        values mean "back to the default" is the broker's business; it sends them as values. The
-        version grows with every call: whoever remembers the options sees that they may be stale.
-        json and not jsonb, which would spell 1e9999 of a schema out in ten thousand digits.
-*/
+-- configure_queue: create a queue or change some of its options.
+-- Takes   p_name; p_namespace, p_task: null leaves them; p_options: json object of columns to
+--         change.
+-- Returns one row: the queue after the change, and the id of its partition Default.
+-- Locks   the skep.queue row for no key update, then as provision_partitions and wake_held.
+-- Why     It merges: setting one option must not reset the others. The broker sends defaults as
+--         values. The version grows with every call, which invalidates cached options. json, not
+--         jsonb, which would write out 1e9999 in a schema as ten thousand digits.
 create function skep.configure_queue(
   p_name text, p_namespace text, p_task text, p_options json)
 returns table (queue json, default_partition_id bigint)

@@ -1,22 +1,18 @@
-/*
-count_messages: how many messages queues hold, exactly while that is cheap and else by a sample.
-
-Takes   p_queue_id: queues. p_partitions_max: partitions to count one by one, in all. p_sample: partitions to look
-        at for those queues that are not counted one by one. p_is_sum: only the sum over all queues
-        is wanted.
-Returns one row per queue: queue_id, partitions (always exact), total, pending, processing, failed as
-        partition_counts, dead_letters, and is_estimate.
-Locks   none.
-Why     A page of queues may stand for millions of partitions and has to be answered at once. The small
-        queues are counted first, so that a large one never makes them vague; a sum that will be
-        vague anyway is not worth counting anything. Dead letters are
-        counted by their own index, up to a bound.
-*/
+-- count_messages: count the messages of queues, exactly while that is cheap, otherwise by a sample.
+-- Takes   p_queue_id: queues. p_partitions_max: partitions to count in all. p_sample: partitions to
+--         look at in queues that are not counted. p_is_sum: only the total over all queues is
+--         wanted.
+-- Returns per queue: queue_id, partitions (always exact), total, pending, processing, failed as
+--         partition_counts, dead_letters, is_estimate.
+-- Locks   none.
+-- Why     A page of queues may stand for millions of partitions. Small queues are counted first, so
+--         that a large one never makes them inexact; for a total that will be inexact anyway,
+--         nothing is counted. Dead letters are counted in their own index, up to a bound.
 create function skep.count_messages(
   p_queue_id integer[], p_partitions_max integer, p_sample integer, p_is_sum boolean)
 returns table (
-  queue_id integer, partitions bigint, total bigint, pending bigint, processing bigint, failed bigint,
-  dead_letters bigint, is_estimate boolean)
+  queue_id integer, partitions bigint, total bigint, pending bigint, processing bigint,
+  failed bigint, dead_letters bigint, is_estimate boolean)
 language plpgsql stable as $$
 #variable_conflict use_column
 declare
@@ -75,7 +71,8 @@ begin
            coalesce(l.processing, 0) as processing, coalesce(l.failed, 0) as failed
   ) c
   cross join lateral (
-    select case when q.is_large then q.partitions::numeric / greatest(l.partitions, 1) else 1 end as scale
+    select case when q.is_large then q.partitions::numeric / greatest(l.partitions, 1)
+                else 1 end as scale
   ) s
   cross join lateral (
     select count(*) from (

@@ -1,11 +1,7 @@
-/*
-count_offsets: how many offsets a set of ranges holds.
-
-Takes   p_ranges.
-Returns the number of offsets.
-Locks   none.
-Why     Apart from partition_backlog because that must stay one expression, see there.
-*/
+-- count_offsets: the number of offsets in a set of ranges.
+-- Returns the number.
+-- Locks   none.
+-- Why     Separate because partition_backlog must stay one expression without a subquery.
 create function skep.count_offsets(p_ranges int8multirange) returns bigint
 language sql immutable parallel safe as $$
   select coalesce(sum(upper(r) - lower(r)), 0)::bigint from unnest(p_ranges) r;

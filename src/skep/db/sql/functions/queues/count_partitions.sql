@@ -1,11 +1,8 @@
-/*
-count_partitions: how many partitions a listing has in all.
-
-Takes   p_queue_id, p_search as list_partitions.
-Returns the number.
-Locks   none.
-Why     Apart from list_partitions: who pages from partition to partition need not pay for it.
-*/
+-- count_partitions: count the partitions of a listing.
+-- Takes   p_queue_id, p_search as list_partitions.
+-- Returns the number.
+-- Locks   none.
+-- Why     Separate from list_partitions: paging by partition need not pay for it.
 create function skep.count_partitions(p_queue_id integer, p_search text) returns bigint
 language sql stable as $$
   select count(*)

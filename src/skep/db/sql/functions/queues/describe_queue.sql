@@ -1,13 +1,9 @@
-/*
-describe_queue: one queue with all its options and its groups.
-
-Takes   p_name.
-Returns one row, or none when there is no such queue: queue (all columns), default_partition_id
-        (null when it has no partition 'Default'), partitions, and its groups, parallel and by name:
-        group_name, group_mode, group_from, group_is_paused, group_created_at.
-Locks   none.
-Why     What a queue is, in one look.
-*/
+-- describe_queue: one queue with its options and groups.
+-- Returns one row, none if there is no such queue: queue (all columns), default_partition_id (null
+--         if it has no partition Default), partitions, and its groups as parallel arrays by name:
+--         group_name, group_mode, group_from, group_is_paused, group_created_at.
+-- Locks   none.
+-- Why     One call for the whole page of a queue.
 create function skep.describe_queue(p_name text)
 returns table (
   queue jsonb, default_partition_id bigint, partitions bigint, group_name text[], group_mode text[],

@@ -1,14 +1,11 @@
-/*
-list_partitions: one page of partitions, with what they hold.
-
-Takes   p_queue_id: of this queue, or null for all. p_search: part of the name, in any case, or
-        null. p_after: begin behind this partition, or null. p_limit, p_offset.
-Returns the partitions by queue and name: the columns of partition_counts, queue_name, dead_letters, and
-        oldest_at: when the oldest message kept was pushed.
-Locks   none.
-Why     The order is that of the index of names, so a page costs what it shows (behind a partition) or
-        what it shows and passes over (by offset). Only a search reads names it does not show.
-*/
+-- list_partitions: one page of partitions and their counts.
+-- Takes   p_queue_id: null for all queues. p_search: part of the name, case-insensitive, or null.
+--         p_after: begin behind this partition, or null. p_limit, p_offset.
+-- Returns by queue and name: the columns of partition_counts, queue_name, dead_letters, and
+--         oldest_at: when the oldest kept message was pushed.
+-- Locks   none.
+-- Why     The order is that of the name index, so a page costs what it shows (by p_after) or also
+--         what it skips (by offset). Only a search reads names it does not show.
 create function skep.list_partitions(
   p_queue_id integer, p_search text, p_after bigint, p_limit integer, p_offset integer)
 returns table (
@@ -18,7 +15,7 @@ returns table (
 language plpgsql stable as $$
 #variable_conflict use_column
 declare
-  -- In front of all partitions: no queue has the id 0 and no partition an empty name.
+  -- Before all partitions: no queue has id 0, and no partition an empty name.
   v_after_queue integer := 0;
   v_after_name text := '';
   v_page bigint[];

@@ -1,13 +1,10 @@
-/*
-list_queues: one page of the queues.
-
-Takes   p_namespace, p_task: exactly these, or null. p_search: part of the name, in any case, or
-        null. p_sort: 'newest', 'oldest' or 'name'. p_limit, p_offset.
-Returns total (queues that match, on every row) and, per queue of the page, id, name, namespace,
-        task, created_at, is_paused. A page with nothing in it is one row with a null id.
-Locks   none.
-Why     The total is wanted even when the page is empty.
-*/
+-- list_queues: one page of queues.
+-- Takes   p_namespace, p_task: exact, or null. p_search: part of the name, case-insensitive, or
+--         null. p_sort: newest, oldest or name. p_limit, p_offset.
+-- Returns total (matches, on every row) and per queue: id, name, namespace, task, created_at,
+--         is_paused. An empty page is one row with a null id.
+-- Locks   none.
+-- Why     The total is needed even if the page is empty.
 create function skep.list_queues(
   p_namespace text, p_task text, p_search text, p_sort text, p_limit integer, p_offset integer)
 returns table (

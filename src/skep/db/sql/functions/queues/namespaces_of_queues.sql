@@ -1,12 +1,9 @@
-/*
-namespaces_of_queues: the namespaces of queues.
-
-Takes   p_queue: names, existing or not.
-Returns queue and namespace for those that exist; the namespace is empty if it has none.
-Locks   none.
-Why     A caller may be granted a whole namespace and names a queue. Asked again every few seconds,
-        because a queue can be configured into another namespace.
-*/
+-- namespaces_of_queues: the namespaces of queues.
+-- Takes   p_queue: names.
+-- Returns queue and namespace (may be empty) of those that exist.
+-- Locks   none.
+-- Why     Access may be granted by namespace while requests name queues. Asked again every few
+--         seconds, because a queue can move to another namespace.
 create function skep.namespaces_of_queues(p_queue text[])
 returns table (queue text, namespace text)
 language sql stable as $$

@@ -1,14 +1,10 @@
-/*
-page_partitions: the next partitions of a queue, for work that goes through all of them in small steps.
-
-Takes   p_queue_id; p_from: the name to begin with, '' for the first page; p_limit.
-Returns one row: partition_id, ascending, and next_name: where the next page begins, null after
-        the last one.
-Locks   none.
-Why     A change to a hundred thousand partitions must not hold all their locks at once. By name,
-        because that is the order of the only index by queue; the ids come ascending, which is
-        the order in which their cursors are to be locked.
-*/
+-- page_partitions: the next partitions of a queue, for work in small steps.
+-- Takes   p_queue_id; p_from: the first name, '' to begin; p_limit.
+-- Returns one row: partition_id, ascending, and next_name: where the next page begins, null at the
+--         end.
+-- Locks   none.
+-- Why     A change to a hundred thousand partitions must not hold all their locks at once. Paged by
+--         name, the only index by queue; ids ascend, as their cursors must be locked.
 create function skep.page_partitions(p_queue_id integer, p_from text, p_limit integer)
 returns table (partition_id bigint[], next_name text)
 language sql stable as $$

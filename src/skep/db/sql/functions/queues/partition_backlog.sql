@@ -1,16 +1,11 @@
-/*
-partition_backlog: how many messages of a partition a group has yet to finish.
-
-Takes   p_head, p_tail: of the partition; with a smaller p_head it counts up to there. p_acked,
-        p_done: of the cursor.
-Returns the number of messages, those under lease included.
-Locks   none.
-Why     Offsets are dense, so a backlog is a difference, known without reading a message. What
-        needs no delivery above the cursor (acknowledged out of order, expired, deleted) is
-        taken off; retention may have passed the cursor, then the tail counts. One expression
-        without a subquery: PostgreSQL puts that into the calling statement, and listings ask
-        for ten thousand partitions.
-*/
+-- partition_backlog: the messages of a partition that a group has yet to finish.
+-- Takes   p_head, p_tail: of the partition; a smaller p_head counts up to there. p_acked, p_done:
+--         of the cursor.
+-- Returns the number, leased messages included.
+-- Locks   none.
+-- Why     Offsets are dense, so a backlog is a difference. Messages above the cursor that need no
+--         delivery are subtracted; if retention passed the cursor, the tail counts. One expression
+--         without a subquery, which PostgreSQL inlines: listings ask for ten thousand partitions.
 create function skep.partition_backlog(
   p_head bigint, p_tail bigint, p_acked bigint, p_done int8multirange) returns bigint
 language sql immutable parallel safe as $$

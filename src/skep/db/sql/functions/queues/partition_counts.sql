@@ -1,18 +1,15 @@
-/*
-partition_counts: how many messages some partitions hold, and how many of them are still to be done.
-
-Takes   p_partition_id: partitions, in any order.
-Returns one row per existing partition: its id, queue_id, name, head, tail, created_at, pushed_at (null
-        before the first push); total (kept and not deleted), pending (not acknowledged yet, under
-        lease or not), processing (under a live lease), failed (failed and to be delivered again),
-        acked and leased (the offsets behind these figures; leased is null without a live lease)
-        and done (offsets above acked that need no delivery).
-Locks   none.
-Why     This is the one place that says whose progress decides what is pending: queue mode's where
-        it has ever claimed something of the partition or is alone; elsewhere that of the slowest named
-        group. Queue mode exists on every queue, and counting it where only named groups consume
-        would show everything as pending for ever.
-*/
+-- partition_counts: how many messages partitions hold, and how many are unfinished.
+-- Takes   p_partition_id: in any order.
+-- Returns per existing partition: id, queue_id, name, head, tail, created_at, pushed_at (null
+--         before the first push); total (kept, not deleted), pending (not acknowledged, leased or
+--         not), processing (leased now), failed (to be delivered again), acked and leased (the
+--         offsets behind these numbers; leased is null without a live lease), done (offsets above
+--         acked that need no delivery).
+-- Locks   none.
+-- Why     The one definition of whose progress decides: the default group's where it ever claimed
+--         something of the partition or is alone; otherwise that of the slowest named group. The
+--         default group exists on every queue, and would show everything as pending where only
+--         named groups consume.
 create function skep.partition_counts(p_partition_id bigint[])
 returns table (
   id bigint, queue_id integer, name text, head bigint, tail bigint, created_at timestamptz,
@@ -30,11 +27,11 @@ language sql stable as $$
          coalesce(cardinality(c.failed_offset), 0)::bigint,
          a.acked, l.leased, c.done
   from (
-    -- Of the cursors of a partition the first in this order decides.
+    -- The first cursor in this order decides.
     select distinct on (u.id) u.id, c.acked, c.leased, c.available_at, c.done, c.failed_offset
     from unnest(p_partition_id) u(id)
     left join (
-      -- Cursors of a group that was removed stay until they are swept, and mean nothing.
+      -- Cursors of a removed group stay until they are swept, and do not count.
       skep.cursor c join skep.consumer_group g on g.id = c.group_id
     ) on c.partition_id = u.id
     order by u.id,

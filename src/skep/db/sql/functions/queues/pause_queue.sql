@@ -1,12 +1,8 @@
-/*
-pause_queue: stop or resume the delivery of a queue.
-
-Takes   p_name; p_is_paused.
-Returns the queue's id, or null when there is no such queue.
-Locks   the skep.queue row for no key update.
-Why     Pushes go on; polls find nothing until the queue is resumed. The version grows because the
-        queue changed; pausing what is paused changes nothing.
-*/
+-- pause_queue: stop or resume delivery of a queue.
+-- Returns the queue's id, null if there is no such queue.
+-- Locks   the skep.queue row for no key update.
+-- Why     Pushes go on; polls get nothing until the queue is resumed. A change increments the
+--         version; pausing a paused queue changes nothing.
 create function skep.pause_queue(p_name text, p_is_paused boolean) returns integer
 language plpgsql as $$
 declare

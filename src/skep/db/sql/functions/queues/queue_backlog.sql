@@ -1,18 +1,11 @@
-/*
-queue_backlog: how many messages of a queue wait for the slowest of its groups, up to a bound.
-
-Takes   p_queue_id; p_at_most.
-Returns the number, or p_at_most when it is as large or larger. Messages under lease count. Without
-        any group: the messages kept.
-Locks   none.
-Why     Only partitions with something to read are visited, through the partial index of the cursors,
-        and the walk ends when the bound is reached: a group costs as many partitions as have messages
-        and at most p_at_most of them. Many partitions that only look ready (a new group's) can make the
-        number too small, never the walk too long. Which groups count: see reading_groups.
-*/
+-- queue_backlog: messages of a queue that wait for its slowest group, up to a bound.
+-- Returns the number, at most p_at_most; leased messages count. Without groups: the messages kept.
+-- Locks   none.
+-- Why     Only partitions with something to read are visited, through the partial index of cursors,
+--         until the bound is reached. Many partitions that only look ready (of a new group) can
+--         make the number too small, never the walk too long. Groups count as in counts_as_reader.
 create function skep.queue_backlog(p_queue_id integer, p_at_most bigint) returns bigint
 language plpgsql stable as $$
-#variable_conflict use_column
 declare
   v_group_id integer;
   v_backlog bigint := 0;

@@ -1,12 +1,8 @@
-/*
-queues_of_partitions: the names of the queues that partitions belong to.
-
-Takes   p_partition_id: any number of ids, existing or not.
-Returns partition_id and queue for those that exist.
-Locks   none.
-Why     A caller who is restricted to some queues names a message by its partition. The answer is
-        remembered by the broker: a partition never changes its queue.
-*/
+-- queues_of_partitions: the queues that partitions belong to.
+-- Returns partition_id and queue (name) of those that exist.
+-- Locks   none.
+-- Why     A caller with access to some queues names a message by its partition. Brokers cache the
+--         answer: a partition never changes its queue.
 create function skep.queues_of_partitions(p_partition_id bigint[])
 returns table (partition_id bigint, queue text)
 language sql stable as $$

@@ -1,15 +1,11 @@
-/*
-remove_queue: delete a queue, so far that nobody can reach any of it.
-
-Takes   p_name.
-Returns the queue's id, which sweep_removed_queue takes, or null when there is no such queue.
-Locks   the skep.queue row for update, which waits for those who create partitions or groups on it;
-        then its skep.scheduled rows, skipping those that are just being sequenced: that finds the
-        queue gone and drops them.
-Why     The queue's row and its groups are few, its partitions may be a hundred thousand. Without these
-        rows polls and acks find no group, pushes no queue (see push_segments), listings neither;
-        whoever comes next creates the name anew, with nothing inherited.
-*/
+-- remove_queue: make a queue unreachable.
+-- Returns the queue's id, for sweep_removed_queue; null if there is no such queue.
+-- Locks   the skep.queue row for update, which waits for sessions that create partitions or groups;
+--         then its skep.scheduled rows, skipping those being sequenced, which find the queue gone
+--         and are dropped.
+-- Why     The queue and its groups are few rows, its partitions may be a hundred thousand. Without
+--         the former, polls and acks find no group, pushes no queue (see push_segments), listings
+--         neither; the name can be created anew and inherits nothing.
 create function skep.remove_queue(p_name text) returns integer
 language plpgsql as $$
 declare

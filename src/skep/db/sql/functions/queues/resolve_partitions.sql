@@ -1,12 +1,9 @@
-/*
-resolve_partitions: the ids of partitions that exist, by their names.
-
-Takes   p_queue_id, p_partition: names.
-Returns partition_name, partition_id; no row for a name that does not exist.
-Locks   none.
-Why     Unlike provision_partitions this creates nothing: an operator's typing error must not
-        become a partition.
-*/
+-- resolve_partitions: the ids of existing partitions by name.
+-- Takes   p_queue_id, p_partition: names.
+-- Returns partition_name, partition_id; no row for an unknown name.
+-- Locks   none.
+-- Why     Unlike provision_partitions it creates nothing: an operator's typo must not create a
+--         partition.
 create function skep.resolve_partitions(p_queue_id integer, p_partition text[])
 returns table (partition_name text, partition_id bigint)
 language sql stable as $$

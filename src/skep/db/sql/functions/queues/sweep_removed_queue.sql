@@ -1,17 +1,13 @@
-/*
-sweep_removed_queue: delete a portion of what a removed queue has left behind.
-
-Takes   p_queue_id: a removed queue, or null for any. p_rows: about how many rows to delete.
-Returns whether to come again: false when nothing is left, or someone else is at it.
-Locks   the skep.removed_queue row for update, skipping if locked; then, once only partitions are left,
-        skep.partition rows for update in id order, and all that belongs to them.
-Why     Small transactions: nobody waits for long, and after a crash the next one goes on. A push
-        or an ack that was under way when the queue was removed may still write to a partition; it
-        holds the partition or its cursor, so what it wrote is there to be deleted with the partition.
-*/
+-- sweep_removed_queue: delete some rows of a removed queue.
+-- Takes   p_queue_id: a removed queue, or null for any. p_rows: roughly how many rows.
+-- Returns whether to call again: false if nothing is left or another session sweeps it.
+-- Locks   the skep.removed_queue row for update, skipping locked ones; then, once only partitions
+--         are left, as drop_partitions.
+-- Why     Small transactions: others wait briefly, and after a crash the next call goes on. A push
+--         or ack in flight may still write to a partition; it holds the partition or its cursor, so
+--         its rows are deleted with them.
 create function skep.sweep_removed_queue(p_queue_id integer, p_rows integer) returns boolean
 language plpgsql as $$
-#variable_conflict use_column
 declare
   c_rows_per_partition constant integer := 5;
   v_queue_id integer;

@@ -1,14 +1,9 @@
-/*
-wake_held: look again at partitions whose queue held messages back, now that it holds them less long.
-
-Takes   p_queue_id.
-Returns how many partitions were made ready.
-Locks   skep.cursor rows that wait, in (partition_id, group_id) order.
-Why     A partition is woken for the moment its first message may be read. When the queue is configured
-        to hold messages back for a shorter time that moment is too late. Partitions that wait because
-        a message failed are left to their pause; whatever is ready too early is put off again by
-        the next claim.
-*/
+-- wake_held: look again at held-back partitions after the queue's delay was shortened.
+-- Returns how many partitions became ready.
+-- Locks   waiting skep.cursor rows for no key update, in (partition_id, group_id) order.
+-- Why     A held-back partition is scheduled for the moment its first message may be read; with a
+--         shorter delay that is too late. Back-offs are left alone; a partition made ready too
+--         early is put off again by the next claim.
 create function skep.wake_held(p_queue_id integer) returns bigint
 language sql as $$
   with held as (

@@ -1,17 +1,14 @@
-/*
-apply_retention: delete some of what a queue keeps too long. One step of a run.
-
-Takes   p_service, p_holder: the lease under which this runs. p_run_id: the run, for the history.
-        p_queue_id. p_kind: 'retention' (older than retention_s or ttl_s) or 'completed' (older
-        than completed_retention_s and done by every group). p_after: reached of the step before,
-        0 at first. p_limit: segments to look at.
-Returns one row: messages, segments, partitions deleted; reached; is_done, the run needs no
-        further step. No row when the queue is gone.
-Raises  SK423 as assert_leadership.
-Locks   skep.hold in share mode (held_from); then as delete_segments; then the history row.
-Why     Bounded, so that it holds the partitions it works on for milliseconds. It gives up after two
-        seconds of waiting for a lock: whoever holds partitions for so long matters more.
-*/
+-- apply_retention: delete some expired messages of a queue. One step of a run.
+-- Takes   p_service, p_holder: the leadership it runs under. p_run_id: for the history. p_queue_id.
+--         p_kind: retention (older than retention_s or ttl_s) or completed (older than
+--         completed_retention_s and done by every group). p_after: reached of the previous step, 0
+--         to begin. p_limit: segments to look at.
+-- Returns one row: messages, segments, partitions deleted; reached; is_done (the run needs no
+--         further step). No row if the queue is gone.
+-- Raises  SK423 as assert_leadership.
+-- Locks   skep.hold in share mode (held_from); then as delete_segments; then the history row.
+-- Why     Bounded, so that it holds partitions for milliseconds. It gives up after waiting two
+--         seconds for a lock: the session that holds it matters more.
 create function skep.apply_retention(
   p_service text, p_holder uuid, p_run_id uuid, p_queue_id integer, p_kind text, p_after bigint,
   p_limit integer)

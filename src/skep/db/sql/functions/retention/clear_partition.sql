@@ -1,14 +1,11 @@
-/*
-clear_partition: drop the oldest messages of one partition.
-
-Takes   p_partition_id; p_upto: the last offset to drop, null for the head of now. p_segments: how
-        many segments to drop at most.
-Returns one row: segments and messages dropped, and rest_upto: null when the partition is finished, else
-        what to come again with.
-Locks   the partition and its cursors are locked by the caller.
-Why     See clear_partitions. The partition is locked, so a cursor at its head may be marked idle. A partition
-        that is not finished keeps its cursors as they are: readers never look below the tail.
-*/
+-- clear_partition: drop the oldest messages of one partition.
+-- Takes   p_partition_id; p_upto: the last offset to drop, null for the current head. p_segments:
+--         how many segments.
+-- Returns one row: segments and messages dropped; rest_upto: the p_upto to call again with, null if
+--         finished.
+-- Locks   none; the caller holds the partition and its cursors.
+-- Why     See clear_partitions. Under the partition's lock a cursor at its head may become idle. An
+--         unfinished partition keeps its cursors: readers never look below the tail.
 create function skep.clear_partition(p_partition_id bigint, p_upto bigint, p_segments integer)
 returns table (segments integer, messages bigint, rest_upto bigint)
 language plpgsql as $$
@@ -53,7 +50,7 @@ begin
     from skep.cursor k
     cross join lateral (select greatest(k.acked, v_upto) as acked) a
     cross join lateral (
-      -- What is done and has become contiguous is passed as well.
+      -- Also pass finished messages that became contiguous.
       select coalesce((select upper(r) - 1 from unnest(k.done) r where r @> a.acked + 1), a.acked)
         as acked
     ) n

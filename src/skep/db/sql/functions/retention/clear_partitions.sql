@@ -1,20 +1,17 @@
-/*
-clear_partitions: drop the messages of partitions, a portion at a time.
-
-Takes   p_queue_id; p_from: the name of the partition to begin with. p_upto: the last offset to drop in
-        that partition, when an earlier call did not finish it, else null. p_is_alone: that partition only.
-        p_partitions, p_segments: how much to do at most.
-Returns one row: partitions (finished), messages (dropped), and where to go on: next_from, next_upto;
-        next_from is null when everything is done, or nothing was because is_held: a reader outside
-        still needs some of the messages.
-Locks   skep.hold in share mode (held_from); then skep.partition rows for no key update in id order, then their cursors in (partition_id,
-        group_id) order.
-Why     The tail moves with the segments that go, so at any moment, and after a crash, the partition is
-        whole. What is pushed after a partition's turn began stays. A finished partition's cursors stand at
-        its end and their leases are over; dead letters are copies and stay. Keys go with their
-        segments: what was dropped may be pushed again, inside the window too. A hold is a promise,
-        also to whoever clears: he can release it.
-*/
+-- clear_partitions: drop the messages of partitions, in small steps.
+-- Takes   p_queue_id; p_from: the name of the first partition. p_upto: the last offset to drop in
+--         it, if an earlier call did not finish it, else null. p_is_alone: only that partition.
+--         p_partitions, p_segments: limits of a call.
+-- Returns one row: partitions (finished), messages (dropped), next_from and next_upto (where to go
+--         on; next_from is null at the end), is_held: nothing was done, because an external reader
+--         still needs some of the messages.
+-- Locks   skep.hold in share mode (held_from); then skep.partition rows for no key update, in id
+--         order; then their skep.cursor rows in (partition_id, group_id) order.
+-- Why     The tail moves with the segments, so a partition is consistent after a crash. Messages
+--         pushed after its turn began stay. A finished partition's cursors stand at its end without
+--         leases; dead letters are copies and stay. Keys go with their segments: dropped messages
+--         may be pushed again, even inside the window. An operator who clears can release a hold
+--         first.
 create function skep.clear_partitions(
   p_queue_id integer, p_from text, p_upto bigint, p_is_alone boolean, p_partitions integer,
   p_segments integer)
@@ -33,7 +30,7 @@ declare
 begin
   select array_agg(l.id order by l.name), array_agg(l.name order by l.name) into v_id, v_name
   from (
-    -- One more than wanted tells where to go on.
+    -- One more than needed tells where to go on.
     select p.id, p.name from skep.partition p
     where p.queue_id = p_queue_id and p.name >= p_from
     order by p.name limit case when p_is_alone then 1 else p_partitions + 1 end

@@ -1,13 +1,9 @@
-/*
-completed_to: the last offset of a partition that every group that reads its queue is done with.
-
-Takes   p_partition_id, p_queue_id.
-Returns the offset; 0 when a group has no cursor in the partition or nobody reads the queue.
-Locks   none.
-Why     Without a reader nobody has completed anything: the first one may be about to subscribe.
-        The group of queue mode counts from its first poll on, in every partition of the queue.
-        What is done out of order above the cursor does not count; a little is kept too long.
-*/
+-- completed_to: the last offset of a partition that every group of its queue has finished.
+-- Returns the offset; 0 if a group has no cursor in the partition or the queue has no reader.
+-- Locks   none.
+-- Why     A queue without readers has completed nothing: the first group may be about to subscribe.
+--         The default group counts from its first poll on. Messages done above the cursor do not
+--         count, which keeps a little too much.
 create function skep.completed_to(p_partition_id bigint, p_queue_id integer) returns bigint
 language sql stable as $$
   select coalesce(min(coalesce(c.acked, 0)), 0)

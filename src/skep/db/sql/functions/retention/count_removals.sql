@@ -1,13 +1,10 @@
-/*
-count_removals: how much retention removed, by time.
-
-Takes   p_queue: only this one; null for all. p_from, p_to: from the first up to before the second.
-        p_bucket_s: the length of a bucket.
-Returns per bucket with a run in it, oldest first: bucket (its begin), retention, completed and
-        eviction messages, and events, the number of runs by queue and kind.
-Locks   none.
-Why     A chart wants as many points as it has room for, whatever the length of the history.
-*/
+-- count_removals: messages removed by retention, by time.
+-- Takes   p_queue: null for all. p_from, p_to: the second exclusive. p_bucket_s: the length of a
+--         bucket.
+-- Returns per bucket with a run, oldest first: bucket (its start); retention, completed and
+--         eviction (messages); events (runs by queue and kind).
+-- Locks   none.
+-- Why     A chart has a fixed number of points, however long the history.
 create function skep.count_removals(
   p_queue text, p_from timestamptz, p_to timestamptz, p_bucket_s integer)
 returns table (

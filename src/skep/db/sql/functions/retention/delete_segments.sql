@@ -1,20 +1,16 @@
-/*
-delete_segments: delete the oldest segments of partitions, as far as they may go.
-
-Takes   p_partition_id: ascending, no id twice. p_first: the newest segment to delete in each.
-        p_cutoff, p_held_from: only what was created before and written below. p_completed_only:
-        and only what every group of the queue is done with; nothing if it has none.
-Returns one row: messages, segments and partitions touched.
-Locks   skep.partition rows for no key update, in id order; then the skep.cursor rows that are
-        still before the end of what goes, in (partition_id, group_id) order.
-Why     A partition loses segments only from its oldest end, each as a whole: offsets stay dense from
-        tail to head. created_at never decreases along a partition, so what precedes an old segment is
-        old; whatever else protects a segment protects those after it, too.
-        Cursors are moved although readers know the tail: a claim reads the tail in one statement
-        and the segments in the next. It holds its cursor meanwhile. Waiting for that, and leaving
-        the cursor changed, makes sure that nobody claims what is not there any more and blocks a
-        partition for the time of a lease. For the laterals see push_segments.
-*/
+-- delete_segments: delete the oldest segments of partitions, as far as allowed.
+-- Takes   p_partition_id: ascending, no id twice. p_first: the newest segment to delete in each.
+--         p_cutoff, p_held_from: only what was created before and written below. p_completed_only:
+--         only what every group has finished; nothing if there is none.
+-- Returns one row: messages, segments and partitions touched.
+-- Locks   skep.partition rows for no key update, in id order; then the skep.cursor
+--         rows that lag, for no key update, in (partition_id, group_id) order.
+-- Why     A partition loses whole segments from its oldest end: offsets stay dense from tail to
+--         head. created_at never decreases along a partition, and whatever protects a segment
+--         protects those after it. Cursors are moved although readers check the tail: a claim reads
+--         the tail in one statement and the segments in the next, holding its cursor. Waiting for
+--         the cursor and moving it keeps claims from leasing deleted messages. For the laterals see
+--         push_segments.
 create function skep.delete_segments(
   p_partition_id bigint[], p_first bigint[], p_cutoff timestamptz, p_held_from xid8,
   p_completed_only boolean)
@@ -51,7 +47,8 @@ begin
     ) b on true
     cross join lateral (
       select s.last from skep.segment s
-      where s.partition_id = i.id and s.first <= i.first and s.first < coalesce(b.first, i.first + 1)
+      where s.partition_id = i.id and s.first <= i.first
+        and s.first < coalesce(b.first, i.first + 1)
       order by s.first desc limit 1
     ) e
   ) l;
@@ -60,7 +57,13 @@ begin
     return;
   end if;
 
-  perform skep.pass_cursors(v_id, v_last);
+  -- Most cursors are far ahead; only those that lag are written.
+  perform skep.pass_cursor(i.id, k.group_id, i.last)
+  from unnest(v_id, v_last) i(id, last)
+  cross join lateral (
+    select k.group_id from skep.cursor k
+    where k.partition_id = i.id and k.acked < i.last order by k.group_id for no key update
+  ) k;
 
   return query
   with doomed as (

@@ -1,21 +1,17 @@
-/*
-drop_oldest: delete the oldest messages of a queue until enough have gone that were not read yet.
-
-Takes   p_queue_id; p_count: how many unread messages to drop.
-Returns one row: dropped, the messages deleted, and unread, those of them that some group had yet to
-        read. unread is less than p_count when the queue has no more, when a reader outside holds
-        the rest, when the bound of a call is reached, or when another session was quicker; dropped
-        is 0 when nothing is left to do.
-Locks   skep.hold in share mode (held_from); then skep.partition rows for no key update, in id
-        order.
-Why     Whole segments go, in the order they came into the queue, so up to a segment more than
-        asked for is dropped. Older messages that everybody has read go with them. A segment that
-        shares its partition with an older one of a later transaction takes that one along: what is kept
-        of a partition is always contiguous. A partition left empty stays ready until a poll finds out.
-        A thousand segments a call bound how long pushes of these partitions wait. What a reader outside
-        still needs is kept, and so is what follows it in its partition: such a queue outgrows its limit
-        until the hold moves on or lapses.
-*/
+-- drop_oldest: delete the oldest messages of a queue until enough unread ones are gone.
+-- Takes   p_queue_id; p_count: unread messages to drop.
+-- Returns one row: dropped (messages deleted), unread (those that some group had yet to read).
+--         unread is less than p_count if the queue has no more, an external reader holds the rest,
+--         the limit of a call is reached, or another session was faster; dropped is 0 if nothing is
+--         left to do.
+-- Locks   skep.hold in share mode (held_from); then skep.partition rows for no key update, in id
+--         order.
+-- Why     Whole segments go, in the order they entered the queue, so up to a segment more is
+--         dropped; older messages that all groups have read go with them. What is kept of a
+--         partition stays contiguous: a segment takes along an older one of a later transaction. An
+--         emptied partition stays ready until a poll finds out. A thousand segments per call bound
+--         how long pushes wait. What an external reader still needs is kept, with what follows it:
+--         such a queue may exceed its limit until the hold moves or lapses.
 create function skep.drop_oldest(p_queue_id integer, p_count bigint)
 returns table (dropped bigint, unread bigint)
 language plpgsql as $$
@@ -29,7 +25,8 @@ begin
   select coalesce(array_agg(g.id), '{}') into v_groups
   from skep.consumer_group g where g.queue_id = p_queue_id and skep.counts_as_reader(g);
 
-  select array_agg(l.partition_id), array_agg(coalesce(h.first - 1, l.upto)) into v_partition, v_upto
+  select array_agg(l.partition_id), array_agg(coalesce(h.first - 1, l.upto))
+  into v_partition, v_upto
   from (
     select o.partition_id, max(o.last) as upto
     from (

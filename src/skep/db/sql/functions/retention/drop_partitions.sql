@@ -1,13 +1,9 @@
-/*
-drop_partitions: delete partitions with everything that belongs to them.
-
-Takes   p_partition_id: partitions, few enough for one transaction.
-Returns nothing.
-Locks   skep.partition rows for update in id order, then their cursors in (partition_id, group_id)
-        order; shards of streams as drop_stream_state.
-Why     The one list of what hangs on a partition. Whoever holds a partition or one of its cursors is waited
-        for, so nothing can be written behind the deletion.
-*/
+-- drop_partitions: delete partitions with everything that belongs to them.
+-- Takes   p_partition_id: few enough for one transaction.
+-- Locks   skep.partition rows for update, in id order; then their skep.cursor rows in
+--         (partition_id, group_id) order; then as drop_stream_state.
+-- Why     The one list of what belongs to a partition. Sessions that hold a partition or cursor are
+--         waited for, so nothing is written after the deletion.
 create function skep.drop_partitions(p_partition_id bigint[]) returns void
 language plpgsql as $$
 begin

@@ -1,22 +1,18 @@
-/*
-evict_waiting: bury messages that a group let wait for too long, or pass over them where the queue
-keeps no dead letters. One step of a run.
-
-Takes   p_service, p_holder, p_run_id, p_queue_id: as apply_retention. p_group_id, p_after_at,
-        p_after_id: where the step before stopped (0, 'epoch', 0 at first). p_until: when the
-        run began. p_limit: messages to bury.
-Returns one row: messages buried or passed over, partitions concerned, and where this step stopped:
-        group_id, after_at, after_id; is_done, the run needs no further step; queue_name, letters:
-        how many became dead letters of which queue. No row when the queue is gone.
-Raises  SK423 as assert_leadership.
-Locks   ready skep.cursor rows of one group, skipping locked ones; then the history row.
-Why     A message waits for each group by itself, from the moment it may be delivered or from the
-        group's first poll, whichever is later: nothing is taken from a group that keeps up, and
-        one that has just subscribed to everything is not robbed of it. A message under lease or in
-        a partition that backs off does not wait, nor does one from before the start of a subscription,
-        nor any where a group gets only the newest of a partition: what waits there is replaced. Only
-        ready partitions are looked at; partitions with nothing to read cost nothing.
-*/
+-- evict_waiting: bury messages that waited too long for a group, or skip them where the queue keeps
+-- no dead letters. One step of a run.
+-- Takes   p_service, p_holder, p_run_id, p_queue_id: as apply_retention. p_group_id, p_after_at,
+--         p_after_id: where the previous step stopped (0, 'epoch', 0 to begin). p_until: when the
+--         run began. p_limit: messages.
+-- Returns one row: messages, partitions; group_id, after_at, after_id: where this step stopped;
+--         is_done; queue_name, letters (how many became dead letters). No row if the queue is gone
+--         or paused.
+-- Raises  SK423 as assert_leadership.
+-- Locks   ready skep.cursor rows of one group, skipping locked ones; then the history row.
+-- Why     A message waits for each group separately, from when it may be delivered or from the
+--         group's first poll, whichever is later: a group that keeps up loses nothing, nor does one
+--         that just subscribed to everything. Leased messages, partitions that back off, messages
+--         before the start of a subscription and conflating groups do not count as waiting. Only
+--         ready partitions are visited.
 create function skep.evict_waiting(
   p_service text, p_holder uuid, p_run_id uuid, p_queue_id integer, p_group_id integer,
   p_after_at timestamptz, p_after_id bigint, p_until timestamptz, p_limit integer)

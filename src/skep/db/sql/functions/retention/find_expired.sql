@@ -1,20 +1,17 @@
-/*
-find_expired: walk the oldest segments of a queue and name the partitions in which some are too old.
-
-Takes   p_queue_id. p_cutoff: what was created before it is too old. p_after: segments of this
-        transaction and earlier ones were walked before. p_held_from: where readers outside begin
-        to need them. p_limit: segments to walk.
-Returns one row: partition_id and first, parallel arrays in ascending id, the newest segment that
-        is too old in each partition; reached, the last transaction walked; is_done, there is nothing
-        old beyond.
-Locks   none.
-Why     Retention must cost what it deletes, however many partitions there are. Transaction order is
-        nearly the order of time, so the walk ends soon after the first segment that is young. Only
-        nearly: a push locks its first partition, and with that gets its transaction id, before it may
-        wait for its second, and its segments are stamped after that. Hence some patience, and
-        hence this only names partitions: what is deleted in them goes by their own order.
-        A transaction is walked as a whole, whatever the limit, so that the walk can go on after it.
-*/
+-- find_expired: find partitions with expired segments.
+-- Takes   p_queue_id. p_cutoff: older segments have expired. p_after: transactions up to this were
+--         walked before. p_held_from: where external readers begin to need segments. p_limit:
+--         segments to walk.
+-- Returns one row: partition_id and first, parallel arrays in ascending id: the newest expired
+--         segment of each partition; reached: the last transaction walked; is_done: nothing old
+--         beyond.
+-- Locks   none.
+-- Why     Retention must cost what it deletes, however many partitions there are. Transaction order
+--         is nearly the order of time, so the walk ends soon after the first young segment. Only
+--         nearly: a push gets its transaction id with its first partition and may wait for the
+--         second before its segments are stamped. Hence some patience, and hence this only names
+--         partitions, whose own order decides what is deleted. A transaction is walked as a whole
+--         whatever the limit, so that the walk can resume after it.
 create function skep.find_expired(
   p_queue_id integer, p_cutoff timestamptz, p_after xid8, p_held_from xid8, p_limit integer)
 returns table (partition_id bigint[], first bigint[], reached xid8, is_done boolean)

@@ -1,17 +1,12 @@
-/*
-held_from: the transaction from which on the segments of a queue are kept for readers outside.
-
-Takes   p_queue_id.
-Returns the least transaction that some active hold has not seen for certain, or that is not in the
-        lake although the queue wants it there before it goes; the greatest there can be when
-        nothing is held.
-Locks   skep.hold in share mode, until commit: nobody can place a hold that this did not see.
-Why     A snapshot sees everything below its xmin. What lies above it may be seen or not; keeping
-        all of it costs little and needs no list.
-*/
+-- held_from: the transaction from which segments of a queue are kept for external readers.
+-- Returns the lowest transaction that some active hold may not have seen, or that is not archived
+--         although the queue demands it before deletion; the highest possible one if nothing is
+--         held.
+-- Locks   skep.hold in share mode: no hold can be placed that this did not see.
+-- Why     A snapshot sees everything below its xmin. Above, some may be seen; keeping all of it
+--         costs little.
 create function skep.held_from(p_queue_id integer) returns xid8
 language plpgsql as $$
-#variable_conflict use_column
 begin
   lock table skep.hold in share mode;
   return coalesce(

@@ -1,11 +1,7 @@
-/*
-list_holds: the holds on all queues, by queue and name.
-
-Takes   p_limit, p_offset: which of them.
-Returns queue, name, position, keep_s, updated_at, is_active (it still counts), total (of all).
-Locks   none.
-Why     Whoever wonders why the disk fills looks here first. Readers are few, so one count is cheap.
-*/
+-- list_holds: holds on all queues, by queue and name.
+-- Returns queue, name, position, keep_s, updated_at, is_active (it still counts), total.
+-- Locks   none.
+-- Why     The first place to look when the disk fills. Readers are few, so the count is cheap.
 create function skep.list_holds(p_limit integer, p_offset integer)
 returns table (
   queue text, name text, "position" text, keep_s integer, updated_at timestamptz,

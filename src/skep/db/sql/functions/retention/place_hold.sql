@@ -1,15 +1,11 @@
-/*
-place_hold: keep what a reader outside has not seen yet, or move its position forward.
-
-Takes   p_queue: its name. p_name: the reader. p_position: a snapshot; whatever it sees, the
-        reader has. Null stands for the present one. p_keep_s: for how long the hold counts unless
-        it is placed again.
-Returns one row: the position and updated_at; none when the queue does not exist.
-Locks   skep.hold in row exclusive mode, which waits for a step of retention under way; then the
-        row.
-Why     From the moment this commits nothing above the position is deleted. A hold that was placed
-        while retention was at work in the queue would else protect what is already gone.
-*/
+-- place_hold: keep what an external reader has not seen, or advance its position.
+-- Takes   p_queue: name. p_name: the reader. p_position: a snapshot; the reader has what it sees;
+--         null for the current one. p_keep_s: how long the hold lasts unless renewed.
+-- Returns one row: position, updated_at; none if the queue does not exist.
+-- Locks   skep.hold in row exclusive mode, which waits for a running step of retention; then the
+--         row.
+-- Why     Once this commits, nothing above the position is deleted. Without the wait, a hold could
+--         protect what retention is already deleting.
 create function skep.place_hold(
   p_queue text, p_name text, p_position pg_snapshot, p_keep_s integer)
 returns table ("position" pg_snapshot, updated_at timestamptz)

@@ -1,17 +1,12 @@
-/*
-purge_history: delete some of the oldest rows of the history of retention. One step of a run.
-
-Takes   p_service, p_holder: as apply_retention. p_keep_s: how long rows are kept. p_limit: how
-        many to delete.
-Returns how many were deleted.
-Raises  SK423 as assert_leadership.
-Locks   the rows deleted.
-Why     A history that nobody purges is the next thing that grows without bound.
-*/
+-- purge_history: delete some of the oldest history of retention. One step of a run.
+-- Takes   p_service, p_holder: as apply_retention. p_keep_s. p_limit.
+-- Returns how many were deleted.
+-- Raises  SK423 as assert_leadership.
+-- Locks   the deleted rows.
+-- Why     The history must not grow without bound.
 create function skep.purge_history(
   p_service text, p_holder uuid, p_keep_s integer, p_limit integer) returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_count bigint;
 begin

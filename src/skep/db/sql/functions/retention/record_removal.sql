@@ -1,13 +1,9 @@
-/*
-record_removal: add what a step of background work removed to the history of its run.
-
-Takes   p_run_id, p_queue_id, p_kind: the row. p_messages, p_segments, p_partitions: what to add.
-        p_started_at: when the step began.
-Returns nothing.
-Locks   the row of skep.retention_history.
-Why     In the transaction of the step, so that the history is true whatever happens to the
-        process between two steps. A run that removes nothing leaves no row.
-*/
+-- record_removal: add what a step removed to the history of its run.
+-- Takes   p_run_id, p_queue_id, p_kind: the row. p_messages, p_segments, p_partitions: what to add.
+--         p_started_at: when the step began.
+-- Locks   the skep.retention_history row.
+-- Why     Written in the transaction of the step, so the history is correct whatever crashes. A run
+--         that removes nothing leaves no row.
 create function skep.record_removal(
   p_run_id uuid, p_queue_id integer, p_kind text, p_messages bigint, p_segments bigint,
   p_partitions bigint, p_started_at timestamptz) returns void

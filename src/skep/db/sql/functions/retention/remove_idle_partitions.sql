@@ -1,20 +1,17 @@
-/*
-remove_idle_partitions: remove partitions that hold nothing and got nothing for long. One step of a run.
-
-Takes   p_service, p_holder, p_run_id: as apply_retention. p_after: reached of the step before, 0
-        to begin. p_look: partitions to look at. p_idle_s: how long nothing was pushed.
-Returns one row: partitions removed; reached, the last id looked at; is_done, there is none beyond.
-Raises  SK423 as assert_leadership.
-Locks   skep.queue rows for share, in id order; then the skep.partition rows to go for update, in
-        id order, skipping locked ones; then their cursors; shards of streams as
-        drop_stream_state; then the history rows.
-Why     A walk by id, some thousand partitions at a time: an index on pushed_at would be written by
-        every push. A partition is looked at again under its lock, so that a push is either seen here
-        or finds the partition gone and makes a new one: there offsets begin at 1, every group of the
-        queue has a cursor at 0, and nothing is skipped or served twice. The lock on the queue
-        keeps a group from subscribing meanwhile, whose cursor would be left behind. Partitions with
-        dead letters stay, for these name them, and so does 'Default', which a queue is born with.
-*/
+-- remove_idle_partitions: remove empty partitions without recent pushes. One step of a run.
+-- Takes   p_service, p_holder, p_run_id: as apply_retention. p_after: reached of the previous step,
+--         0 to begin. p_look: partitions to look at. p_idle_s: seconds without a push.
+-- Returns one row: partitions removed; reached: the last id looked at; is_done.
+-- Raises  SK423 as assert_leadership.
+-- Locks   skep.queue rows for share, in id order; then the skep.partition rows to remove for
+--         update, in id order, skipping locked ones; then their cursors; then as drop_stream_state;
+--         then the history rows.
+-- Why     A walk by id, some thousand at a time: an index on pushed_at would be written by every
+--         push. Each partition is checked again under its lock, so a push is seen here or finds the
+--         partition gone and creates a new one, where offsets begin at 1 and every group has a
+--         cursor at 0: nothing is skipped or served twice. The lock on the queue keeps a group from
+--         subscribing meanwhile, whose cursor would be left behind. Partitions with dead letters
+--         stay, because letters name them, and so does Default.
 create function skep.remove_idle_partitions(
   p_service text, p_holder uuid, p_run_id uuid, p_after bigint, p_look integer, p_idle_s integer)
 returns table (partitions bigint, reached bigint, is_done boolean)

@@ -1,11 +1,7 @@
-/*
-retention_work: which queues want something deleted or evicted.
-
-Takes   nothing.
-Returns queue_id and kind: 'retention', 'completed' or 'eviction', by queue.
-Locks   none.
-Why     What a run goes through. It reads the queues, of which there are few, and no partition.
-*/
+-- retention_work: queues that need retention or eviction.
+-- Returns queue_id and kind: retention, completed or eviction, by queue.
+-- Locks   none.
+-- Why     Reads queues, which are few, and no partition.
 create function skep.retention_work() returns table (queue_id integer, kind text)
 language sql stable as $$
   select q.id, k.kind

@@ -1,12 +1,8 @@
-/*
-cancel_scheduled: take back a message whose time has not come.
-
-Takes   p_id.
-Returns whether it was still waiting.
-Locks   the row of skep.scheduled.
-Why     Waits for a session that is just sequencing the message; then it is too late, and this says
-        so.
-*/
+-- cancel_scheduled: cancel a scheduled message.
+-- Returns whether it was still waiting.
+-- Locks   the skep.scheduled row.
+-- Why     It waits for a session that is sequencing the message; then it is too late, and this
+--         returns false.
 create function skep.cancel_scheduled(p_id bigint) returns boolean
 language sql as $$
   with cancelled as (delete from skep.scheduled s where s.id = p_id returning 1)

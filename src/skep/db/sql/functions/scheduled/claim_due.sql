@@ -1,17 +1,13 @@
-/*
-claim_due: choose the scheduled messages to sequence next, and see that their partitions exist.
-
-Takes   p_limit, p_bytes as sequence_due; p_now.
-Returns their ids, or null when none is due.
-Locks   the rows of skep.scheduled chosen, skipping locked ones; their skep.queue rows for share,
-        in id order; as provision_partitions when partitions are missing.
-Why     Apart from sequence_due so that each half reads well. A partition is created again when it was
-        cleaned up while a message waited; a queue is not: what waits for a deleted one is dropped.
-        The lock keeps a queue from being deleted in between, or its name would be created anew.
-*/
+-- claim_due: choose the scheduled messages to sequence next and create missing partitions.
+-- Takes   p_limit, p_bytes as sequence_due; p_now.
+-- Returns their ids, null if none is due.
+-- Locks   the chosen skep.scheduled rows for update, skipping locked ones; their skep.queue rows
+--         for share, in id order; as provision_partitions for missing partitions.
+-- Why     The first half of sequence_due. A partition removed while a message waited is created
+--         again; a deleted queue is not, and its messages are dropped. The lock keeps a queue from
+--         being deleted in between.
 create function skep.claim_due(p_limit integer, p_bytes bigint, p_now timestamptz) returns bigint[]
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_ids bigint[];
   v_queue text[];

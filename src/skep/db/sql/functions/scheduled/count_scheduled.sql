@@ -1,11 +1,8 @@
-/*
-count_scheduled: how many messages wait for their time, up to a bound.
-
-Takes   p_queue, p_partition: only of these; null for any. p_at_most.
-Returns the number, or p_at_most when there are as many or more.
-Locks   none.
-Why     The bound keeps a listing quick however many wait.
-*/
+-- count_scheduled: count scheduled messages, up to a bound.
+-- Takes   p_queue, p_partition: null for any. p_at_most.
+-- Returns the number, at most p_at_most.
+-- Locks   none.
+-- Why     The bound keeps a listing fast.
 create function skep.count_scheduled(p_queue text, p_partition text, p_at_most integer)
 returns integer
 language sql stable as $$

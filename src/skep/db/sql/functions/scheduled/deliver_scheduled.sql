@@ -1,11 +1,7 @@
-/*
-deliver_scheduled: let the time of a scheduled message come now.
-
-Takes   p_id.
-Returns its new deliver_at, or null when it does not wait any more. A time that has passed stays.
-Locks   the row of skep.scheduled.
-Why     Only the time changes; it is sequenced like all others.
-*/
+-- deliver_scheduled: make a scheduled message due now.
+-- Returns its new deliver_at (a past time stays); null if it no longer waits.
+-- Locks   the skep.scheduled row.
+-- Why     Only the time changes; it is sequenced like all others.
 create function skep.deliver_scheduled(p_id bigint) returns timestamptz
 language sql as $$
   update skep.scheduled s set deliver_at = least(s.deliver_at, skep.now())

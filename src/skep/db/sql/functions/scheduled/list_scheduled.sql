@@ -1,14 +1,11 @@
-/*
-list_scheduled: a page of the messages that wait for their time.
-
-Takes   p_id: only this one; p_queue, p_partition: only of these; null for any. p_after: the id
-        that the page follows, p_limit: its length.
-Returns id, queue, partition, transaction_id, envelope (null unless p_id is given), deliver_at,
-        created_at; by id, which is the order in which they were scheduled.
-Locks   none.
-Why     By id, because that order does not change while somebody pages through it. One function
-        for the page and the single message keeps their columns the same.
-*/
+-- list_scheduled: a page of scheduled messages.
+-- Takes   p_id: only this one; p_queue, p_partition; null for any. p_after: the last id of the
+--         previous page. p_limit.
+-- Returns id, queue, partition, transaction_id, envelope (null unless p_id is given), deliver_at,
+--         created_at; by id, the order of scheduling.
+-- Locks   none.
+-- Why     Id order is stable while paging. One function for one and for many keeps their columns
+--         the same.
 create function skep.list_scheduled(
   p_id bigint, p_queue text, p_partition text, p_after bigint, p_limit integer)
 returns table (

@@ -1,26 +1,19 @@
-/*
-schedule_messages: let messages wait for their time.
-
-Takes   per message, in parallel arrays: p_queue_id, p_partition (a name), p_key, p_transaction_id,
-        p_envelope, and its time: p_deliver_at, or p_delay_s seconds from now where that is null.
-        No (queue, partition, key) twice. p_waiting_max: how many messages may wait per queue.
-        p_resolve: this repeats a call whose outcome was lost.
-Returns one row per message: item (1-based), outcome, and by the outcome
-        scheduled   scheduled_id, deliver_at, seconds until then
-        duplicate   of a waiting message: its scheduled_id and deliver_at; of a stored one:
-                    partition_id and message_offset
-        full        nothing: too many wait already
-        gone        nothing: the queue does not exist
-        again       nothing: who was first with the key is not visible yet, or is gone by now
-Locks   none but on the rows it inserts, in (queue, partition, key) order.
-Why     A duplicate is looked for without a lock: what slips through is found again, under the
-        partition's lock, when the message is sequenced. A repeated call knows its own rows by their
-        envelopes. Ids are drawn in the order of the items, which decides between messages of the
-        same time; rows are inserted in the order of their keys, so that two calls with the same
-        keys never wait for each other in a circle. The number that wait is counted through the
-        index up to the limit, once per queue and call; calls that race may exceed it by what they
-        carry.
-*/
+-- schedule_messages: store messages to be delivered later.
+-- Takes   per message, in parallel arrays, no (queue, partition, key) twice: p_queue_id,
+--         p_partition (name), p_key, p_transaction_id, p_envelope, and p_deliver_at, or p_delay_s
+--         seconds from now where that is null. p_waiting_max: messages that may wait per queue.
+--         p_resolve: this repeats a call whose outcome was lost.
+-- Returns per message: item (1-based), outcome: scheduled (scheduled_id, deliver_at, seconds until
+--         then); duplicate (of a waiting message: scheduled_id, deliver_at; of a stored one:
+--         partition_id, message_offset); full (too many wait); gone (no such queue); again (the
+--         first holder of the key is not visible yet, or gone).
+-- Locks   none beyond the new rows, inserted in (queue, partition, key) order.
+-- Why     Duplicates are searched without a lock; what slips through is found under the partition's
+--         lock when the message is sequenced. A repeated call knows its own rows by their
+--         envelopes. Ids are drawn in item order, which breaks ties of time; rows are inserted in
+--         key order, so that calls with the same keys never deadlock. Waiting messages are counted
+--         in the index up to the limit, once per queue and call; concurrent calls may exceed it by
+--         what they carry.
 create function skep.schedule_messages(
   p_queue_id integer[], p_partition text[], p_key bytea[], p_transaction_id text[],
   p_envelope bytea[], p_deliver_at timestamptz[], p_delay_s double precision[],

@@ -1,21 +1,16 @@
-/*
-sequence_due: append the scheduled messages whose time has come to the log.
-
-Takes   p_limit: messages, and p_bytes: bytes of envelopes, to move at most; the first one always.
-Returns one row. queue_id, partitions: parallel arrays, the queues that got messages and in how many
-        partitions each. moved: messages taken off the waiting ones, duplicates included. is_busy:
-        another session is at it, and nothing was done. next_s: seconds until the next message is
-        due, 0 or less when some are due already; null when none waits.
-Locks   an advisory lock for the transaction, or nothing at all; the rows of skep.scheduled,
-        skipping locked ones; as provision_partitions for partitions that are gone; then as
-        push_segments.
-Why     Moving is one transaction, so a message is in the log or waiting, never both, never
-        neither. One session at a time keeps messages of a partition in the order of their times. A
-        message that is being cancelled or put forward is skipped and looked at again. A message
-        whose transaction id is stored already, inside the window, is dropped: it was pushed
-        meanwhile. push_segments names all duplicates at once and the partitions stay locked, so the
-        second round finds none.
-*/
+-- sequence_due: append scheduled messages that are due to the log.
+-- Takes   p_limit: messages; p_bytes: bytes of envelopes; at least one message is moved.
+-- Returns one row. queue_id, partitions: parallel arrays, the queues that got messages and in how
+--         many partitions each. moved: messages that no longer wait, duplicates included. is_busy:
+--         another session is sequencing, and nothing was done. next_s: seconds until the next
+--         message is due, 0 or less if some are; null if none waits.
+-- Locks   an advisory lock for the transaction, or nothing at all; then as claim_due; then as
+--         push_segments.
+-- Why     One transaction, so a message is in the log or waiting, never both, never neither. One
+--         session at a time keeps messages of a partition in order of time. A message being
+--         cancelled or hastened is skipped and looked at again. A message whose transaction id was
+--         pushed meanwhile, inside the window, is dropped. push_segments names all duplicates at
+--         once and keeps the partitions locked, so the second round finds none.
 create function skep.sequence_due(p_limit integer, p_bytes bigint)
 returns table (
   queue_id integer[], partitions integer[], moved integer, is_busy boolean, next_s double precision)

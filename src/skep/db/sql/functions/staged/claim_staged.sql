@@ -1,15 +1,12 @@
-/*
-claim_staged: make sure that staged messages are still there, and that nobody else takes them.
-
-Takes   p_id: ascending.
-Returns whether they are the caller's until its transaction ends; false when somebody else is at it,
-        or has taken one of them.
-Locks   an advisory lock until the transaction ends, or nothing at all; the skep.staged rows in
-        order of id.
-Why     Whoever stores staged messages drops them in the same transaction, so a message is staged or
-        stored, never both, never neither. One session at a time keeps the order of commits. The
-        rows are counted as well, because an operator may delete some.
-*/
+-- claim_staged: lock staged messages for this transaction, if they are still there.
+-- Takes   p_id: ascending.
+-- Returns true if they are the caller's until its transaction ends; false if another session is at
+--         work or has taken one of them.
+-- Locks   an advisory lock for the transaction, or nothing at all; then the skep.staged rows for
+--         update, in id order.
+-- Why     Staged messages are stored and deleted in one transaction, so a message is staged or
+--         stored, never both, never neither. One session at a time keeps the order of commits. Rows
+--         are counted, because an operator may delete some.
 create function skep.claim_staged(p_id bigint[]) returns boolean
 language plpgsql as $$
 declare

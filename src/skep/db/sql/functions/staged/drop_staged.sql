@@ -1,12 +1,8 @@
-/*
-drop_staged: take messages off the staged ones.
-
-Takes   p_id: claimed by claim_staged, and stored by now.
-Returns nothing.
-Locks   the skep.staged_transaction rows of which nothing is left.
-Why     A transaction is on record as long as one of its messages is staged. It has committed, so
-        none can be added.
-*/
+-- drop_staged: delete staged messages that were stored.
+-- Takes   p_id: claimed by claim_staged.
+-- Locks   the skep.staged_transaction rows that have no message left.
+-- Why     A transaction is recorded while one of its messages is staged. It has committed, so none
+--         is added.
 create function skep.drop_staged(p_id bigint[]) returns void
 language plpgsql as $$
 declare

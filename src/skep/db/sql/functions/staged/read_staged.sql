@@ -1,21 +1,17 @@
-/*
-read_staged: the staged messages to move into the log next.
-
-Takes   p_floor, p_seen: everything that p_seen saw has been moved, as far as its commit number is
-        not above p_floor; 0 and null for who knows nothing. p_limit: messages, and p_bytes: bytes
-        of payloads, after which to stop; one message always comes.
-Returns one row per message, by commit number and then as they were staged: snapshot (what this call
-        sees), read_at, commit_number, then the message. When there is none, one row with snapshot
-        and read_at alone.
-Locks   none.
-Why     Who commits late may have a number below the floor. p_seen tells who that can be: those who
-        were under way then, or began later; their few rows are looked up by their transaction ids.
-        So no late commit is skipped, and an open transaction costs one look-up and delays nobody.
-        Starting at the floor and not at the oldest entry of the index keeps the cost in proportion
-        to what is new, even where an old snapshot somewhere keeps vacuum from removing entries.
-        Every `offset 0` keeps a look-up a look-up, whatever statistics the planner has.
-        A stable function reads all it reads by one snapshot, the one it returns.
-*/
+-- read_staged: the staged messages to move into the log next.
+-- Takes   p_floor, p_seen: everything that p_seen saw with a commit number up to p_floor was moved;
+--         0 and null at first. p_limit: messages; p_bytes: bytes of payloads; at least one message
+--         is returned.
+-- Returns per message, by commit number, then as staged: snapshot (what this call sees), read_at,
+--         commit_number, the message. Without messages one row with only snapshot and read_at.
+-- Locks   none.
+-- Why     A late commit may have a number below the floor. p_seen tells which transactions that can
+--         be: those running then, or started later; their few rows are looked up by transaction id.
+--         So no late commit is skipped, and an open transaction costs one look-up and delays no
+--         other. Starting at the floor, not at the oldest index entry, keeps the cost in proportion
+--         to what is new, even while an old snapshot holds back vacuum. `offset 0` keeps look-ups
+--         look-ups whatever the statistics. A stable function reads by one snapshot, the one it
+--         returns.
 create function skep.read_staged(
   p_floor bigint, p_seen pg_snapshot, p_limit integer, p_bytes bigint)
 returns table (

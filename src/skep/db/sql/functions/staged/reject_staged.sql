@@ -1,23 +1,19 @@
-/*
-reject_staged: make dead letters of staged messages that their queue does not take.
-
-Takes   p_partition_id: the partition they were meant for. Per message, in parallel arrays: p_id
-        (ascending), p_key (16 bytes that no other message has), p_envelope, p_error: why.
-Returns how many there are now; null when the messages were taken by somebody else.
-Raises  SK409 when the partition is gone; nothing has happened then.
-Locks   as claim_staged; the skep.partition row for no key update; its skep.cursor rows in group
-        order; as drop_staged.
-Why     The transaction that staged them has committed: nobody is left to be told, and nothing may
-        be lost. A dead letter needs an address, so each message gets its place in the partition, as one
-        that is deleted already; no consumer sees it. Its letter is that of queue mode, and can be
-        redriven when the reason is gone. The key is not that of its transaction id: who stages it
-        again, corrected, must not be taken for a duplicate.
-*/
+-- reject_staged: turn staged messages that their queue refuses into dead letters.
+-- Takes   p_partition_id: their partition. Per message, in parallel arrays: p_id (ascending), p_key
+--         (16 bytes that no other message has), p_envelope, p_error.
+-- Returns how many; null if another session has taken the messages.
+-- Raises  SK409 if the partition is gone; nothing was changed.
+-- Locks   as claim_staged; the skep.partition row for no key update; its skep.cursor rows in group
+--         order; then as drop_staged.
+-- Why     The staging transaction has committed and cannot be told, and nothing may be lost. A dead
+--         letter needs an address, so each message gets an offset in the partition, as a deleted
+--         message that no consumer sees. Its letter belongs to the default group and can be
+--         redriven. The key is not that of its transaction id: a corrected message must not be
+--         taken for a duplicate.
 create function skep.reject_staged(
   p_partition_id bigint, p_id bigint[], p_key bytea[], p_envelope bytea[], p_error text[])
 returns integer
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_now constant timestamptz := skep.now();
   v_count constant integer := cardinality(p_id);

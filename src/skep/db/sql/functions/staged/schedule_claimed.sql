@@ -1,14 +1,11 @@
-/*
-schedule_claimed: let staged messages wait for their time.
-
-Takes   per message, in parallel arrays: p_id (ascending), p_queue_id, p_partition, p_key,
-        p_transaction_id, p_envelope, p_deliver_at; p_waiting_max: as schedule_messages.
-Returns one row per message: item (1-based), outcome as schedule_messages, seconds until its time.
-        Those that are scheduled or duplicates are taken off the staged ones, the others are not.
-        Nothing at all when somebody else has taken the messages.
-Locks   as claim_staged; as schedule_messages; then as drop_staged.
-Why     As sequence_staged, for those that do not go into the log yet.
-*/
+-- schedule_claimed: schedule staged messages for later.
+-- Takes   per message, in parallel arrays: p_id (ascending), p_queue_id, p_partition, p_key,
+--         p_transaction_id, p_envelope, p_deliver_at; p_waiting_max: as schedule_messages.
+-- Returns per message: item (1-based), outcome as schedule_messages, seconds until its time.
+--         Scheduled ones and duplicates are no longer staged. No row if another session has taken
+--         the messages.
+-- Locks   as claim_staged; as schedule_messages; then as drop_staged.
+-- Why     As sequence_staged, for messages that do not go into the log yet.
 create function skep.schedule_claimed(
   p_id bigint[], p_queue_id integer[], p_partition text[], p_key bytea[], p_transaction_id text[],
   p_envelope bytea[], p_deliver_at timestamptz[], p_waiting_max integer)

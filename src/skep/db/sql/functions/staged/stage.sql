@@ -1,15 +1,12 @@
-/*
-stage: enqueue a message as part of the transaction that calls it, without any lock.
-
-Takes   queue; partition (null: Default); payload: json, jsonb, or text that is JSON; transaction_id
-        (null: a new one); headers: an object of scalars; trace_id; deliver_at: not before then;
-        ttl_s: seconds after which it is not delivered any more.
-Returns the transaction id of the message.
-Raises  as stage_messages.
-Locks   none.
-Why     See stage_messages, which takes many. Of the three kinds of payload PostgreSQL takes the text
-        for a literal without a type.
-*/
+-- stage: enqueue a message in the calling transaction, without locks.
+-- Takes   queue; partition (null: Default); payload: json, jsonb or JSON text; transaction_id
+--         (null: a new one); headers: an object of scalars; trace_id; deliver_at: not before;
+--         ttl_s: seconds until it expires.
+-- Returns the transaction id of the message.
+-- Raises  as stage_messages.
+-- Locks   none.
+-- Why     See stage_messages, which takes many. PostgreSQL picks the text variant for an untyped
+--         literal.
 create function skep.stage(
   queue text, partition text, payload text, transaction_id text default null,
   headers jsonb default null, trace_id uuid default null, deliver_at timestamptz default null,

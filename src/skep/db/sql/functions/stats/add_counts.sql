@@ -1,11 +1,8 @@
-/*
-add_counts: add two histograms, bound by bound.
-
-Takes   p_left, p_right: counts. Either may be shorter, or null.
-Returns their sum, as long as the longer one; an empty array when both are null.
-Locks   none.
-Why     Histograms of different moments add up, unlike averages; PostgreSQL does not add arrays.
-*/
+-- add_counts: add two histograms.
+-- Takes   p_left, p_right: counts; either may be shorter or null.
+-- Returns their sum, as long as the longer one; empty if both are null.
+-- Locks   none.
+-- Why     Histograms add up, unlike averages; PostgreSQL cannot add arrays.
 create function skep.add_counts(p_left bigint[], p_right bigint[]) returns bigint[]
 language sql immutable as $$
   select coalesce(array_agg(coalesce(u.l, 0) + coalesce(u.r, 0) order by u.place), '{}')

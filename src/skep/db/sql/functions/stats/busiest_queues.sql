@@ -1,11 +1,8 @@
-/*
-busiest_queues: the queues that a chart over all of them is about.
-
-Takes   p_from, p_to, p_is_hourly: as queue_activity. p_limit.
-Returns id and name, those with most messages pushed, delivered and acknowledged first.
-Locks   none.
-Why     A chart has room for some queues, and thousands may have been used.
-*/
+-- busiest_queues: the queues to show in a chart over all of them.
+-- Takes   p_from, p_to, p_is_hourly: as queue_activity. p_limit.
+-- Returns id and name, most messages pushed, delivered and acknowledged first.
+-- Locks   none.
+-- Why     A chart has room for a few of thousands of queues.
 create function skep.busiest_queues(
   p_from timestamptz, p_to timestamptz, p_is_hourly boolean, p_limit integer)
 returns table (id integer, name text)

@@ -1,13 +1,10 @@
-/*
-chart_groups: how far consumer groups were behind, by time.
-
-Takes   p_from, p_to: from the first up to before the second. p_bucket_s: the length of a bucket.
-        p_queue, p_group: only these; null for all. p_limit: how many rows.
-Returns bucket (its begin), queue and group_name, and the most that the group was behind in the
-        bucket: backlog in messages, lag_s in seconds; newest first.
-Locks   none.
-Why     The worst of a bucket is what one looks for in a chart of lag.
-*/
+-- chart_groups: lag of consumer groups over time.
+-- Takes   p_from, p_to: the second exclusive. p_bucket_s: the length of a bucket. p_queue, p_group:
+--         null for all. p_limit: rows.
+-- Returns newest first: bucket (its start), queue, group_name, and the maxima of the bucket:
+--         backlog in messages, lag_s in seconds.
+-- Locks   none.
+-- Why     In a chart of lag the worst value of a bucket matters.
 create function skep.chart_groups(
   p_from timestamptz, p_to timestamptz, p_bucket_s integer, p_queue text, p_group text,
   p_limit integer)

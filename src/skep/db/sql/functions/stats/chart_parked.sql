@@ -1,13 +1,10 @@
-/*
-chart_parked: how many polls waited for queues, by time and worker.
-
-Takes   p_from, p_to: from the first up to before the second. p_bucket_s: the length of a bucket.
-        p_queue: only this one; null for all. p_limit: how many rows.
-Returns bucket (its begin), queue, hostname, number, and parked: the most of the bucket; newest
-        first.
-Locks   none.
-Why     Who waits where tells whether consumers are spread over the workers of an installation.
-*/
+-- chart_parked: waiting polls over time, by queue and worker.
+-- Takes   p_from, p_to: the second exclusive. p_bucket_s: the length of a bucket. p_queue: null for
+--         all. p_limit: rows.
+-- Returns newest first: bucket (its start), queue, hostname, number, parked (the maximum of the
+--         bucket).
+-- Locks   none.
+-- Why     Shows whether consumers are spread over the workers.
 create function skep.chart_parked(
   p_from timestamptz, p_to timestamptz, p_bucket_s integer, p_queue text, p_limit integer)
 returns table (bucket timestamptz, queue text, hostname text, number integer, parked integer)

@@ -1,15 +1,12 @@
-/*
-chart_queues: what happened in queues, by time.
-
-Takes   p_from, p_to, p_is_hourly: as queue_activity. p_bucket_s: the length of a bucket.
-        p_queue_id: the queues. p_is_sum: all of them together. p_has_lags: with the histogram of
-        the lag, by queue.
-Returns per bucket and queue with something in it, oldest first: bucket (its begin), queue_id (null
-        when all are summed up), and the columns of queue_minute summed up over the bucket.
-Locks   none.
-Why     A chart wants as many points as it has room for, whatever is kept. The histograms are added
-        apart and on request: to take them to pieces costs more than all the rest.
-*/
+-- chart_queues: activity of queues over time.
+-- Takes   p_from, p_to, p_is_hourly: as queue_activity. p_bucket_s: the length of a bucket.
+--         p_queue_id. p_is_sum: all queues together. p_has_lags: include the histogram of lags, by
+--         queue.
+-- Returns per bucket and queue with activity, oldest first: bucket (its start), queue_id (null for
+--         the sum), and the columns of queue_minute, summed.
+-- Locks   none.
+-- Why     Histograms are added separately and on request: unnesting them costs more than all the
+--         rest.
 create function skep.chart_queues(
   p_from timestamptz, p_to timestamptz, p_is_hourly boolean, p_bucket_s integer,
   p_queue_id integer[], p_is_sum boolean, p_has_lags boolean)

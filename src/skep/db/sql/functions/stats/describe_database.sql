@@ -1,15 +1,12 @@
-/*
-describe_database: how PostgreSQL itself is doing.
-
-Takes   p_limit: entries of each list.
-Returns one JSON object in the words of the wire.
-Locks   none: the functions that tell sizes would wait for somebody who is rebuilding a table, so
-        its size is then taken from the last analysis.
-Why     What is asked first when a broker is slow. Only statistics views and sizes of files are
-        read, and of those only what belongs to the schema skep, except for the sessions: what holds
-        us up is somebody else's more often than not. Of queries the text is cut, and only sessions
-        that are at work or hold a transaction open are shown.
-*/
+-- describe_database: the state of PostgreSQL itself.
+-- Takes   p_limit: entries per list.
+-- Returns one JSON object, in the words of the wire.
+-- Locks   none: size functions would wait for a session that rebuilds a table, so the size then
+--         comes from the last analyze.
+-- Why     The first question when a broker is slow. Reads only statistics views and file sizes of
+--         the schema skep, and all sessions of the database: what blocks is often another
+--         application. Queries are truncated, and only active sessions or open transactions are
+--         shown.
 create function skep.describe_database(p_limit integer) returns text
 language sql stable as $$
   with taken as materialized (

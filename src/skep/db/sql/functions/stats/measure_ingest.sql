@@ -1,13 +1,10 @@
-/*
-measure_ingest: how many messages per second were pushed lately, about.
-
-Takes   p_seconds: how far to look back. p_partitions: partitions to look at. p_segments: segments of each.
-Returns messages per second over all queues.
-Locks   none.
-Why     Nothing is counted when messages are pushed; what the newest segments say is enough for an
-        overview. A partition that wrote more segments than are looked at is taken to have gone on as it
-        does now; partitions beyond those looked at are taken to be like them.
-*/
+-- measure_ingest: roughly how many messages per second were pushed lately.
+-- Takes   p_seconds: how far to look back. p_partitions: partitions to look at. p_segments:
+--         segments of each.
+-- Returns messages per second over all queues.
+-- Locks   none.
+-- Why     Pushes are not counted; the newest segments suffice for an overview. A partition with
+--         more segments than were read is extrapolated in time, and the sample to all partitions.
 create function skep.measure_ingest(p_seconds integer, p_partitions integer, p_segments integer)
 returns double precision
 language plpgsql stable as $$

@@ -1,13 +1,10 @@
-/*
-measure_lag: how far consumers are behind, over the partitions that have something to read.
-
-Takes   p_partitions: about how many partitions to look at.
-Returns one row: average, median, least and greatest of the age of the first unread message
-        (time_avg, time_median, time_min, time_max, in seconds) and of the number of unread
-        messages (offset_avg, offset_median, offset_min, offset_max). All 0 when nothing is unread.
-Locks   none.
-Why     A figure for the overview: a sample tells it as well as all partitions would.
-*/
+-- measure_lag: how far consumers are behind, over partitions with unread messages.
+-- Takes   p_partitions: roughly how many partitions to look at.
+-- Returns one row: average, median, minimum and maximum of the age of the first unread message
+--         (time_*, in seconds) and of the number of unread messages (offset_*). All 0 if nothing is
+--         unread.
+-- Locks   none.
+-- Why     A sample is good enough for an overview.
 create function skep.measure_lag(p_partitions integer)
 returns table (
   time_avg double precision, time_median double precision, time_min double precision,

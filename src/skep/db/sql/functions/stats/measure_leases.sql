@@ -1,12 +1,9 @@
-/*
-measure_leases: how much is under lease at the moment.
-
-Takes   p_limit: partitions to look at, at most.
-Returns one row: leases, partitions, and messages: those under lease that are not done yet.
-Locks   none.
-Why     A figure for the status; the index of leases lists the partitions that have one. A lease that
-        ran out counts until somebody takes the partition again, as it does for everybody else.
-*/
+-- measure_leases: what is leased now.
+-- Takes   p_limit: partitions to look at.
+-- Returns one row: leases, partitions, and messages that are leased and unfinished.
+-- Locks   none.
+-- Why     The index of leases lists the partitions that have one. An expired lease counts until its
+--         partition is claimed again.
 create function skep.measure_leases(p_limit integer)
 returns table (leases bigint, partitions bigint, messages bigint)
 language sql stable as $$

@@ -1,18 +1,14 @@
-/*
-purge_metrics: delete some of the oldest rollups. One step of a run.
-
-Takes   p_service, p_holder: as apply_retention. p_minutes_s, p_hours_s: how long rows by minute
-        and by hour are kept. p_limit: how many rows of each table to delete.
-Returns how many were deleted, of the table that had most.
-Raises  SK423 as assert_leadership.
-Locks   the rows deleted.
-Why     Rollups that nobody purges are the next thing that grows without bound (see purge_history).
-*/
+-- purge_metrics: delete some of the oldest rollups. One step of a run.
+-- Takes   p_service, p_holder: as apply_retention. p_minutes_s, p_hours_s: how long rows by minute
+--         and by hour are kept. p_limit: rows per table.
+-- Returns how many rows were deleted from the table that lost most.
+-- Raises  SK423 as assert_leadership.
+-- Locks   the deleted rows.
+-- Why     Rollups must not grow without bound.
 create function skep.purge_metrics(
   p_service text, p_holder uuid, p_minutes_s integer, p_hours_s integer, p_limit integer)
 returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_minutes constant timestamptz := skep.now() - make_interval(secs => p_minutes_s);
   v_hours constant timestamptz := skep.now() - make_interval(secs => p_hours_s);

@@ -1,13 +1,10 @@
-/*
-queue_activity: what happened in queues between two moments, by minute or as coarse as it is kept.
-
-Takes   p_from, p_to: from the first up to before the second. p_is_hourly: by hour where that has
-        been rolled up, and by minute since.
-Returns rows of queue_minute.
-Locks   none.
-Why     Every chart reads from here, so that all of them agree on which rows count. Where minutes
-        begin is one bound and not two, or the index would be searched with half of it.
-*/
+-- queue_activity: activity of queues between two moments, by minute or hour.
+-- Takes   p_from, p_to: the second exclusive. p_is_hourly: by hour where rolled up, by minute
+--         since.
+-- Returns rows of queue_minute.
+-- Locks   none.
+-- Why     All charts read from here, so they agree on which rows count. One lower bound for
+--         minutes, not two, or only half of it would serve the index search.
 create function skep.queue_activity(p_from timestamptz, p_to timestamptz, p_is_hourly boolean)
 returns setof skep.queue_minute
 language sql stable as $$

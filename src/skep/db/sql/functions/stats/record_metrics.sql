@@ -1,21 +1,16 @@
-/*
-record_metrics: add what a worker did since it last reported.
-
-Takes   p_worker_id. p_at: the minute it happened in. p_sample: what the worker was doing in the
-        whole of that minute so far. p_queues: an array of objects, one for each queue that was
-        used: its name as `queue`, and what is to be added to each column of queue_minute.
-        p_parked: an object of the polls that wait, by queue.
-Returns the time by the database's clock, or null when the worker is not known (any more).
-Locks   queue_minute rows in ascending queue, then metric_total rows in ascending name, until
-        commit; the worker's own rows.
-Why     One call for everything, a few times a minute: the cost follows the queues that are used,
-        however many there are. A queue that was deleted in between is left out.
-*/
+-- record_metrics: add what a worker did since its last report.
+-- Takes   p_worker_id. p_at: the minute. p_sample: what the worker did in that minute so far.
+--         p_queues: an array of objects, one per used queue: its name as `queue`, and what to add
+--         to each column of queue_minute. p_parked: an object of waiting polls by queue.
+-- Returns the database's time, null if the worker is unknown.
+-- Locks   its own skep.metric_worker, skep.worker_minute and skep.parked_minute rows;
+--         skep.queue_minute rows in ascending queue; then skep.metric_total rows in ascending name.
+-- Why     One call for everything, a few times a minute: the cost follows the queues in use. A
+--         queue deleted meanwhile is left out.
 create function skep.record_metrics(
   p_worker_id integer, p_at timestamptz, p_sample jsonb, p_queues jsonb, p_parked jsonb)
 returns timestamptz
 language plpgsql as $$
-#variable_conflict use_column
 begin
   update skep.metric_worker w set seen_at = skep.now() where w.id = p_worker_id;
   if not found then

@@ -1,11 +1,8 @@
-/*
-register_worker: note that a worker process has begun to report.
-
-Takes   p_hostname, p_port: its instance. p_number: which worker of it. p_pid.
-Returns its id for everything it records, and the time by the database's clock.
-Locks   none.
-Why     A process that is restarted is another worker: its counters begin anew.
-*/
+-- register_worker: register a worker process for metrics.
+-- Takes   p_hostname, p_port: its instance. p_number: its number in it. p_pid.
+-- Returns its id for everything it records, and the database's time.
+-- Locks   none.
+-- Why     A restarted process is a new worker: its counters start at 0.
 create function skep.register_worker(
   p_hostname text, p_port integer, p_number integer, p_pid integer)
 returns table (worker_id integer, registered_at timestamptz)

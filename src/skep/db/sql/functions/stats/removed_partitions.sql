@@ -1,12 +1,8 @@
-/*
-removed_partitions: how many partitions cleaning up removed from queues, by time.
-
-Takes   p_from, p_to: from the first up to before the second. p_bucket_s: the length of a bucket.
-        p_queue_id: the queues.
-Returns per bucket and queue with a removal: bucket (its begin), queue_id, partitions.
-Locks   none.
-Why     Partitions are removed by the leader, which counts them in the history of retention.
-*/
+-- removed_partitions: partitions removed from queues, by time.
+-- Takes   p_from, p_to: the second exclusive. p_bucket_s: the length of a bucket. p_queue_id.
+-- Returns per bucket and queue with a removal: bucket (its start), queue_id, partitions.
+-- Locks   none.
+-- Why     The leader removes idle partitions and counts them in the history of retention.
 create function skep.removed_partitions(
   p_from timestamptz, p_to timestamptz, p_bucket_s integer, p_queue_id integer[])
 returns table (bucket timestamptz, queue_id integer, partitions bigint)

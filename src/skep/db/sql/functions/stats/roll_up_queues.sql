@@ -1,18 +1,14 @@
-/*
-roll_up_queues: sum up the minutes of one hour that is over.
-
-Takes   p_service, p_holder: as apply_retention. p_settle_s: how long after its end an hour is
-        left alone, for reports that are late.
-Returns the hour that was rolled up; null when there is none left.
-Raises  SK423 as assert_leadership.
-Locks   the queue_hour rows of that hour.
-Why     An hour is written as a whole from minutes that are still there, so doing it twice does no
-        harm. Long charts read one row for an hour instead of sixty.
-*/
+-- roll_up_queues: sum up the minutes of a past hour.
+-- Takes   p_service, p_holder: as apply_retention. p_settle_s: how long after its end an hour may
+--         still get late reports.
+-- Returns the hour that was rolled up; null if none is left.
+-- Raises  SK423 as assert_leadership.
+-- Locks   the skep.queue_hour rows of that hour.
+-- Why     An hour is written as a whole while its minutes exist, so repeating it is harmless. Long
+--         charts read one row per hour instead of sixty.
 create function skep.roll_up_queues(p_service text, p_holder uuid, p_settle_s integer)
 returns timestamptz
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_hour timestamptz;
 begin

@@ -1,18 +1,13 @@
-/*
-sample_groups: note how far behind the groups are whose queues are in use.
-
-Takes   p_service, p_holder: as apply_retention. p_limit: groups to look at, and p_partitions: partitions of
-        them to look at one by one, see measure_backlog.
-Returns how many groups were noted.
-Raises  SK423 as assert_leadership.
-Locks   the rows written.
-Why     A lag that can be charted has to be measured when it is there. Queues that nobody used in
-        the last minutes are left out: the cost follows the queues that are used.
-*/
+-- sample_groups: record the lag of groups whose queues are in use.
+-- Takes   p_service, p_holder: as apply_retention. p_limit: groups. p_partitions: partitions to
+--         count, see measure_backlog.
+-- Returns how many groups were recorded.
+-- Raises  SK423 as assert_leadership.
+-- Locks   the rows written.
+-- Why     A lag must be measured when it happens. Queues unused in the last minutes are left out.
 create function skep.sample_groups(
   p_service text, p_holder uuid, p_limit integer, p_partitions integer) returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_group integer[];
   v_count bigint;

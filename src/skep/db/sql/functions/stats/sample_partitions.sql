@@ -1,20 +1,18 @@
-/*
-sample_partitions: choose partitions that stand for all partitions of large queues.
-
-Takes   p_queue_id: queues. p_partitions: about how many partitions to choose in all.
-Returns the ids of the partitions, of each queue in proportion to its size.
-Locks   none.
-Why     Random pages of the table cost as much as they bring, however large the table is, and no
-        index. The sample is the same every time, so that figures move because messages do. A
-        queue that has next to nothing in it is represented by its first partitions instead.
-*/
+-- sample_partitions: choose partitions that represent large queues.
+-- Takes   p_queue_id: queues. p_partitions: roughly how many in all.
+-- Returns partition ids, of each queue in proportion to its size.
+-- Locks   none.
+-- Why     Random pages cost the same however large the table, and need no index. The sample is
+--         repeatable, so numbers change only because messages do. A queue with a small share is
+--         represented by its first partitions.
 create function skep.sample_partitions(p_queue_id integer[], p_partitions integer)
 returns table (partition_id bigint)
 language plpgsql stable as $$
 #variable_conflict use_column
 declare
   c_partitions_per_page constant integer := 60;
-  v_partitions_min constant integer := least(100, greatest(p_partitions / cardinality(p_queue_id), 1));
+  v_partitions_min constant integer :=
+    least(100, greatest(p_partitions / cardinality(p_queue_id), 1));
   v_pages constant bigint :=
     pg_relation_size('skep.partition') / current_setting('block_size')::integer;
   v_percent constant real := least(

@@ -1,13 +1,9 @@
-/*
-scrape_metrics: what a scrape shows of the whole installation.
-
-Takes   p_queues: how many queues to tell of, at most. p_letters: dead letters counted of each.
-Returns one JSON object: totals (by counter, since the installation began), minute (age_s and
-        queues: what happened in the last minute that is over, the busiest first), dead_letters (by
-        queue).
-Locks   none.
-Why     One call for a scrape, with a bound on everything in it.
-*/
+-- scrape_metrics: what a scrape shows of the whole installation.
+-- Takes   p_queues: queues. p_letters: dead letters counted per queue.
+-- Returns one JSON object: totals (by counter, since installation), minute (age_s, and queues:
+--         activity of the last full minute, busiest first), dead_letters (by queue).
+-- Locks   none.
+-- Why     One bounded call per scrape.
 create function skep.scrape_metrics(p_queues integer, p_letters integer) returns text
 language sql stable as $$
   select jsonb_build_object(

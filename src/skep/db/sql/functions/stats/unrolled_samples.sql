@@ -1,11 +1,8 @@
-/*
-unrolled_samples: the samples of the oldest hour that is over and not summed up yet.
-
-Takes   p_settle_s: how long after its end an hour is left alone, for reports that are late.
-Returns hour, worker_id, sample; by worker.
-Locks   none.
-Why     Only the broker can merge samples, so it does; see record_worker_hour.
-*/
+-- unrolled_samples: the samples of the oldest past hour that is not rolled up.
+-- Takes   p_settle_s: how long after its end an hour may still get late reports.
+-- Returns hour, worker_id, sample; by worker.
+-- Locks   none.
+-- Why     Only the broker can merge samples; see record_worker_hour.
 create function skep.unrolled_samples(p_settle_s integer)
 returns table (hour timestamptz, worker_id integer, sample text)
 language sql stable as $$

@@ -1,27 +1,22 @@
-/*
-apply_state: change the state rows of one shard, in the order given.
-
-Takes   p_query_id, p_partition_id: the shard. Per operation, in parallel arrays: p_kind (upsert or
-        delete), p_key, p_value, p_window_end (both null for deletes), p_version (null, or the
-        version the row must have; 0: it must not exist). p_has_ack: the operations belong to a
-        cycle that acknowledges messages. p_bytes_max: the largest size of a shard that grows.
-Returns how many operations were applied: all of them.
-        Raises SK409 with the 1-based position as detail: state_gone (the row to delete is not
-        there, or the row was flushed since the shard was read), state_changed (another version),
-        shard_full.
-Locks   the skep.stream_shard row is locked by the caller, which keeps everybody else out.
-Why     Who closes a window deletes its row and emits its result. A row that is gone was closed by
-        somebody else, and the result must not be emitted again. Deleting what is not there is
-        harmless only outside of windows, whose keys hold the separator U+001F, and only in cycles
-        that the lease of their messages fences. Such a cycle may also put back a row that a flush
-        has just emitted, because it read the shard before; closed_keys tells.
-*/
+-- apply_state: change state rows of one shard, in order.
+-- Takes   p_query_id, p_partition_id: the shard. Per operation, in parallel arrays: p_kind (upsert
+--         or delete), p_key, p_value, p_window_end (both null for deletes), p_version (null, or the
+--         version the row must have; 0: it must not exist). p_has_ack: the cycle acknowledges
+--         messages. p_bytes_max: the maximum size of a growing shard.
+-- Returns how many operations were applied: all of them.
+-- Raises  SK409 with the 1-based position as detail: state_gone (the row to delete is missing, or
+--         was flushed since the shard was read), state_changed (another version), shard_full.
+-- Locks   none; the caller holds the skep.stream_shard row.
+-- Why     Closing a window deletes its row and emits its result. A missing row was closed by
+--         another runner, and its result must not be emitted again. Deleting a missing row is
+--         harmless only outside windows (whose keys hold U+001F), in cycles fenced by the lease of
+--         their messages. Such a cycle may also restore a row that a flush has just emitted,
+--         because it read the shard before; closed_keys tells.
 create function skep.apply_state(
   p_query_id uuid, p_partition_id bigint, p_kind text[], p_key text[], p_value text[],
   p_window_end double precision[], p_version bigint[], p_has_ack boolean, p_bytes_max bigint)
 returns integer
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_shard skep.stream_shard;
   v_row record;

@@ -1,21 +1,17 @@
-/*
-commit_cycle: one step of a stream: change its state, push results, acknowledge the source.
-
-Takes   p_id, p_is_repeated as transact. p_query_id, p_partition_id: the shard. p_kind, p_key,
-        p_value, p_window_end, p_version, p_bytes_max as apply_state. p_release: end the lease even
-        if part of its range is not acknowledged; p_release_delay_ms: and serve that part not
-        before this time has passed. The rest as settle_operations; at most one ack.
-Returns one row. refusal, refused_item as settle_operations and apply_state raise them, or no_query
-        or no_partition, or replayed: the source was acknowledged up to there before, and nothing
-        was done now. Then the columns of settle_operations; then queue_name and queue_id of the
-        source and state_count, the number of operations applied.
-Locks   skep.stream_query for key share; skep.stream_shard for update; then as settle_operations.
-Why     The shard's row puts cycles of a shard one after the other, before anything else is locked,
-        so it adds no way to wait in a circle. A cycle whose ack is done already is the same cycle
-        sent again: its client is told that it is done, and gets no second effect. A cycle refused
-        because somebody closed its window meanwhile has computed from state that is gone; its
-        lease is ended, so that the batch comes again at once and is computed anew.
-*/
+-- commit_cycle: one cycle of a stream: change its state, push results, acknowledge the source.
+-- Takes   p_id, p_is_repeated as transact. p_query_id, p_partition_id: the shard. p_kind, p_key,
+--         p_value, p_window_end, p_version, p_bytes_max as apply_state. p_release: end the lease
+--         although part of it is unacknowledged; p_release_delay_ms: and serve that part after this
+--         time. The rest as settle_operations; at most one ack.
+-- Returns one row. refusal, refused_item as settle_operations and apply_state raise them, or
+--         no_query, no_partition, or replayed: the source was acknowledged before, and nothing was
+--         done. Then the columns of settle_operations, queue_name and queue_id of the source, and
+--         state_count (operations applied).
+-- Locks   skep.stream_query for key share; skep.stream_shard for update; then as settle_operations.
+-- Why     The shard's row serialises its cycles before anything else is locked, so it adds no
+--         deadlock. A cycle whose ack is already done is a repetition: its client is told so,
+--         without a second effect. A cycle refused because its window was closed computed from lost
+--         state; its lease ends, so that the batch comes again at once.
 create function skep.commit_cycle(
   p_id uuid, p_is_repeated boolean, p_query_id uuid, p_partition_id bigint, p_release boolean,
   p_release_delay_ms integer, p_kind text[], p_key text[], p_value text[],
@@ -41,7 +37,7 @@ begin
   select q.name, q.id into queue_name, queue_id
   from skep.partition p join skep.queue q on q.id = p.queue_id where p.id = p_partition_id;
   if not found then
-    -- Whatever was kept for it has lost its meaning.
+    -- Its state is meaningless now.
     perform skep.drop_stream_state(array[p_partition_id]);
     refusal := 'no_partition';
     return next;
@@ -79,8 +75,8 @@ begin
       push_is_duplicate, partition_first, partition_created_at, gap_first, gap_keys, gap_created_at
     from skep.settle_operations(
       p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
-      p_ack_status, p_ack_error, p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
-      p_push_envelope) s;
+      p_ack_status, p_ack_error, p_push_partition_id, p_guaranteed_to, p_guaranteed_since,
+      p_push_partition, p_push_key, p_push_envelope) s;
     if ack_outcome[1] = 'noop' then
       raise exception using errcode = 'SK409', message = 'already_done', detail = '1';
     end if;

@@ -1,13 +1,10 @@
-/*
-drop_stream_state: forget what streams kept for partitions that are gone.
-
-Takes   p_partition_id.
-Returns how many shards were dropped.
-Locks   skep.stream_shard rows in (query_id, partition_id) order, skipping locked ones.
-Why     State belongs to a partition's messages; partition ids are never used again. A shard that is
-        locked has a cycle under way, which holds it while it waits for partitions: the caller, who
-        holds those, must not wait for it. The cycle finds its partition gone and comes here itself.
-*/
+-- drop_stream_state: delete stream state of partitions that are gone.
+-- Returns how many shards were dropped.
+-- Locks   skep.stream_shard rows for update, in (query_id, partition_id) order, skipping locked
+--         ones.
+-- Why     Partition ids are never reused. A locked shard has a running cycle that may wait for
+--         partitions the caller holds, so it is not waited for; the cycle finds its partition gone
+--         and calls this itself.
 create function skep.drop_stream_state(p_partition_id bigint[]) returns bigint
 language sql as $$
   with gone as (

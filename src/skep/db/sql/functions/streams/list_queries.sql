@@ -1,12 +1,9 @@
-/*
-list_queries: the queries of streams and how much state they hold.
-
-Takes   p_name: this one only; null: all. p_limit, p_offset: which of them, by name.
-Returns id, name, source_queue, sink_queue, config_hash, created_at, updated_at, shard_count,
-        row_count, byte_count, and total: how many there are in all.
-Locks   none.
-Why     Sizes are kept with each shard, so that nothing here walks over state rows.
-*/
+-- list_queries: queries of streams and the size of their state.
+-- Takes   p_name: null for all. p_limit, p_offset: by name.
+-- Returns id, name, source_queue, sink_queue, config_hash, created_at, updated_at, shard_count,
+--         row_count, byte_count, total.
+-- Locks   none.
+-- Why     Sizes are kept with each shard, so no state rows are read.
 create function skep.list_queries(p_name text, p_limit integer, p_offset integer)
 returns table (
   id uuid, name text, source_queue text, sink_queue text, config_hash text,

@@ -1,19 +1,16 @@
-/*
-read_state: the state rows of one shard.
-
-Takes   p_query_id, p_partition_id: the shard. All conditions must hold: p_keys (empty: any key),
-        p_prefix (of the key, taken literally; null: any), p_ripe_at (window_end at or before it;
-        null: any).
-Returns key, value, version, offered_version, updated_at, by key.
-Locks   skep.stream_shard for no key update, if windows were flushed since the shard was last read
-        whole; then, asked for ripe rows, those that changed since they were last offered.
-Why     A prefix is compared and not matched as a pattern: keys are full of underscores and percent
-        signs. Keys are in byte order, so the walk begins at the prefix.
-        Reading leaves two marks, from which a cycle learns that its client computed from a state
-        that is no longer there, although clients do not say what they read: who reads the shard
-        whole is about to process messages and knows of the windows closed so far; who reads ripe
-        rows is about to flush them in this version.
-*/
+-- read_state: state rows of one shard.
+-- Takes   p_query_id, p_partition_id: the shard. All conditions apply: p_keys (empty: any),
+--         p_prefix (of the key, literal; null: any), p_ripe_at (window_end at or before; null:
+--         any).
+-- Returns key, value, version, offered_version, updated_at, by key.
+-- Locks   skep.stream_shard for no key update, if windows were flushed since the shard was last
+--         read whole, or ripe rows are read; then ripe rows that changed since they were last
+--         offered.
+-- Why     A prefix is compared, not matched: keys are full of underscores and percent signs. Keys
+--         are in byte order, so the walk begins at the prefix. Reading leaves two marks that tell a
+--         cycle whether its client computed from outdated state, although clients do not say what
+--         they read: reading the whole shard precedes processing messages and knows the closed
+--         windows; reading ripe rows precedes flushing this version of them.
 create function skep.read_state(
   p_query_id uuid, p_partition_id bigint, p_keys text[], p_prefix text, p_ripe_at double precision)
 returns table (

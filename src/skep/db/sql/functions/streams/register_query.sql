@@ -1,22 +1,19 @@
-/*
-register_query: find a stream's query by name, or create it.
-
-Takes   p_name, p_source_queue, p_sink_queue (null: none), p_config_hash: the shape of its pipeline.
-        p_reset: forget the state if the shape has changed.
-Returns query_id, config_hash (as stored now), is_fresh (created by this call), is_reset (state was
-        forgotten). When the stored hash is not p_config_hash, nothing was changed.
-Locks   the skep.stream_query row for no key update; to reset, for update, which waits for the
-        cycles under way.
-Why     State written by one pipeline means nothing to another: a runner must not begin on it by
-        accident, and old runners must not write after a reset.
-*/
+-- register_query: find a stream's query by name, or create it.
+-- Takes   p_name, p_source_queue, p_sink_queue (null: none), p_config_hash: the shape of its
+--         pipeline. p_reset: delete the state if the shape changed.
+-- Returns query_id, config_hash (now stored), is_fresh (created by this call), is_reset (state was
+--         deleted). If the stored hash is not p_config_hash, nothing was changed.
+-- Locks   the skep.stream_query row for no key update; to reset, for update, which waits for
+--         running cycles.
+-- Why     State of one pipeline means nothing to another: a runner must not start on it by
+--         accident, and old runners must not write after a reset.
 create function skep.register_query(
   p_name text, p_source_queue text, p_sink_queue text, p_config_hash text, p_reset boolean)
 returns table (query_id uuid, config_hash text, is_fresh boolean, is_reset boolean)
 language plpgsql as $$
 #variable_conflict use_column
 begin
-  -- An existing row is locked and not changed, so that nobody deletes it meanwhile.
+  -- The no-op update locks an existing row against deletion.
   insert into skep.stream_query as q (name, source_queue, sink_queue, config_hash)
   values (p_name, p_source_queue, p_sink_queue, p_config_hash)
   on conflict (name) do update set name = q.name

@@ -1,12 +1,9 @@
-/*
-delete_traces: remove traces, and what was counted of them.
-
-Takes   p_trace_id.
-Returns the number of traces removed.
-Locks   skep.trace rows in id order; then skep.trace_name_total rows in name order.
-Why     The totals are corrected in the same transaction, under their locks. A message leaves the
-        count of a name with its last trace, and a name its list with its last message.
-*/
+-- delete_traces: delete traces and update the totals of their names.
+-- Returns how many were deleted.
+-- Locks   skep.trace rows for update, in id order; then skep.trace_name_total rows for update, in
+--         name order.
+-- Why     Totals are corrected in the same transaction. A message leaves the count of a name with
+--         its last trace, and a name disappears with its last message.
 create function skep.delete_traces(p_trace_id bigint[]) returns integer
 language plpgsql as $$
 declare
@@ -35,7 +32,7 @@ begin
     returning n.name, n.partition_id, n.message_offset
   ), per_message as (
     select g.name, count(*) as trace_count,
-           -- The rows deleted here are still seen by this statement: more of them than are going?
+           -- This statement still sees the deleted rows: are there more than those?
            (select count(*) from skep.trace_name n
             where n.name = g.name and n.partition_id = g.partition_id
               and n.message_offset = g.message_offset) = count(*) as is_last

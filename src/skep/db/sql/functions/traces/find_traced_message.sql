@@ -1,14 +1,10 @@
-/*
-find_traced_message: the offset of the message a trace speaks of, by the key of its transaction id.
-
-Takes   p_partition_id, p_key.
-Returns the offset, or null.
-Locks   none.
-Why     A trace mostly comes from a consumer that holds the message, so what is under lease is
-        searched first; then the newest segments; then what lies around the other cursors, for
-        consumers that have just acknowledged. All searches are bounded, because a partition may keep
-        millions of messages; a message out of their reach is traced by its message id.
-*/
+-- find_traced_message: find the message of a trace by the key of its transaction id.
+-- Returns the offset or null.
+-- Locks   none.
+-- Why     Most traces come from a consumer that holds the message, so leased ranges are searched
+--         first; then the newest segments; then around other cursors, for messages just
+--         acknowledged. All searches are bounded, because a partition may keep millions; other
+--         messages are traced by message id.
 create function skep.find_traced_message(p_partition_id bigint, p_key bytea) returns bigint
 language sql stable as $$
   with around as materialized (

@@ -1,13 +1,10 @@
-/*
-list_message_traces: what was said of one message, oldest first.
-
-Takes   p_partition_id; the message by p_transaction_id, or by p_message_offset with the other
-        null. p_limit, p_skip: the page.
-Returns per trace: id, event_type, data, consumer_group, worker_id, created_at, names.
-Locks   none.
-Why     Found by the transaction id that traces keep, so it works when the log has forgotten the
-        message. For an offset the transaction id comes from the log.
-*/
+-- list_message_traces: traces of one message, oldest first.
+-- Takes   p_partition_id; p_transaction_id, or p_message_offset with the other null. p_limit,
+--         p_skip.
+-- Returns per trace: id, event_type, data, consumer_group, worker_id, created_at, names.
+-- Locks   none.
+-- Why     Found by the transaction id stored with the trace, so it works after retention. For an
+--         offset the transaction id comes from the log.
 create function skep.list_message_traces(
   p_partition_id bigint, p_transaction_id text, p_message_offset bigint, p_limit integer,
   p_skip bigint)

@@ -1,13 +1,9 @@
-/*
-list_trace_names: the names traces are filed under, last seen first.
-
-Takes   p_limit, p_skip: the page.
-Returns per name: total and is_estimate (of all names), name, trace_count, message_count,
-        last_seen. A page beyond the end is one row with the total and no name.
-Locks   none.
-Why     Applications make names out of order numbers, so there may be millions: beyond 100,000 the
-        total is what the last analyze found.
-*/
+-- list_trace_names: names of traces, last seen first.
+-- Returns per name: total and is_estimate (of all names), name, trace_count, message_count,
+--         last_seen. A page beyond the end is one row with the total and no name.
+-- Locks   none.
+-- Why     Applications derive names from order numbers, so there may be millions: beyond 100,000
+--         the total comes from the last analyze.
 create function skep.list_trace_names(p_limit integer, p_skip bigint)
 returns table (
   total bigint, is_estimate boolean, name text, trace_count bigint, message_count bigint,

@@ -1,15 +1,11 @@
-/*
-list_traces_by_name: what is filed under a name, oldest first, with the messages spoken of.
-
-Takes   p_name; p_limit, p_skip: the page.
-Returns per trace: total (of the name), id, event_type, data, consumer_group, worker_id,
-        created_at, names, transaction_id, partition_id, queue_name, partition_name, envelope. The
-        last three are null when the queue or the message is gone. A page beyond the end is one row
-        with the total and no id; an unknown name is no row.
-Locks   none.
-Why     The page is cut in the index of the name before anything else is read. A message that
-        several traces of the page speak of is read once.
-*/
+-- list_traces_by_name: traces of a name, oldest first, with their messages.
+-- Returns per trace: total (of the name), id, event_type, data, consumer_group, worker_id,
+--         created_at, names, transaction_id, partition_id, queue_name, partition_name, envelope;
+--         the last three are null if the queue or message is gone. A page beyond the end is one row
+--         with the total and no id; an unknown name is no row.
+-- Locks   none.
+-- Why     The page is cut in the name's index before anything else is read. A message shared by
+--         several traces is read once.
 create function skep.list_traces_by_name(p_name text, p_limit integer, p_skip bigint)
 returns table (
   total bigint, id bigint, event_type text, data text, consumer_group text, worker_id text,

@@ -1,11 +1,8 @@
-/*
-purge_traces: remove traces of a certain age, a bounded number at a time.
-
-Takes   p_before: older ones go. p_limit: at most so many.
-Returns the number of traces removed; fewer than p_limit when there are no more.
-Locks   as delete_traces.
-Why     Nobody else removes traces for their age. Small steps keep the locks of popular names short.
-*/
+-- purge_traces: delete old traces, a bounded number at a time.
+-- Takes   p_before: older ones go. p_limit.
+-- Returns how many were deleted; fewer than p_limit: there are no more.
+-- Locks   as delete_traces.
+-- Why     Small steps keep the locks of popular names short.
 create function skep.purge_traces(p_before timestamptz, p_limit integer) returns integer
 language sql as $$
   select skep.delete_traces(array(

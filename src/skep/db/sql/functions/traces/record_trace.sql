@@ -1,14 +1,11 @@
-/*
-record_trace: remember what somebody says happened to a message.
-
-Takes   p_partition_id; p_offset: the message, or null to find it by p_key. p_event_type, p_data
-        (JSON text), p_consumer_group, p_worker_id. p_names: ascending, no name twice.
-Returns the id of the trace, or null when there is no such message.
-Locks   skep.trace_name_total rows in name order, until commit.
-Why     The totals are locked before anything is counted, so two traces of one message under a new
-        name count it once. The transaction id is read from what stands before its neighbour in the
-        envelope: headers and payload may hold escapes that json functions refuse.
-*/
+-- record_trace: record an event of a message.
+-- Takes   p_partition_id; p_offset: the message, or null to find it by p_key. p_event_type, p_data
+--         (JSON text), p_consumer_group, p_worker_id. p_names: ascending, no name twice.
+-- Returns the id of the trace, null if there is no such message.
+-- Locks   skep.trace_name_total rows in name order.
+-- Why     Totals are locked before counting, so two traces of one message under a new name count it
+--         once. The transaction id is cut from the head of the envelope: headers and payload may
+--         hold escapes that json functions refuse.
 create function skep.record_trace(
   p_partition_id bigint, p_offset bigint, p_key bytea, p_event_type text, p_data text,
   p_consumer_group text, p_worker_id text, p_names text[]) returns bigint

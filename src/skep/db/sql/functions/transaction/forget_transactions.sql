@@ -1,11 +1,8 @@
-/*
-forget_transactions: drop the record of transactions that nobody can ask about any more.
-
-Takes   p_age_s: how old, in seconds, a record must be.
-Returns how many were dropped, at most 10000 of them.
-Locks   the rows it deletes, skipping locked ones.
-Why     A broker repeats a lost call within seconds; after that its record has no reader.
-*/
+-- forget_transactions: delete old records of transactions.
+-- Takes   p_age_s: the minimum age in seconds.
+-- Returns how many were deleted, at most 10000.
+-- Locks   the deleted rows, skipping locked ones.
+-- Why     A broker repeats a lost call within seconds; after that the record is not read again.
 create function skep.forget_transactions(p_age_s integer) returns bigint
 language sql as $$
   with dropped as (

@@ -1,32 +1,27 @@
-/*
-settle_operations: acknowledge and push together, or raise and leave nothing.
-
-Takes   p_required_lease: leases that must be held. p_ack_*: per ack as ack_messages. p_push_partition_id,
-        p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key, p_push_envelope as push_distinct.
-Returns one row. ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id: parallel, one
-        element per ack as ack_messages. push_offset, push_is_duplicate: by message. partition_first,
-        partition_created_at, gap_first, gap_keys, gap_created_at: by partition; first is null where nothing
-        was stored.
-        Raises SK409 with the reason as message and the 1-based position as detail:
-        required_lease (which lease), partition_gone (which partition), or an outcome of ack_messages or
-        no_group (which ack).
-Locks   skep.partition rows pushed to, for no key update, in id order; then skep.cursor rows, those
-        acknowledged and the idle ones of these partitions, in (partition_id, group_id) order; then
-        partitions for share, skipping locked ones.
-Why     Partitions come before cursors and each kind in ascending order, as in a push, so nothing
-        here can wait in a circle with a push, an ack, a poll or another transaction. Two things
-        make that hold although acks and pushes meet in one transaction. The cursors of both are
-        locked in one pass: an idle cursor of a pushed partition may stand before a cursor that is
-        acknowledged. And the pass comes after the partitions: while they are held no cursor of
-        theirs can become idle, for that takes their share lock, so what append_segments finds idle
-        later is locked already. Where ack_messages looks at partitions it holds cursors, and does
-        not wait.
-        An ack that names no lease is fenced by the required ones: on a partition that was last claimed
-        under another lease, theirs is lost. Completing what is done already is no reason to refuse
-        while the lease is held (a later message of the batch completed it), but otherwise it means
-        that somebody else did the work. Unless everything this would push is stored already: then
-        it is this very transaction that comes again, and its client must not be told it failed.
-*/
+-- settle_operations: acknowledge and push together, or raise and change nothing.
+-- Takes   p_required_lease: leases that must be held. p_ack_*: per ack as ack_messages.
+--         p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
+--         p_push_envelope as push_distinct.
+-- Returns one row. ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id: parallel, per
+--         ack as ack_messages. push_offset, push_is_duplicate: per message. partition_first,
+--         partition_created_at, gap_first, gap_keys, gap_created_at: per partition; first is null
+--         where nothing was stored.
+-- Raises  SK409 with the reason as message and the 1-based position as detail: required_lease (of
+--         the lease), partition_gone (of the partition), an outcome of ack_messages or no_group (of
+--         the ack).
+-- Locks   skep.partition rows pushed to for no key update, in id order; then skep.cursor rows,
+--         those acknowledged and the idle ones of these partitions, in one pass as lock_cursors;
+--         then skep.partition rows for share, skipping locked ones.
+-- Why     Partitions before cursors, each in ascending order, so it cannot deadlock with pushes,
+--         acks, polls or other transactions. One pass locks the cursors of both kinds, because an
+--         idle cursor of a pushed partition may precede an acknowledged one. The pass follows the
+--         partitions: while they are held, none of their cursors can become idle, so what
+--         append_segments finds idle later is locked already. ack_messages takes partitions under
+--         cursors without waiting. An ack without a lease is fenced by the required ones: where the
+--         last claim has another lease, theirs is lost. Completing a finished message is fine while
+--         the lease is held (a later message of the batch completed it); otherwise another consumer
+--         did the work. Unless everything to push is stored already: then this transaction is a
+--         repetition, and must not be refused.
 create function skep.settle_operations(
   p_required_lease uuid[], p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[],
   p_ack_offset bigint[], p_ack_key bytea[], p_ack_status text[], p_ack_error text[],
@@ -104,7 +99,7 @@ begin
     into ack_item, ack_outcome, ack_released, ack_has_more, ack_queue_id
     from skep.ack_messages(
       p_ack_partition_id, p_ack_group, v_lease_id,
-      -- An id may spell an offset that does not exist yet; only what is stored can be done.
+      -- An id may name an offset that does not exist yet; only stored messages can be done.
       (select array_agg(case when a.at <= a.head then a.at end order by a.item)
        from unnest(p_ack_offset, v_head) with ordinality a(at, head, item)),
       p_ack_key, p_ack_status, p_ack_error, true) a;
@@ -138,7 +133,8 @@ begin
   gap_created_at := partition_created_at;
   for v_pushed in
     select * from skep.push_distinct(
-      p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key, p_push_envelope)
+      p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
+      p_push_envelope)
   loop
     if v_refusal is not null and v_pushed.first is not null then
       raise exception using errcode = 'SK409', message = v_refusal, detail = v_refused::text;

@@ -1,17 +1,13 @@
-/*
-transact: acknowledge and push, all or nothing, and know it when asked again.
-
-Takes   p_id: the broker's own name of this transaction. p_is_repeated: an earlier call of the same
-        name may have been executed. The rest as settle_operations.
-Returns one row. refusal, refused_item: why nothing was done, as settle_operations and
-        refuse_deferred raise it; both null when it is done, now or by the earlier call. Then the columns of settle_operations;
-        those of partitions are null when it was the earlier call.
-Locks   as settle_operations.
-Why     A refusal is an answer and not an error: the caller gets it as a row, after everything was
-        rolled back to the start of this call. What was done is on record by p_id in the same
-        transaction as its effects, because acks and pushes of unnamed messages cannot be told from
-        somebody else's afterwards.
-*/
+-- transact: acknowledge and push, all or nothing, and remember the answer.
+-- Takes   p_id: the broker's id of this transaction. p_is_repeated: an earlier call with this id
+--         may have been executed. The rest as settle_operations.
+-- Returns one row. refusal, refused_item: why nothing was done, as settle_operations and
+--         refuse_deferred raise it; null if it is done, now or by the earlier call. Then the
+--         columns of settle_operations; those of partitions are null if it was the earlier call.
+-- Locks   as settle_operations.
+-- Why     A refusal is an answer, not an error: it is returned as a row after everything was rolled
+--         back. The answer is recorded under p_id in the same transaction, because acks and pushes
+--         without ids cannot be recognised afterwards.
 create function skep.transact(
   p_id uuid, p_is_repeated boolean, p_required_lease uuid[],
   p_ack_partition_id bigint[], p_ack_group text[], p_ack_lease_id uuid[], p_ack_offset bigint[],
@@ -50,8 +46,8 @@ begin
       push_is_duplicate, partition_first, partition_created_at, gap_first, gap_keys, gap_created_at
     from skep.settle_operations(
       p_required_lease, p_ack_partition_id, p_ack_group, p_ack_lease_id, p_ack_offset, p_ack_key,
-      p_ack_status, p_ack_error, p_push_partition_id, p_guaranteed_to, p_guaranteed_since, p_push_partition, p_push_key,
-      p_push_envelope) s;
+      p_ack_status, p_ack_error, p_push_partition_id, p_guaranteed_to, p_guaranteed_since,
+      p_push_partition, p_push_key, p_push_envelope) s;
     insert into skep.settled_transaction (id, answer, settled_at)
     values (p_id, json_build_object(
       'ack_item', ack_item, 'ack_outcome', ack_outcome, 'ack_released', ack_released,

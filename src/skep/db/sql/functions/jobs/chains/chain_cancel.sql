@@ -1,14 +1,11 @@
-/*
-chain_cancel: cancel chains.
-
-Takes   p_chain_id; p_cascade: also all chains that wait for them; p_reason.
-Returns one row per chain that was named or fell: chain_id, outcome (cancelled, missing, or the
-        state it was closed in before), and job_id, the job that was running, else null.
-Locks   as chain_lock, waiting.
-Why     What waits never runs; what runs loses its claim, and its worker is told. Without p_cascade
-        only jobs that asked for it fail with their blockers, and the others wait on: a cancelled
-        chain can be started again.
-*/
+-- chain_cancel: cancel chains.
+-- Takes   p_chain_id; p_cascade: also all chains that wait for them; p_reason.
+-- Returns per chain named or affected: chain_id, outcome (cancelled, missing, or the state in which
+--         it had closed), job_id (its running job, else null).
+-- Locks   as chain_lock, waiting.
+-- Why     Waiting jobs never run; running jobs lose their claim, and their workers are told.
+--         Without p_cascade only jobs that asked for it fail with their blockers; the others keep
+--         waiting, because a cancelled chain can be retried.
 create function skep.chain_cancel(p_chain_id uuid[], p_cascade boolean, p_reason text)
 returns table (chain_id uuid, outcome text, job_id uuid)
 language plpgsql as $$

@@ -1,21 +1,17 @@
-/*
-chain_close: end chains, and let those who wait for them know.
-
-Takes   p_chain_id: open chains. p_state: completed, failed or cancelled. p_error, p_now.
-Returns the names of the types of which jobs became ready.
-Locks   the caller holds the chains, their open jobs and the open jobs that wait for them, all in
-        ascending id; skep.chain_key rows.
-Why     A job that waits counts the chains that are not completed, and each that completes takes
-        one away: an update sees the newest count, whoever else is taking one away at this moment,
-        where a look at all blockers would see an old one and strand the job. A stale due_at is
-        raised, so that a job that was blocked for long does not overtake those that waited ready.
-        A chain completes by its last job, which has left open_job already: there is no look for it.
-*/
+-- chain_close: close chains and update the jobs that wait for them.
+-- Takes   p_chain_id: open chains. p_state: completed, failed or cancelled. p_error, p_now.
+-- Returns the names of types that have new ready jobs.
+-- Locks   skep.chain_key rows; the caller holds the chains, their open jobs and the open jobs that
+--         wait for them, in ascending id.
+-- Why     A waiting job counts its uncompleted blockers, and each completion decrements the count:
+--         an update sees the newest count under concurrency, where a look at all blockers would see
+--         an old one and strand the job. due_at is raised to now, so that a job that was blocked
+--         for long does not overtake ready ones. A chain completes by its last job, which has
+--         already left open_job.
 create function skep.chain_close(
   p_chain_id uuid[], p_state text, p_error text, p_now timestamptz)
 returns text[]
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_woken text[];
   v_is_keyed boolean;
@@ -34,7 +30,7 @@ begin
   end if;
 
   if p_state <> 'completed' then
-    -- The job that failed is gone from here; those that wait or run end with their chains.
+    -- A failed job has left open_job; waiting and running ones end with their chains.
     with ended as (
       delete from skep.open_job o
       using skep.chain c

@@ -1,15 +1,12 @@
-/*
-chain_delete: delete chains with all their jobs, or none of them.
-
-Takes   p_chain_id; p_cascade: also the chains that their jobs wait or waited for, and so on down.
-Returns rows of (chain_id, referenced_by). If nothing outside needs the chains: one row per chain
-        deleted, referenced_by null. Otherwise nothing is deleted, and each row names a chain and a
-        job outside that waits or waited for it. Chains that do not exist are passed over.
-Locks   as chain_lock, waiting.
-Why     A job reads the outputs of its blockers, so they cannot go before it. The set is found first,
-        through every job of each chain and not only the first ones, and looked at again under the
-        locks: nobody can begin to wait for a chain that is locked.
-*/
+-- chain_delete: delete chains with all their jobs, or none of them.
+-- Takes   p_chain_id; p_cascade: also the chains their jobs wait or waited for, recursively.
+-- Returns rows of (chain_id, referenced_by). All deleted: one row per chain, referenced_by null.
+--         Otherwise nothing is deleted, and each row names a chain and an outside job that
+--         references it. Missing chains are ignored.
+-- Locks   as chain_lock, waiting.
+-- Why     A job reads the outputs of its blockers, so they cannot go before it. The set is found
+--         first, through every job of each chain, and checked again under the locks: no job can
+--         start to wait for a locked chain.
 create function skep.chain_delete(p_chain_id uuid[], p_cascade boolean)
 returns table (chain_id uuid, referenced_by uuid)
 language plpgsql as $$

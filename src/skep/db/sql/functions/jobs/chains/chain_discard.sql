@@ -1,16 +1,10 @@
-/*
-chain_discard: delete those of some chains that can be deleted.
-
-Takes   p_chain_id; p_state: only chains that are still in this state, null for any.
-Returns one row per chain that could be locked: chain_id, outcome
-          deleted     it is gone, with all its jobs
-          needed      a job of another chain that stays waits or waited for it
-          or the state that it is in now, which is not p_state
-Locks   as chain_lock, without waiting.
-Why     For chains that were found by a filter: unlike chain_delete it lets each be refused by itself.
-        Chains that need only each other go together, so what stays is found in rounds: a chain that
-        stays keeps those that it needs.
-*/
+-- chain_discard: delete the chains of a list that can be deleted.
+-- Takes   p_chain_id; p_state: only chains still in this state, null for any.
+-- Returns per chain that could be locked: chain_id, outcome: deleted; needed (a job of a remaining
+--         chain references it); or its current state, if that is not p_state.
+-- Locks   as chain_lock, without waiting.
+-- Why     For chains found by a filter: unlike chain_delete each is refused by itself. Chains that
+--         need only each other go together, so what stays is found in rounds.
 create function skep.chain_discard(p_chain_id uuid[], p_state text)
 returns table (chain_id uuid, outcome text)
 language plpgsql as $$

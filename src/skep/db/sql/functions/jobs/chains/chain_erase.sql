@@ -1,14 +1,10 @@
-/*
-chain_erase: remove every row of chains.
-
-Takes   p_chain_id: locked chains that no other chain's job refers to.
-Returns the ids of the chains that are gone.
-Locks   the caller holds the chains (chain_lock).
-Why     One place knows all tables that a chain has rows in.
-*/
+-- chain_erase: delete every row of chains.
+-- Takes   p_chain_id: locked chains that no job of another chain references.
+-- Returns the ids of the deleted chains.
+-- Locks   none; the caller holds the chains (chain_lock).
+-- Why     The one place that knows every table with rows of a chain.
 create function skep.chain_erase(p_chain_id uuid[]) returns setof uuid
 language plpgsql as $$
-#variable_conflict use_column
 begin
   delete from skep.blocker b using skep.job j
   where j.chain_id = any (p_chain_id) and b.job_id = j.id;

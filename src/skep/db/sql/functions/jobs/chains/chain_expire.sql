@@ -1,12 +1,8 @@
-/*
-chain_expire: fail chains whose deadline has passed.
-
-Takes   p_limit: how many at most.
-Returns one row per chain that failed, those that fell with it included: chain_id, and job_id of a
-        job that was running, else null.
-Locks   as chain_lock, leaving out chains that others hold.
-Why     A deadline ends a chain wherever it is: blocked, waiting or running.
-*/
+-- chain_expire: fail chains whose deadline has passed.
+-- Returns per failed chain, including dependent ones: chain_id, job_id (its running job, else
+--         null).
+-- Locks   as chain_lock, without waiting.
+-- Why     A deadline ends a chain in any state: blocked, waiting or running.
 create function skep.chain_expire(p_limit integer) returns table (chain_id uuid, job_id uuid)
 language plpgsql as $$
 #variable_conflict use_column

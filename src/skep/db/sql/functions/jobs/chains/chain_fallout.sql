@@ -1,13 +1,11 @@
-/*
-chain_fallout: find the open chains that end when these do not complete.
-
-Takes   p_chain_id: chains that fail or are cancelled. p_all: also those that would wait on.
-Returns the ids of these chains and of all open ones that fall with them.
-Locks   none.
-Why     Chains are locked in ascending id, so the whole set has to be known first. Once the first
-        ones are locked nothing can begin to wait for them; a caller that found more the second
-        time locks those late, and a deadlock, should it come to one, ends as a repeated call.
-*/
+-- chain_fallout: find the open chains that end when some chains do not complete.
+-- Takes   p_chain_id: chains that fail or are cancelled. p_all: also dependants that would
+--         otherwise keep waiting.
+-- Returns the ids of these chains and of all open ones that fall with them.
+-- Locks   none.
+-- Why     Chains are locked in ascending id, so the whole set must be known first. Once the first
+--         ones are locked, no job can start to wait for them; a caller that finds more later locks
+--         those late, and a deadlock would end as a repeated call.
 create function skep.chain_fallout(p_chain_id uuid[], p_all boolean) returns uuid[]
 language sql stable as $$
   with recursive fallen as (

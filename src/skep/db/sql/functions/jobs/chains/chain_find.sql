@@ -1,13 +1,10 @@
-/*
-chain_find: find the next chains that match a filter, the newest first.
-
-Takes   what chain_where takes; p_limit.
-Returns ids, descending.
-Locks   none.
-Why     What is changed by a filter is changed in batches, each a transaction, and the id of the last
-        is where the next begins. From the newest on, so that what is started meanwhile is not met,
-        and the end comes; and so that chains go before those that they waited for.
-*/
+-- chain_find: find the next chains that match a filter, newest first.
+-- Takes   as chain_where; p_limit.
+-- Returns ids, descending.
+-- Locks   none.
+-- Why     Bulk changes run in batches, each its own transaction; the last id is where the next
+--         begins. Newest first, so that chains started meanwhile are not met, and chains go before
+--         their blockers.
 create function skep.chain_find(
   p_type text, p_state text, p_parent_job_id uuid, p_key text, p_ids uuid[],
   p_created_from timestamptz, p_created_to timestamptz, p_after uuid, p_limit integer)

@@ -1,14 +1,9 @@
-/*
-chain_hold: lock a chain to settle its open job from outside.
-
-Takes   p_chain_id.
-Returns one row, none if there is no such chain: state; type, and of the last job job_id, attempt,
-        job_type, input, and is_running.
-Locks   as chain_lock, waiting, until the transaction ends.
-Why     The last job is read after the lock is there: a worker that was just continuing the chain has
-        then done so, and what we see is the job that is open now. Planned for full tables,
-        whatever is in them at the moment (see ADR 0004).
-*/
+-- chain_hold: lock a chain to settle its open job from outside.
+-- Returns one row, none if there is no such chain: state, type, and of its last job job_id,
+--         attempt, job_type, input, is_running.
+-- Locks   as chain_lock, waiting, until the transaction ends.
+-- Why     The last job is read under the lock: a worker that was continuing the chain has finished
+--         then. Planned for full tables (ADR 0004).
 create function skep.chain_hold(p_chain_id uuid)
 returns table (
   state text, type text, job_id uuid, attempt integer, job_type text, input text,

@@ -1,14 +1,10 @@
-/*
-chain_list: one page of chains.
-
-Takes   what chain_where takes; p_limit.
-Returns rows in the order of their ids, which is that of creation: the chain, its last job's type,
-        id and state, and the output of completed ones.
-Locks   none.
-Why     The id is the whole cursor: nothing is rounded, so no page repeats or skips a row, and rows
-        that are inserted meanwhile come where they belong. Each filter has an index that is in
-        this order; for completed chains that is the order itself.
-*/
+-- chain_list: one page of chains.
+-- Takes   as chain_where; p_limit.
+-- Returns rows by id, which is creation order: the chain, the type, id and state of its last job,
+--         and the output of completed chains.
+-- Locks   none.
+-- Why     The id is the whole cursor: no page repeats or skips a row. Each filter has an index in
+--         this order; completed chains use the primary key.
 create function skep.chain_list(
   p_type text, p_state text, p_parent_job_id uuid, p_key text, p_ids uuid[],
   p_created_from timestamptz, p_created_to timestamptz, p_descending boolean, p_after uuid,

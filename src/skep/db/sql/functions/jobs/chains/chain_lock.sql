@@ -1,17 +1,14 @@
-/*
-chain_lock: lock chains to be closed, and everything that closing them changes.
-
-Takes   p_chain_id: chains, in any order. p_wait: wait for those that others hold, or leave them out.
-Returns the ids of the chains that are locked now.
-Locks   skep.chain rows for no key update, ascending id; then, in one ascending pass, the
-        skep.open_job rows of these chains and of the jobs that wait for them.
-Why     One pass over both kinds of open jobs, because a job that waits for one chain of a call may
-        be the last job of another. The set cannot change any more: who wants to add a waiting job
-        needs the chain for share, and who wants to add a last job needs it as we have it.
-*/
+-- chain_lock: lock chains to be closed, and everything that closing them changes.
+-- Takes   p_chain_id: in any order. p_wait: wait for locked chains, or leave them out.
+-- Returns the ids of the locked chains.
+-- Locks   skep.chain rows for no key update, in ascending id (skipping locked ones unless p_wait);
+--         then in one ascending pass the skep.open_job rows of these chains and of jobs that wait
+--         for them.
+-- Why     One pass over both kinds of open jobs, because a job that waits for one chain may be the
+--         last job of another. The set cannot change meanwhile: adding a waiting job needs the
+--         chain for share, and adding a last job needs it as locked here.
 create function skep.chain_lock(p_chain_id uuid[], p_wait boolean) returns uuid[]
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_locked uuid[];
 begin

@@ -1,11 +1,7 @@
-/*
-chain_outcome: tell how chains ended, or that they have not.
-
-Takes   p_chain_id.
-Returns one row per chain that exists: chain_id, state, type, output (JSON, of completed ones), error.
-Locks   none.
-Why     Those who await many chains ask for all of them at once.
-*/
+-- chain_outcome: how chains ended, if they have.
+-- Returns per chain that exists: chain_id, state, type, output (JSON, if completed), error.
+-- Locks   none.
+-- Why     A client that awaits many chains asks for all of them at once.
 create function skep.chain_outcome(p_chain_id uuid[])
 returns table (chain_id uuid, state text, type text, output text, error text)
 language sql stable as $$

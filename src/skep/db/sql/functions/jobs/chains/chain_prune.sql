@@ -1,14 +1,10 @@
-/*
-chain_prune: delete chains that were closed long ago.
-
-Takes   p_before: closed before this. p_state: only in these states. p_limit: how many to look at.
-        p_after_at, p_after_id: where the last call stopped; null to begin.
-Returns one row: deleted (how many), seen_at and seen_id (where to go on; null at the end).
-Locks   skep.chain rows for update, skipping locked ones; then their other rows.
-Why     From the oldest end, in batches whose cost is what they delete. A chain that a job of another
-        chain still refers to stays until that one is gone: it is passed over, and the next run finds
-        it again.
-*/
+-- chain_prune: delete chains that closed long ago.
+-- Takes   p_before: closed before this. p_state: only in these states. p_limit: chains to look at.
+--         p_after_at, p_after_id: where the last call stopped; null to begin.
+-- Returns one row: deleted (how many), seen_at and seen_id (where to go on; null at the end).
+-- Locks   skep.chain rows for update, skipping locked ones; then their other rows.
+-- Why     Oldest first, in batches that cost what they delete. A chain referenced by a job of
+--         another chain stays until that one is gone; the next run finds it again.
 create function skep.chain_prune(
   p_before timestamptz, p_state text[], p_limit integer, p_after_at timestamptz, p_after_id uuid)
 returns table (deleted integer, seen_at timestamptz, seen_id uuid)

@@ -1,17 +1,11 @@
-/*
-chain_retry: let failed and cancelled chains go on from the job at which they ended.
-
-Takes   p_chain_id.
-Returns one row per chain: chain_id, outcome
-          retried     its last job is open again, with a fresh number of attempts
-          missing     there is no such chain
-          key_taken   another chain holds its key now
-          open, completed   its state: there is nothing to retry
-        and type, the name of that job.
-Locks   skep.chain rows for no key update, ascending id; then the blockers' for share; chain_key.
-Why     Attempts go on counting, because they are the fencing token; failures begin anew. What the
-        job waits for is counted again: the chains may have been closed or retried since.
-*/
+-- chain_retry: reopen failed and cancelled chains at the job where they ended.
+-- Returns per chain: chain_id; outcome: retried (its last job is open again, with fresh failures),
+--         missing, key_taken (another chain holds its key), open or completed (nothing to retry);
+--         type: the name of that job.
+-- Locks   as chain_lock, waiting; then blockers' skep.chain rows for share, in ascending id; then
+--         skep.chain_key rows.
+-- Why     The attempt number goes on, because it is the fencing token; failures start anew. Open
+--         blockers are counted again: they may have closed or been retried since.
 create function skep.chain_retry(p_chain_id uuid[])
 returns table (chain_id uuid, outcome text, type text)
 language plpgsql as $$

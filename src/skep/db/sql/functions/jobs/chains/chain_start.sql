@@ -1,29 +1,21 @@
-/*
-chain_start: start chains, all of them or none.
-
-Takes   per chain, in parallel arrays: p_chain_id (new; also the id of its first job), p_type (a
-        name), p_input (JSON), p_priority (smaller runs first), p_due_at or p_delay_s (both null =
-        now), p_max_attempts, p_limit_key, p_deadline_s (from now, or null), p_parent_job_id,
-        p_trace; for deduplication p_key (or null), p_any (also closed chains hold the key),
-        p_window_s (only chains started so recently hold it, or null), p_instead_of (a chain whose
-        hold does not count, or null). The chains they wait for: p_blocked_item (1-based),
-        p_blocker_id, p_is_fatal. p_notify: wake workers when this transaction commits.
-Returns one row per chain, in order: item, chain_id, outcome
-          started           it is new
-          duplicate         chain_id holds the key; nothing was written for this one
-          exists            there is a chain with this id: nothing was written at all
-          missing_blocker   a chain to wait for does not exist (those of this very call do not
-                            either): nothing was written at all
-Locks   the blockers' skep.chain rows for share, ascending id; then skep.chain_key rows of new
-        holders, ascending; new rows.
-Why     Planned for full tables, whatever is in them at the moment (see ADR 0004).
-        A blocker is held for share, so that it closes before (and is seen closed) or after (and
-        finds the new edge): a job can never wait for a chain that is done. Holders of a key are
-        looked at without a lock: a user's open transaction that only found a duplicate must not
-        keep the holder from closing. Who takes a key over does it by a unique index, naming the
-        holder he judged, so that of any number one wins. Names that exist, nearly all, are only
-        read.
-*/
+-- chain_start: start chains, all of them or none.
+-- Takes   per chain, in parallel arrays: p_chain_id (new; also the id of its first job), p_type
+--         (name), p_input (JSON), p_priority (lower runs first), p_due_at or p_delay_s (both null:
+--         now), p_max_attempts, p_limit_key, p_deadline_s (from now, or null), p_parent_job_id,
+--         p_trace; for deduplication p_key (or null), p_any (closed chains hold the key too),
+--         p_window_s (only chains started so recently hold it, or null), p_instead_of (a chain
+--         whose hold is ignored, or null). Blockers: p_blocked_item (1-based), p_blocker_id,
+--         p_is_fatal. p_notify: wake workers on commit.
+-- Returns per chain, in order: item, chain_id, outcome: started; duplicate (chain_id holds the key;
+--         not written); exists (a chain has this id; nothing at all was written); missing_blocker
+--         (a blocker does not exist, or is started by this call; nothing at all was written).
+-- Locks   blockers' skep.chain rows for share, in ascending id; then skep.chain_key rows it takes
+--         over, ascending.
+-- Why     Blockers are held for share, so that each closes before (and is seen closed) or after
+--         (and finds the new edge): no job waits for a finished chain. Key holders are read without
+--         a lock: a user's open transaction that only found a duplicate must not keep the holder
+--         from closing. Taking over a key names the holder that was judged, through a unique index,
+--         so one of many wins. Known type names are only read. Planned for full tables (ADR 0004).
 create function skep.chain_start(
   p_chain_id uuid[], p_type text[], p_input text[], p_priority smallint[],
   p_due_at timestamptz[], p_delay_s double precision[], p_max_attempts integer[],

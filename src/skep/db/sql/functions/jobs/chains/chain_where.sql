@@ -1,15 +1,12 @@
-/*
-chain_where: spell the condition of a filter of chains, for a table that is called c.
-
-Takes   p_type (a name), p_state (open, completed, failed, cancelled), p_parent_job_id, p_key, p_ids: each null
-        for any; p_created_from, p_created_to (null for no bound); p_descending; p_after: the last id
-        of the page before, null to begin.
-Returns SQL, never empty.
-Locks   none.
-Why     One filter for what is listed, counted and changed: nobody cancels other chains than he saw.
-        Values are constants, not parameters: only then the planner sees that a partial index serves,
-        and how many rows a value has.
-*/
+-- chain_where: build the SQL condition of a filter of chains, for a table alias c.
+-- Takes   p_type (name), p_state (open, completed, failed, cancelled), p_parent_job_id, p_key,
+--         p_ids: null for any; p_created_from, p_created_to: null for no bound; p_descending;
+--         p_after: the last id of the previous page, null to begin.
+-- Returns SQL, never empty.
+-- Locks   none.
+-- Why     One filter for listing, counting and changing: what is changed is what was shown. Values
+--         are constants, not parameters: only then can the planner use partial indexes and
+--         statistics.
 create function skep.chain_where(
   p_type text, p_state text, p_parent_job_id uuid, p_key text, p_ids uuid[],
   p_created_from timestamptz, p_created_to timestamptz, p_descending boolean, p_after uuid)

@@ -1,18 +1,14 @@
-/*
-job_add: write new jobs and what the scheduler needs of them.
-
-Takes   per job, in parallel arrays: p_job_id, p_chain_id, p_position (null array = 0 for all),
-        p_type_id, p_input, p_priority, p_due_at or p_delay_s (both null = now), p_max_attempts,
-        p_limit_key, p_trace, and p_is_wanted (null array = all; others are passed over); the chains
-        they wait for: p_blocked_item (1-based), p_blocker_id, p_is_fatal, in the order in which
-        the job will see them; p_now.
-Returns nothing.
-Locks   new rows only; the caller holds the blockers' chains for share, and a continued chain.
-Why     Blockers that are completed already are not counted. The others are counted here and
-        counted down by chain_close, one row after the other: nobody ever has to look at all
-        blockers of a job again. Most calls are for one job in a transaction of the user, so what
-        a statement costs before its first row counts: jobs without blockers pay for none.
-*/
+-- job_add: insert new jobs and their scheduling rows.
+-- Takes   per job, in parallel arrays: p_job_id, p_chain_id, p_position (null array: 0 for all),
+--         p_type_id, p_input, p_priority, p_due_at or p_delay_s (both null: now), p_max_attempts,
+--         p_limit_key, p_trace, p_is_wanted (null array: all). Blockers, in the order the job sees
+--         them: p_blocked_item (1-based), p_blocker_id, p_is_fatal. p_now.
+-- Locks   none beyond the new rows; the caller holds the blockers' chains for share, and a
+--         continued chain.
+-- Why     Completed blockers are not counted. The others are counted here and decremented by
+--         chain_close, so the blockers of a job are never scanned again. Most calls add one job in
+--         a user's transaction, where fixed costs per statement matter: jobs without blockers pay
+--         for none.
 create function skep.job_add(
   p_job_id uuid[], p_chain_id uuid[], p_position integer[], p_type_id integer[], p_input text[],
   p_priority smallint[], p_due_at timestamptz[], p_delay_s double precision[],
@@ -20,7 +16,6 @@ create function skep.job_add(
   p_blocked_item integer[], p_blocker_id uuid[], p_is_fatal boolean[], p_now timestamptz)
 returns void
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_blockers integer[];
   v_open_blockers integer[];

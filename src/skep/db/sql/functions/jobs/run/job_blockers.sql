@@ -1,13 +1,8 @@
-/*
-job_blockers: what became of the chains that a job waits or waited for.
-
-Takes   p_job_id.
-Returns a JSON array of {chain, type, state, output, trace} in the order in which they were given,
-        as text; null when there are none.
-Locks   none.
-Why     The outputs are put in as they are stored: nothing is parsed, and a chain's output is that
-        of its last job.
-*/
+-- job_blockers: the outcomes of a job's blockers.
+-- Returns a JSON array, as text, of {chain, type, state, output, trace} in the order given; null if
+--         there are none.
+-- Locks   none.
+-- Why     Outputs are embedded as stored, unparsed; a chain's output is that of its last job.
 create function skep.job_blockers(p_job_id uuid) returns text
 language sql stable as $$
   select json_agg(json_build_object(

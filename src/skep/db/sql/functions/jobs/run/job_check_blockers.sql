@@ -1,20 +1,16 @@
-/*
-job_check_blockers: see whether continuations can wait for what they want to wait for.
-
-Takes   p_answer: what is known about each job so far; p_chain_id: its chain. p_blocked_item
-        (1-based), p_blocker_id: who waits for whom. p_wait: wait for chains that others hold.
-Returns p_answer, with missing_blocker, cyclic or busy where that is so.
-Locks   the blockers' skep.chain rows for share, ascending id.
-Why     A chain that waits for one that waits for it would wait for ever. Two that are about to
-        begin to wait for each other hold their own chains and want each other's: one of them
-        fails, or is told to try again, and then finds the circle.
-*/
+-- job_check_blockers: check whether continuations may wait for their blockers.
+-- Takes   p_answer: the verdict per job so far; p_chain_id: its chain. p_blocked_item (1-based),
+--         p_blocker_id: the edges. p_wait: wait for locked chains.
+-- Returns p_answer, with missing_blocker, cyclic or busy where that applies.
+-- Locks   the blockers' skep.chain rows for share, in ascending id (skipping locked ones unless
+--         p_wait).
+-- Why     Chains that wait for each other would wait for ever. Two that are about to do so hold
+--         their own chain and want the other's: one fails or retries, and then finds the cycle.
 create function skep.job_check_blockers(
   p_answer text[], p_chain_id uuid[], p_blocked_item integer[], p_blocker_id uuid[],
   p_wait boolean)
 returns text[]
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_answer text[] := p_answer;
   v_edge record;

@@ -1,23 +1,18 @@
-/*
-job_claim: give ready jobs to a worker.
-
-Takes   p_worker_id: an enrolled worker. p_type_id: the types it can run. p_limit: how many jobs.
-Returns one row per job, in the order in which they should start: job_id, chain_id, type_id,
-        position, attempt (with the worker's id the token of this claim), failures, max_attempts,
-        input, trace, chain_trace, due_at, deadline_at, and blockers (the chains it waited for, as a JSON
-        array of {chain, type, state, output, trace}, or null). When there were fewer than p_limit, a last
-        row with no job_id says in due_at when to look again, null if nothing is scheduled.
-        Paused types are passed over. Nothing at all when the worker is not enrolled (any more).
-Locks   the skep.job_worker row for key share; skep.job_type rows of limited types, skipping locked
-        ones; ready skep.open_job rows, skipping locked ones.
-Why     Each (type, priority) that has something is found by one look-up in the index, and jobs are
-        taken from its front: the cost depends on neither the number of waiting jobs nor that of
-        finished ones, and nothing is sorted. Types of the same priority share what is left, so that
-        a large backlog of one does not starve another. The worker's row keeps the reaper from
-        forgetting the worker while it claims. When to look again is decided by the same moment as
-        what is ready, so nothing becomes ready in between. Of a limited type only one session
-        claims at a time, and the others pass on.
-*/
+-- job_claim: claim ready jobs for a worker.
+-- Takes   p_worker_id: an enrolled worker. p_type_id: the types it runs. p_limit.
+-- Returns per job, in starting order: job_id, chain_id, type_id, position, attempt (with the
+--         worker's id the fencing token), failures, max_attempts, input, trace, chain_trace,
+--         due_at, deadline_at, blockers (as job_blockers). If fewer than p_limit were ready, a last
+--         row without job_id says in due_at when to look again (null: nothing is scheduled). Paused
+--         types are skipped. No row if the worker is not enrolled.
+-- Locks   the skep.job_worker row for key share; skep.job_type rows of limited types, skipping
+--         locked ones; ready skep.open_job rows, skipping locked ones.
+-- Why     One index look-up finds each (type, priority) that has ready jobs, and jobs are taken
+--         from its front: the cost depends neither on waiting nor on finished jobs, and nothing is
+--         sorted. Types of one priority share the room, so that one backlog does not starve
+--         another. The lock on the worker keeps the reaper away. Readiness and the next look use
+--         the same moment, so nothing becomes ready in between. Only one session at a time claims
+--         jobs of a limited type; others skip it.
 create function skep.job_claim(p_worker_id uuid, p_type_id integer[], p_limit integer)
 returns table (
   job_id uuid, chain_id uuid, type_id integer, "position" integer, attempt integer,
@@ -45,7 +40,7 @@ begin
   if not found then
     return;
   end if;
-  -- Nobody is told of what a paused type has: its jobs wait for people.
+  -- Jobs of paused types wait until a person resumes the type.
   select coalesce(array_agg(t.id), '{}') into v_type_id from skep.job_type t
   where t.id = any (p_type_id) and not t.is_paused;
   for v_front in

@@ -1,14 +1,10 @@
-/*
-job_complete: complete one job, and with it its chain, in the transaction of its handler.
-
-Takes   p_worker_id and p_attempt: the token of the claim; p_chain_id, p_job_id; p_output (JSON).
-Returns one row as job_settle does: outcome (settled, lost), closed, woken.
-Locks   as job_settle, waiting.
-Why     It says the same as job_settle with one completed job, which nearly always is all that a
-        transaction has to say, and costs a third: statements about one row instead of eight joins
-        over arrays of one. A chain that somebody waits for goes the long way; nobody can begin to
-        wait for it while it is locked. Planned for full tables (see ADR 0004).
-*/
+-- job_complete: complete one job, and with it its chain, in the transaction of its handler.
+-- Takes   p_worker_id, p_attempt: the token; p_chain_id, p_job_id; p_output (JSON).
+-- Returns one row as job_settle: outcome (settled, lost), closed, woken.
+-- Locks   as job_settle, waiting.
+-- Why     The common case of job_settle at a third of its cost: single-row statements instead of
+--         eight joins over arrays of one. A chain with dependants goes through job_settle; no job
+--         can start to wait for it while it is locked. Planned for full tables (ADR 0004).
 create function skep.job_complete(
   p_worker_id uuid, p_chain_id uuid, p_job_id uuid, p_attempt integer, p_output text)
 returns table (outcome text, closed uuid[], woken text[])
@@ -35,7 +31,7 @@ begin
     return;
   end if;
   v_now := skep.now();
-  -- Not "worker_id =": that would let the planner walk all that runs, if it believes that to be little.
+  -- Not "worker_id =": the planner would walk all running jobs if it believes they are few.
   delete from skep.open_job o
   where o.job_id = p_job_id and o.attempt = p_attempt
     and o.worker_id is not distinct from p_worker_id

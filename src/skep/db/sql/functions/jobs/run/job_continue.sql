@@ -1,13 +1,8 @@
-/*
-job_continue: add the next jobs of chains.
-
-Takes   p_now, and per job that ended, in parallel arrays: p_answer (only those that are settled
-        count), p_chain_id, p_outcome (only continued ones count) and the next job as in job_settle.
-Returns nothing.
-Locks   the caller holds the chains and the blockers.
-Why     A chain has one open job: the one before is gone when this is called, and an index refuses a
-        second.
-*/
+-- job_continue: add the next jobs of chains.
+-- Takes   p_now, and per ended job, in parallel arrays: p_answer (only settled ones count),
+--         p_chain_id, p_outcome (only continued ones count) and the next job as in job_settle.
+-- Locks   none beyond the new rows; the caller holds the chains and the blockers.
+-- Why     A chain has one open job: the previous one is gone by now, and an index refuses a second.
 create function skep.job_continue(
   p_answer text[], p_chain_id uuid[], p_outcome text[], p_next_id uuid[], p_next_type text[],
   p_next_input text[], p_next_priority smallint[], p_next_max_attempts integer[],
@@ -16,7 +11,6 @@ create function skep.job_continue(
   p_now timestamptz)
 returns void
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_is_next boolean[];
   v_position integer[];

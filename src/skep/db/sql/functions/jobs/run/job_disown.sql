@@ -1,14 +1,10 @@
-/*
-job_disown: give back what a worker has claimed without knowing it.
-
-Takes   p_worker_id; in parallel arrays p_job_id and p_attempt: the claims it knows of.
-Returns the names of the types of jobs that were given back.
-Locks   the worker's skep.open_job rows that it does not know of, ascending id.
-Why     A claim whose answer was lost on the way may have happened. The worker lives on and renews
-        its lease, so nobody would ever take these jobs away from it. It was not their fault: the
-        attempt is on record as released and does not count as failed. The worker must not claim
-        at the same time.
-*/
+-- job_disown: return jobs that a worker claimed without knowing it.
+-- Takes   p_worker_id; p_job_id, p_attempt: parallel arrays of the claims it knows.
+-- Returns the names of the types of returned jobs.
+-- Locks   the worker's other skep.open_job rows for update, in ascending id.
+-- Why     A claim may have succeeded although its answer was lost. The worker keeps renewing its
+--         lease, so these jobs would never run. The attempt is recorded as released and does not
+--         count as a failure. The worker must not claim at the same time.
 create function skep.job_disown(p_worker_id uuid, p_job_id uuid[], p_attempt integer[])
 returns table (type text)
 language plpgsql

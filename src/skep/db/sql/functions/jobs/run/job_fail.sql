@@ -1,17 +1,13 @@
-/*
-job_fail: close the chains of jobs that failed for good, and those that fall with them.
-
-Takes   per job, in parallel arrays: p_answer (only those that are settled count), p_chain_id,
-        p_outcome (only failed ones count), p_error; p_now.
-Returns the ids of chains that fell because they waited for one of these; null if none.
-Locks   the caller holds everything (chain_lock).
-Why     Each chain keeps the error of its own job; a chain that fell says what it waited for.
-*/
+-- job_fail: close the chains of jobs that failed for good, and their dependants.
+-- Takes   per job, in parallel arrays: p_answer (only settled ones count), p_chain_id, p_outcome
+--         (only failed ones count), p_error; p_now.
+-- Returns the ids of dependent chains that failed too; null if none.
+-- Locks   none; the caller holds everything (chain_lock).
+-- Why     Each chain keeps the error of its own job; a dependent chain says which blocker failed.
 create function skep.job_fail(
   p_answer text[], p_chain_id uuid[], p_outcome text[], p_error text[], p_now timestamptz)
 returns uuid[]
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_failed record;
   v_fallen uuid[];

@@ -1,12 +1,9 @@
-/*
-job_fronts: find the first waiting job of each type and priority.
-
-Takes   p_type_id: types. p_after: only jobs due later than this count.
-Returns one row per (type, priority) that has one: type_id, priority, due_at.
-Locks   none.
-Why     The index is ordered by type, priority and due time. From one priority to the next is one
-        look-up, however many jobs lie between.
-*/
+-- job_fronts: the first waiting job of each type and priority.
+-- Takes   p_type_id: types. p_after: only jobs due later count.
+-- Returns per (type, priority) that has one: type_id, priority, due_at.
+-- Locks   none.
+-- Why     The index is ordered by type, priority and due time: the next priority is one look-up
+--         away, however many jobs lie between.
 create function skep.job_fronts(p_type_id integer[], p_after timestamptz)
 returns table (type_id integer, priority smallint, due_at timestamptz)
 language sql stable as $$

@@ -1,12 +1,8 @@
-/*
-job_hasten: let those of some jobs run now that wait for their time.
-
-Takes   p_job_id.
-Returns one row per job that is ready now and was not: job_id, type.
-Locks   skep.open_job rows, ascending id, without waiting.
-Why     For jobs that were found by a filter: unlike job_trigger it passes over those that run, wait for
-        others or are held, because they may have changed since.
-*/
+-- job_hasten: make scheduled jobs of a list ready now.
+-- Returns per job that became ready: job_id, type.
+-- Locks   skep.open_job rows for no key update, in ascending id, skipping locked ones.
+-- Why     For jobs found by a filter: unlike job_trigger it ignores jobs that are running, blocked
+--         or locked, because they may have changed since.
 create function skep.job_hasten(p_job_id uuid[])
 returns table (job_id uuid, type text)
 language plpgsql as $$

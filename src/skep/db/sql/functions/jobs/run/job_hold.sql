@@ -1,14 +1,9 @@
-/*
-job_hold: lock a job that a worker runs, for the transaction in which it will be settled.
-
-Takes   p_chain_id, p_job_id, and the token of the claim: p_worker_id, p_attempt.
-Returns whether the job is still that worker's; if so nobody can take it away before the transaction
-        ends.
-Locks   as chain_lock, waiting, until the transaction ends.
-Why     Whoever wants to cancel or end the chain waits for this transaction, so what the handler
-        writes in it is kept with the completion or not at all. The token is looked at after the
-        lock is there.
-*/
+-- job_hold: lock a running job for the transaction that will settle it.
+-- Takes   p_chain_id, p_job_id; p_worker_id, p_attempt: the token.
+-- Returns whether the job is still that worker's; if so it stays so until the transaction ends.
+-- Locks   as chain_lock, waiting, until the transaction ends.
+-- Why     A session that cancels the chain waits for this transaction, so what the handler writes
+--         is kept with the completion or not at all. The token is checked under the lock.
 create function skep.job_hold(p_chain_id uuid, p_job_id uuid, p_worker_id uuid, p_attempt integer)
 returns boolean
 language plpgsql

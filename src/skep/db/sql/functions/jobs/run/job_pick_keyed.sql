@@ -1,22 +1,17 @@
-/*
-job_pick_keyed: choose ready jobs so that no key has too many that run.
-
-Takes   p_type_id, p_priority, p_room: how many at most; p_per_key: how many of a key may run;
-        p_now.
-Returns the ids of the jobs, locked; null when there is none. Jobs without a key have no limit of
-        this kind and come last.
-Locks   ready skep.open_job rows, skipping locked ones; the caller holds the type.
-Why     From one key to the next is one look-up, and a key that has enough is passed by counting at
-        most p_per_key of its running jobs: a long backlog of one key costs nothing. The keys are
-        visited from a random one on and all around, so that none starves; at most 1000 on either
-        side per call, so with more busy keys than that it may take several calls to find a free
-        one.
-*/
+-- job_pick_keyed: choose ready jobs within the limit per key.
+-- Takes   p_type_id, p_priority, p_room: the maximum; p_per_key: how many jobs of a key may run;
+--         p_now.
+-- Returns the ids of the jobs, locked; null if there is none. Jobs without a key are unlimited here
+--         and come last.
+-- Locks   ready skep.open_job rows for update, skipping locked ones; the caller holds the type.
+-- Why     The next key is one look-up away, and a busy key costs counting at most p_per_key running
+--         jobs, however long its backlog. Keys are visited from a random one on and around, so that
+--         none starves; at most 1000 on either side per call, so with more busy keys a free one may
+--         take several calls to find.
 create function skep.job_pick_keyed(
   p_type_id integer, p_priority smallint, p_room integer, p_per_key integer, p_now timestamptz)
 returns uuid[]
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_start constant text := substr(md5(random()::text), 1, 8);
   v_picked uuid[] := '{}';
@@ -31,8 +26,8 @@ begin
     exit when cardinality(v_picked) >= p_room;
     select array_agg(r.job_id) into v_ids from (
       select o.job_id from skep.open_job o
-      -- As a range, so that the order below can begin with the key: only the index that has the key
-      -- first gives it, where the one by due time would be walked past every other key.
+      -- A range, so that the order can begin with the key: only the index by key gives that; the
+      -- one by due time would be walked past every other key.
       where o.type_id = p_type_id and o.limit_key >= v_key and o.limit_key <= v_key
         and o.priority = p_priority
         and o.due_at <= p_now and o.worker_id is null and o.open_blockers = 0
@@ -51,7 +46,7 @@ begin
     select o.job_id from skep.open_job o
     where o.type_id = p_type_id and o.priority = p_priority and o.limit_key is null
       and o.due_at <= p_now and o.worker_id is null and o.open_blockers = 0
-    -- The key is null in all of them; to name it first leads to the index that has it first.
+    -- The key is always null here; naming it first selects the index by key.
     order by o.limit_key, o.due_at, o.job_id limit p_room - cardinality(v_picked)
     for update skip locked
   ) r;

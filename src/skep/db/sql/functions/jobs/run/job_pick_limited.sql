@@ -1,20 +1,14 @@
-/*
-job_pick_limited: choose ready jobs of a type that may not all run.
-
-Takes   p_type_id, p_priority, p_room: how many at most; p_now.
-Returns the ids of the jobs, locked; null when none may run now.
-Locks   the skep.job_type row for no key update, or nothing if another session has it; ready
-        skep.open_job rows, skipping locked ones.
-Why     Under the type's row the count of running jobs can only fall, so a limit is never exceeded.
-        Jobs with a key are found key by key through an index: a long backlog of a busy key costs
-        one look-up. The keys are visited from a random one on, all around, so that none starves.
-        Tokens are refilled by the time that passed, up to one period's worth.
-*/
+-- job_pick_limited: choose ready jobs of a type with limits.
+-- Takes   p_type_id, p_priority, p_room: the maximum; p_now.
+-- Returns the ids of the jobs, locked; null if none may run now.
+-- Locks   the skep.job_type row for no key update, or nothing if another session holds it; ready
+--         skep.open_job rows for update, skipping locked ones.
+-- Why     Under the type's lock the number of running jobs can only fall, so a limit is never
+--         exceeded. Tokens refill with time, up to one period's worth.
 create function skep.job_pick_limited(
   p_type_id integer, p_priority smallint, p_room integer, p_now timestamptz)
 returns uuid[]
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_type skep.job_type;
   v_room integer := p_room;
@@ -37,7 +31,7 @@ begin
       v_type.rate_limit,
       v_type.tokens + extract(epoch from p_now - v_type.refilled_at)
         * v_type.rate_limit / v_type.rate_period_s);
-    -- A hair's breadth: a period cut into shares must add up to whole tokens again.
+    -- The tolerance lets fractions of a period add up to whole tokens.
     v_room := least(v_room, floor(v_tokens + 1e-6)::integer);
   end if;
   if v_room <= 0 then

@@ -1,15 +1,12 @@
-/*
-job_reap: take jobs away from workers that are gone.
-
-Takes   p_limit: how many jobs at most.
-Returns one row per job: job_id, type (a name), worker_id, is_failed (it had its last attempt), and
-        has_more (on every row: call again).
-Locks   expired skep.job_worker rows for update, skipping locked ones; then chains and open jobs as
-        chain_lock does, leaving out chains that others hold.
-Why     One call for many jobs, by any worker, busy or not. An attempt that was lost is on record and
-        counts: a job that kills its worker each time ends as failed, and not never. A worker is
-        forgotten with its last job, so nothing that it claimed can be overlooked.
-*/
+-- job_reap: take jobs away from workers whose lease expired.
+-- Takes   p_limit: jobs.
+-- Returns per job: job_id, type (name), worker_id, is_failed (it was the last attempt), has_more
+--         (the same in all rows: call again).
+-- Locks   expired skep.job_worker rows for update, skipping locked ones; then as chain_lock,
+--         without waiting.
+-- Why     Any worker may call it. A lost attempt is recorded and counts, so a job that kills its
+--         worker every time ends as failed. A worker is deleted with its last job, so no claim is
+--         overlooked.
 create function skep.job_reap(p_limit integer)
 returns table (job_id uuid, type text, worker_id uuid, is_failed boolean, has_more boolean)
 language plpgsql as $$

@@ -1,16 +1,11 @@
-/*
-job_renew: renew a worker's lease, and tell it which of its jobs are not its own any more.
-
-Takes   p_worker_id, p_lease_s; in parallel arrays p_job_id and p_attempt: the claims it works on.
-Returns one row per claim that is lost: job_id and reason
-          worker_lost   the lease ran out and was taken away; so did every claim under it
-          taken         the job was given back, and may run elsewhere
-          cancelled, completed, continued, failed    ended by somebody else
-          deleted       it does not exist any more
-Locks   the skep.job_worker row for no key update.
-Why     A lease that ran out but that nobody has taken away yet may be renewed: nothing was lost.
-        The reaper deletes the row, so after that there is nothing to renew.
-*/
+-- job_renew: renew a worker's lease and report the claims it lost.
+-- Takes   p_worker_id, p_lease_s; p_job_id, p_attempt: parallel arrays of the claims it works on.
+-- Returns per lost claim: job_id, reason: worker_lost (the lease expired and was reaped; every
+--         claim is lost), taken (returned; may run elsewhere), cancelled, completed, continued or
+--         failed (ended by another session), deleted.
+-- Locks   the skep.job_worker row for no key update.
+-- Why     An expired lease that was not reaped yet may be renewed: nothing was lost. The reaper
+--         deletes the row, after which there is nothing to renew.
 create function skep.job_renew(
   p_worker_id uuid, p_lease_s double precision, p_job_id uuid[], p_attempt integer[])
 returns table (job_id uuid, reason text)

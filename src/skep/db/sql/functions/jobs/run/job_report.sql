@@ -1,12 +1,8 @@
-/*
-job_report: keep how far jobs got, as their handlers say.
-
-Takes   p_worker_id: who runs them. Per job, in parallel arrays: p_job_id, p_attempt (the token),
-        p_share (0 to 1, or null), p_note (or null).
-Returns nothing.
-Locks   skep.job_progress rows, in ascending job_id.
-Why     For people: whoever lost a job meanwhile writes nothing, and nobody waits for this.
-*/
+-- job_report: record the progress that handlers report.
+-- Takes   p_worker_id; per job, in parallel arrays: p_job_id, p_attempt (the token), p_share (0 to
+--         1, or null), p_note (or null).
+-- Locks   skep.job_progress rows, in ascending job_id.
+-- Why     Informational: a worker that lost its job writes nothing.
 create function skep.job_report(
   p_worker_id uuid, p_job_id uuid[], p_attempt integer[], p_share double precision[],
   p_note text[])

@@ -1,33 +1,23 @@
-/*
-job_settle: write what became of jobs.
-
-Takes   p_worker_id: whose claims these are, null when the caller settles from outside what he
-        locked (chain_hold). Per job, in parallel arrays: p_job_id, p_attempt (the token) and
-        p_outcome:
-          completed     with p_output (JSON): the chain is complete
-          continued     the chain goes on with p_next_id, p_next_type, p_next_input,
-                        p_next_priority, p_next_max_attempts, p_next_limit_key, p_next_trace
-          retry         failed with p_error; again after p_delay_s seconds (or at p_due_at)
-          rescheduled   not failed; again after p_delay_s seconds (or at p_due_at)
-          released      was not begun; again at once
-          failed        with p_error, for good: the chain fails
-        p_delay_s, p_due_at: also when a continuation is due. What continuations wait for:
-        p_blocked_item (1-based), p_blocker_id, p_is_fatal. p_wait: wait for chains that others
-        hold.
-Returns one row per job: item, outcome
-          settled           it is written
-          lost              the claim is not the caller's any more; nothing was written
-          busy              others hold its chain or a blocker (never with p_wait)
-          missing_blocker   a chain to wait for does not exist; nothing was written
-          cyclic            a chain to wait for waits for this one; nothing was written
-        closed (the chain, where it is closed now, and on the first row any others that fell with
-        it) and woken (on the first row: names of types that have ready jobs now).
-Locks   as chain_lock for all chains of the call and those that fall with them; then blockers of
-        continuations for share.
-Why     Planned for full tables, whatever is in them at the moment (see ADR 0004).
-        Every write is fenced by (worker, attempt) under the lock of the open job. One call serves
-        many jobs; without p_wait a chain held by somebody's long transaction delays no other.
-*/
+-- job_settle: record the outcomes of jobs.
+-- Takes   p_worker_id: the claiming worker, null when the caller settles from outside under
+--         chain_hold. Per job, in parallel arrays: p_job_id, p_attempt (the token) and p_outcome:
+--           completed     with p_output (JSON); the chain completes
+--           continued     with the next job (p_next_*), due after p_delay_s or at p_due_at
+--           retry         failed with p_error; again after p_delay_s seconds or at p_due_at
+--           rescheduled   not failed; again after p_delay_s seconds or at p_due_at
+--           released      not started; again at once
+--           failed        with p_error, for good; the chain fails
+--         Blockers of continuations: p_blocked_item (1-based), p_blocker_id, p_is_fatal.
+--         p_wait: wait for locked chains.
+-- Returns per job: item; outcome: settled; lost (the claim is gone), busy (its chain or a blocker
+--         is locked; never with p_wait), missing_blocker, cyclic (a blocker waits for this chain):
+--         nothing was written. closed: its chain if closed now, and on the first row all dependants
+--         that fell; woken: on the first row, types with new ready jobs.
+-- Locks   as chain_lock for all chains of the call and those that fall with them; then blockers of
+--         continuations for share, in ascending id.
+-- Why     Every write is fenced by (worker, attempt) under the lock of the open job. Without
+--         p_wait, a chain held by a long transaction delays no other. Planned for full tables (ADR
+--         0004).
 create function skep.job_settle(
   p_worker_id uuid, p_job_id uuid[], p_attempt integer[], p_outcome text[], p_output text[],
   p_error text[], p_delay_s double precision[], p_due_at timestamptz[], p_next_id uuid[],

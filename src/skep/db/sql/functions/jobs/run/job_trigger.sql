@@ -1,13 +1,9 @@
-/*
-job_trigger: let scheduled jobs run now, all of them or none.
-
-Takes   p_job_id.
-Returns one row per job: job_id, outcome (triggered, missing, or the state that forbids it: blocked,
-        running, completed, continued, failed, cancelled), type. Unless all say triggered, nothing
-        was changed.
-Locks   skep.open_job rows, ascending id.
-Why     Ready jobs are triggered as well: they keep their place.
-*/
+-- job_trigger: run scheduled jobs now, all of them or none.
+-- Returns per job: job_id, outcome (triggered, missing, or the state that forbids it: blocked,
+--         running, completed, continued, failed, cancelled), type. Nothing changed unless all say
+--         triggered.
+-- Locks   skep.open_job rows for no key update, in ascending id.
+-- Why     Ready jobs count as triggered and keep their place.
 create function skep.job_trigger(p_job_id uuid[])
 returns table (job_id uuid, outcome text, type text)
 language plpgsql as $$

@@ -1,11 +1,8 @@
-/*
-job_waiting_keys: list the limit keys of the jobs of a type that wait to run.
-
-Takes   p_type_id; p_from: the first key that counts; p_limit.
-Returns each key once, ascending.
-Locks   none.
-Why     From one key to the next is one look-up, however many jobs share a key.
-*/
+-- job_waiting_keys: the limit keys of waiting jobs of a type.
+-- Takes   p_type_id; p_from: the first key; p_limit.
+-- Returns each key once, ascending.
+-- Locks   none.
+-- Why     The next key is one look-up away, however many jobs share a key.
 create function skep.job_waiting_keys(p_type_id integer, p_from text, p_limit integer)
 returns table (key text)
 language sql stable as $$

@@ -1,13 +1,10 @@
-/*
-job_attempts: the history of a job, one row per attempt.
-
-Takes   p_job_id; p_after: the last attempt of the page before, 0 to begin; p_limit.
-Returns rows in the order of the attempts: attempt, outcome (failed, lost, rescheduled, released,
-        completed, continued, cancelled or running), worker_id, started_at, ended_at, error.
-Locks   none.
-Why     The attempt that ended a job is in the job's own row; writing it twice would cost every
-        successful job one more row.
-*/
+-- job_attempts: the attempts of a job, by page.
+-- Takes   p_job_id; p_after: the last attempt of the previous page, 0 to begin; p_limit.
+-- Returns by attempt: attempt, outcome (failed, lost, rescheduled, released, completed, continued,
+--         cancelled or running), worker_id, started_at, ended_at, error.
+-- Locks   none.
+-- Why     The attempt that ended a job is stored in the job's own row, which saves every successful
+--         job a row.
 create function skep.job_attempts(p_job_id uuid, p_after integer, p_limit integer)
 returns table (
   attempt integer, outcome text, worker_id uuid, started_at timestamptz, ended_at timestamptz,

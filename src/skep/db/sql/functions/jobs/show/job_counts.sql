@@ -1,16 +1,12 @@
-/*
-job_counts: how many jobs of each type are open, and how long the oldest ready one has waited.
-
-Takes   p_budget: how many jobs to read, about.
-Returns one row per type that has open jobs: type, ready, scheduled, blocked, running,
-        oldest_ready_s (null if none is ready), is_exact; and bound, the same in all rows: what is
-        fewer is counted. Where a number of a type reaches it, is_exact is false and that number an
-        estimate (job_estimate).
-Locks   none.
-Why     Counters would be written by every claim and completion, and counting reads what it counts. So
-        it reads only so much of each priority and state of a type, from indexes: the answer takes the
-        same time whatever waits (ADR 0039). From one priority to the next is one look-up.
-*/
+-- job_counts: open jobs per type, and the wait of the oldest ready one.
+-- Takes   p_budget: roughly how many jobs to read.
+-- Returns per type with open jobs: type, ready, scheduled, blocked, running, oldest_ready_s (null
+--         if none is ready), is_exact; bound, the same in all rows: smaller numbers are exact.
+--         Where a number reaches it, is_exact is false and that number is an estimate
+--         (job_estimate).
+-- Locks   none.
+-- Why     Counters would be written by every claim and completion. So a bounded part of each
+--         priority and state is counted in indexes, in the same time whatever waits (ADR 0039).
 create function skep.job_counts(p_budget integer)
 returns table (
   type text, ready bigint, scheduled bigint, blocked bigint, running bigint,

@@ -1,15 +1,12 @@
-/*
-job_estimate: about how many jobs of a type there are where too many wait to be counted.
-
-Takes   p_type_id; p_counted: how many were counted that are ready, scheduled, blocked and running;
-        p_bound: a number that has reached this was not counted to its end.
-Returns the four numbers; those that were not counted to their end as the planner's statistics say,
-        which autovacuum renews, and never less than what was counted.
-Locks   none.
-Why     The order of magnitude is what people want to know, and it costs a plan, not a scan. How many
-        a type has in all is known best: what was counted is taken off, and if more than one number
-        is left they share the rest as the planner would.
-*/
+-- job_estimate: estimate job counts that were too large to count.
+-- Takes   p_type_id; p_counted: jobs counted as ready, scheduled, blocked and running; p_bound: a
+--         number that reached this was not counted to its end.
+-- Returns the four numbers; incomplete ones from the planner's statistics, which autovacuum renews,
+--         and never below what was counted.
+-- Locks   none.
+-- Why     The order of magnitude is what people want, and it costs a plan, not a scan. The total of
+--         a type is known best: exact counts are subtracted, and the rest is shared as the planner
+--         would.
 create function skep.job_estimate(p_type_id integer, p_counted bigint[], p_bound integer)
 returns bigint[]
 language plpgsql as $$

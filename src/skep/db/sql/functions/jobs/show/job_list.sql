@@ -1,11 +1,8 @@
-/*
-job_list: one page of jobs.
-
-Takes   what job_scope takes; p_limit.
-Returns rows in the order of their ids, which is that of creation.
-Locks   none.
-Why     As chain_list.
-*/
+-- job_list: one page of jobs.
+-- Takes   as job_scope; p_limit.
+-- Returns rows by id, which is creation order.
+-- Locks   none.
+-- Why     As chain_list.
 create function skep.job_list(
   p_type text, p_state text, p_chain_id uuid, p_ids uuid[], p_blocked_by uuid,
   p_descending boolean, p_after uuid, p_limit integer)

@@ -1,15 +1,12 @@
-/*
-job_scope: spell where the jobs of a filter are looked for, and by which condition.
-
-Takes   p_type (a name), p_state (as job_state says), p_chain_id, p_ids, p_blocked_by (a chain that
-        they wait or waited for): each null for any; p_descending; p_after: the last id of the page
-        before, null to begin.
-Returns one row of SQL: source (tables j = skep.job and o = skep.open_job), key (what is in the order
-        of ids), condition.
-Locks   none.
-Why     As chain_where. Open jobs are looked for among the open, failed and cancelled ones among the
-        chains that ended so; completed ones are nearly all.
-*/
+-- job_scope: build the SQL source and condition of a filter of jobs.
+-- Takes   p_type (name), p_state (as job_state), p_chain_id, p_ids, p_blocked_by (a chain they wait
+--         or waited for): null for any; p_descending; p_after: the last id of the previous page,
+--         null to begin.
+-- Returns one row of SQL: source (aliases j = skep.job, o = skep.open_job), key (the column in id
+--         order), condition.
+-- Locks   none.
+-- Why     As chain_where. Open jobs are searched in open_job, failed and cancelled ones through
+--         their chains; completed ones are nearly all jobs.
 create function skep.job_scope(
   p_type text, p_state text, p_chain_id uuid, p_ids uuid[], p_blocked_by uuid,
   p_descending boolean, p_after uuid)

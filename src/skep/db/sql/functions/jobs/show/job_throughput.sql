@@ -1,14 +1,10 @@
-/*
-job_throughput: how many jobs of each type ended lately, and how long they ran.
-
-Takes   p_span_s: how far to look back. p_chains_max: how many chains to look at.
-Returns per type, by name: type, ended, failed, run_s (the mean of the attempts that ended them,
-        null if none of them ran), span_s: the time that was looked at, shorter than asked for when
-        there were more chains than that.
-Locks   none.
-Why     Counts the jobs of chains that have ended: those are found by their time, and a bounded
-        number of the newest tells the pace however many there are.
-*/
+-- job_throughput: recently ended jobs per type, and how long they ran.
+-- Takes   p_span_s: how far to look back. p_chains_max: chains to look at.
+-- Returns per type, by name: type, ended, failed, run_s (mean duration of the final attempts, null
+--         if none ran), span_s: the time covered, shorter than p_span_s if there were more chains.
+-- Locks   none.
+-- Why     Counts jobs of closed chains, which have an index by time; a bounded number of the newest
+--         gives the rate.
 create function skep.job_throughput(p_span_s double precision, p_chains_max integer)
 returns table (
   type text, ended bigint, failed bigint, run_s double precision, span_s double precision)

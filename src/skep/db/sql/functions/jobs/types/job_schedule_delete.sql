@@ -1,11 +1,7 @@
-/*
-job_schedule_delete: forget a schedule.
-
-Takes   p_name.
-Returns whether there was one.
-Locks   the skep.job_schedule row.
-Why     Chains that it started go on.
-*/
+-- job_schedule_delete: delete a schedule.
+-- Returns whether it existed.
+-- Locks   the skep.job_schedule row.
+-- Why     Chains that it started go on.
 create function skep.job_schedule_delete(p_name text) returns boolean
 language plpgsql as $$
 begin

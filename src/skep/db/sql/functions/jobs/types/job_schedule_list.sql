@@ -1,12 +1,9 @@
-/*
-job_schedule_list: one page of schedules.
-
-Takes   p_due: only enabled ones that are due; p_name: only this one, null for any; p_after: the last name of the page before, null to
-        begin; p_limit.
-Returns the schedules in the order of their names, and now, by which what is due is judged.
-Locks   none.
-Why     Who runs schedules and who shows them read the same rows.
-*/
+-- job_schedule_list: one page of schedules.
+-- Takes   p_due: only enabled schedules that are due; p_name: only this one, null for any; p_after:
+--         the last name of the previous page, null to begin; p_limit.
+-- Returns schedules by name, and now, by which due is decided.
+-- Locks   none.
+-- Why     The scheduler and listings read the same rows.
 create function skep.job_schedule_list(
   p_due boolean, p_name text, p_after text, p_limit integer)
 returns table (

@@ -1,13 +1,9 @@
-/*
-job_schedule_put: make or change a schedule.
-
-Takes   p_name, p_type, p_input (JSON), p_cron, p_timezone, p_missed (skip, once, all), p_priority,
-        p_max_attempts, p_is_enabled, p_next_at: when it is due next.
-Returns nothing.
-Locks   the skep.job_schedule row.
-Why     A worker that starts puts the schedules it was declared with. One that is there with the same
-        times keeps its next_at, or every deployment would make it miss a tick.
-*/
+-- job_schedule_put: create or change a schedule.
+-- Takes   p_name, p_type, p_input (JSON), p_cron, p_timezone, p_missed (skip, once, all),
+--         p_priority, p_max_attempts, p_is_enabled, p_next_at.
+-- Locks   the skep.job_schedule row.
+-- Why     A starting worker puts its declared schedules. An unchanged one keeps its next_at, or
+--         every deployment would miss a tick.
 create function skep.job_schedule_put(
   p_name text, p_type text, p_input text, p_cron text, p_timezone text, p_missed text,
   p_priority smallint, p_max_attempts integer, p_is_enabled boolean, p_next_at timestamptz)

@@ -1,18 +1,14 @@
-/*
-job_schedule_tick: start the chain of a schedule's tick, once.
-
-Takes   p_name; p_at: the tick, which must be the schedule's next_at; p_next_at: the one after it;
-        p_chain_id: of the new chain, or null to let this tick pass.
-Returns whether this call was the one that moved the schedule on.
-Locks   the skep.job_schedule row; then as chain_start.
-Why     Any number of processes may try: the row moves on from p_at once, and the chain is started in
-        the same transaction.
-*/
+-- job_schedule_tick: start the chain of a schedule's tick, once.
+-- Takes   p_name; p_at: the tick, which must be the schedule's next_at; p_next_at: the one after;
+--         p_chain_id: the new chain, or null to skip the tick.
+-- Returns whether this call advanced the schedule.
+-- Locks   the skep.job_schedule row; then as chain_start.
+-- Why     Any number of processes may try: the row advances from p_at once, and the chain starts in
+--         the same transaction.
 create function skep.job_schedule_tick(
   p_name text, p_at timestamptz, p_next_at timestamptz, p_chain_id uuid)
 returns boolean
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_schedule skep.job_schedule;
 begin

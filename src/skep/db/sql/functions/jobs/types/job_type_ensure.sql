@@ -1,13 +1,10 @@
-/*
-job_type_ensure: give the ids of job names, those of new names included.
-
-Takes   p_name: names, in any order; a name may come twice.
-Returns one row per distinct name: name, id.
-Locks   the rows of new names, in the order of the names.
-Why     Ids are small and constant, so that processes may keep them. A new name inside a user's
-        transaction would let others with the same new name wait for its end: clients and workers
-        come here by themselves first.
-*/
+-- job_type_ensure: the ids of job type names, creating missing ones.
+-- Takes   p_name: in any order; a name may repeat.
+-- Returns per distinct name: name, id.
+-- Locks   rows of new names, in name order.
+-- Why     Ids are constant, so processes may cache them. A new name inside a user's transaction
+--         would block others with the same new name until its end: clients and workers call this
+--         first, on its own.
 create function skep.job_type_ensure(p_name text[]) returns table (name text, id integer)
 language plpgsql as $$
 #variable_conflict use_column

@@ -1,20 +1,15 @@
-/*
-job_type_limit: say how many jobs of a name may run, and how often they may start.
-
-Takes   in parallel arrays: p_name, p_concurrency, p_key_concurrency, p_rate_limit, p_rate_period_s;
-        null = no limit.
-Returns the number of types that changed.
-Locks   skep.job_type rows, in the order of their names.
-Why     Limits are part of a job's declaration, and workers come with it. Nothing is written when
-        nothing changed: claims of limited types hold these rows. A new rate begins with a full
-        bucket.
-*/
+-- job_type_limit: set concurrency and rate limits of job types.
+-- Takes   in parallel arrays: p_name, p_concurrency, p_key_concurrency, p_rate_limit,
+--         p_rate_period_s; null: no limit.
+-- Returns the number of types that changed.
+-- Locks   skep.job_type rows, in name order.
+-- Why     Workers declare limits when they start. Unchanged rows are not written: claims of limited
+--         types hold them. A new rate starts with a full bucket.
 create function skep.job_type_limit(
   p_name text[], p_concurrency integer[], p_key_concurrency integer[], p_rate_limit integer[],
   p_rate_period_s double precision[])
 returns integer
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_given record;
   v_changed integer := 0;

@@ -1,11 +1,8 @@
-/*
-job_type_list: one page of the types of jobs.
-
-Takes   p_after: the last name of the page before, null to begin; p_limit.
-Returns name, is_paused, and the limits (null = none) in the order of the names.
-Locks   none.
-Why     How many jobs of a type are open is asked for apart (job_counts): it costs more.
-*/
+-- job_type_list: one page of job types.
+-- Takes   p_after: the last name of the previous page, null to begin; p_limit.
+-- Returns by name: name, is_paused, and the limits (null: none).
+-- Locks   none.
+-- Why     job_counts counts open jobs separately: it costs more.
 create function skep.job_type_list(p_after text, p_limit integer)
 returns table (
   name text, is_paused boolean, concurrency integer, key_concurrency integer, rate_limit integer,

@@ -1,12 +1,8 @@
-/*
-job_worker_enroll: let a worker claim jobs.
-
-Takes   p_worker_id: new, or its own again. p_name: for people. p_lease_s: for how long it need not be heard of.
-Returns nothing.
-Locks   the new skep.job_worker row.
-Why     A worker has one lease for all jobs it runs: to renew it is one update, however many. A
-        worker that did not hear the answer enrolls again.
-*/
+-- job_worker_enroll: register a worker.
+-- Takes   p_worker_id: new, or its own again. p_name: for people. p_lease_s.
+-- Locks   the skep.job_worker row.
+-- Why     A worker has one lease for all its jobs, renewed by one update. A worker that missed the
+--         answer enrolls again.
 create function skep.job_worker_enroll(
   p_worker_id uuid, p_name text, p_lease_s double precision)
 returns void

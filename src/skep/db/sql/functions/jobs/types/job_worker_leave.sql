@@ -1,11 +1,6 @@
-/*
-job_worker_leave: end a worker's lease.
-
-Takes   p_worker_id.
-Returns nothing.
-Locks   the skep.job_worker row.
-Why     What it still has, which should be nothing, is for the reaper, at once.
-*/
+-- job_worker_leave: end a worker's lease.
+-- Locks   the skep.job_worker row for update.
+-- Why     If it still has jobs, which it should not, the reaper takes them at once.
 create function skep.job_worker_leave(p_worker_id uuid) returns void
 language plpgsql as $$
 begin

@@ -1,12 +1,9 @@
-/*
-job_worker_list: one page of the workers that are enrolled.
-
-Takes   p_after: the last id of the page before, null to begin; p_limit.
-Returns id, name, enrolled_at, expires_at, is_late (its lease has run out, and its jobs will be
-        taken from it) and running (how many it has), in the order of enrolment.
-Locks   none.
-Why     What a worker runs is counted in an index that has nothing but running jobs.
-*/
+-- job_worker_list: one page of enrolled workers.
+-- Takes   p_after: the last id of the previous page, null to begin; p_limit.
+-- Returns in enrolment order: id, name, enrolled_at, expires_at, is_late (its lease expired; its
+--         jobs will be reaped), running (how many jobs).
+-- Locks   none.
+-- Why     Running jobs are counted in an index that holds only those.
 create function skep.job_worker_list(p_after uuid, p_limit integer)
 returns table (
   id uuid, name text, enrolled_at timestamptz, expires_at timestamptz, is_late boolean,

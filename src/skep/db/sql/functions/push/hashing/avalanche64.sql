@@ -1,11 +1,7 @@
-/*
-avalanche64: let every bit of a number bear on every other.
-
-Takes   p_bits.
-Returns 64 bits.
-Locks   none.
-Why     The last step of XXH3.
-*/
+-- avalanche64: the final mixing step of XXH3.
+-- Returns 64 bits.
+-- Locks   none.
+-- Why     Lets every bit affect every other.
 create function skep.avalanche64(p_bits bigint) returns bigint
 language plpgsql immutable parallel safe as $$
 declare

@@ -1,11 +1,7 @@
-/*
-fold64: the product of two 64-bit numbers, its upper half folded onto its lower one.
-
-Takes   p_one, p_other.
-Returns the lower 64 bits of their 128-bit product xor the upper ones.
-Locks   none.
-Why     The one step of XXH3 that mixes its input.
-*/
+-- fold64: the 128-bit product of two 64-bit numbers, folded to 64 bits.
+-- Returns the lower half xor the upper half.
+-- Locks   none.
+-- Why     The step of XXH3 that mixes its input.
 create function skep.fold64(p_one bigint, p_other bigint) returns bigint
 language plpgsql immutable parallel safe as $$
 declare

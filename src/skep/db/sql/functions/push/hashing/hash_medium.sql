@@ -1,12 +1,8 @@
-/*
-hash_medium: XXH3-128 of 17 to 240 bytes.
-
-Takes   p_bytes; p_seed.
-Returns the 16 bytes of the hash, the highest first.
-Locks   none.
-Why     See transaction_key. The input is taken in pairs of 16 bytes, each mixed with its part of
-        the secret: from the two ends towards the middle up to 128 bytes, from the start above.
-*/
+-- hash_medium: XXH3-128 of 17 to 240 bytes.
+-- Returns the 16 bytes of the hash, highest first.
+-- Locks   none.
+-- Why     See transaction_key. The input is mixed in pairs of 16 bytes, each with its part of the
+--         secret: from both ends to the middle up to 128 bytes, from the start above.
 create function skep.hash_medium(p_bytes bytea, p_seed bigint) returns bytea
 language plpgsql immutable parallel safe as $$
 declare

@@ -1,12 +1,8 @@
-/*
-hash_short: XXH3-128 of one to sixteen bytes.
-
-Takes   p_bytes; p_seed.
-Returns the 16 bytes of the hash, the highest first.
-Locks   none.
-Why     See transaction_key. The algorithm is public; numbers that look like chance are its own:
-        primes, and words of its secret already joined as each of the three cases needs them.
-*/
+-- hash_short: XXH3-128 of 1 to 16 bytes.
+-- Returns the 16 bytes of the hash, highest first.
+-- Locks   none.
+-- Why     See transaction_key. The constants are those of the algorithm: primes, and words of its
+--         secret combined as each of the three cases needs them.
 create function skep.hash_short(p_bytes bytea, p_seed bigint) returns bytea
 language plpgsql immutable parallel safe as $$
 declare
@@ -24,7 +20,7 @@ begin
   if v_size <= 3 then
     v_low := (get_byte(p_bytes, 0)::bigint << 16) | (get_byte(p_bytes, v_size >> 1)::bigint << 24)
              | get_byte(p_bytes, v_size - 1) | (v_size << 8);
-    -- The upper half begins as the same four bytes, turned round and rotated by 13 bits.
+    -- The upper half starts with the same four bytes, reversed and rotated by 13 bits.
     v_high := ((v_low & 255) << 24) | ((v_low & 65280) << 8) | ((v_low >> 8) & 65280)
               | (v_low >> 24);
     v_high := ((v_high << 13) | (v_high >> 19)) & 4294967295;

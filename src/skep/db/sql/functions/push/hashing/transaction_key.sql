@@ -1,15 +1,11 @@
-/*
-transaction_key: the 16 bytes by which a transaction id is recognised.
-
-Takes   p_transaction_id, of at most 240 bytes in UTF-8; p_seed: the installation's.
-Returns the key as brokers calculate it.
-Raises  SK400 for an id that is empty or longer.
-Locks   none.
-Why     What SQL pushes must be found again by brokers: as a duplicate of what comes over HTTP, and
-        when it is acknowledged. The hash is XXH3-128, which PostgreSQL does not have; ids up to
-        240 bytes need only its simple cases. It costs about a tenth of a millisecond, which is
-        much for a broker and little for a transaction of a user.
-*/
+-- transaction_key: the 16-byte key of a transaction id.
+-- Takes   p_transaction_id: at most 240 bytes in UTF-8; p_seed: the installation's.
+-- Returns the key as brokers compute it.
+-- Raises  SK400 for an id that is empty or longer.
+-- Locks   none.
+-- Why     Brokers must recognise what SQL pushes, as duplicates and in acks. The hash is XXH3-128,
+--         which PostgreSQL does not have; ids up to 240 bytes need only its simple cases. It takes
+--         about 0.1 ms: much for a broker, little for a user's transaction.
 create function skep.transaction_key(p_transaction_id text, p_seed bigint) returns bytea
 language plpgsql immutable parallel safe as $$
 declare

@@ -1,11 +1,8 @@
-/*
-word64: eight bytes of a text as a number, the lowest byte first.
-
-Takes   p_bytes; p_at: where they begin, from 0. p_size: how many, up to 8; what is missing is 0.
-Returns their bits.
-Locks   none.
-Why     Hashes read their input this way round; PostgreSQL's own casts read the highest first.
-*/
+-- word64: read bytes as a little-endian number.
+-- Takes   p_bytes; p_at: the first byte, from 0. p_size: how many, up to 8.
+-- Returns their bits.
+-- Locks   none.
+-- Why     Hashes read little-endian; PostgreSQL's casts read big-endian.
 create function skep.word64(p_bytes bytea, p_at integer, p_size integer default 8) returns bigint
 language plpgsql immutable parallel safe as $$
 declare

@@ -1,11 +1,8 @@
-/*
-wrap64: the lowest 64 bits of a number, as PostgreSQL can store them.
-
-Takes   p_number, an integer of any size and sign.
-Returns these bits as a bigint, which is negative when the highest of them is set.
-Locks   none.
-Why     Hashes calculate modulo 2^64; bigint arithmetic raises an error instead of wrapping.
-*/
+-- wrap64: the lowest 64 bits of a number.
+-- Takes   p_number: an integer of any size and sign.
+-- Returns the bits as a bigint, negative if the highest bit is set.
+-- Locks   none.
+-- Why     Hashes compute modulo 2^64; bigint arithmetic raises an error instead of wrapping.
 create function skep.wrap64(p_number numeric) returns bigint
 language plpgsql immutable parallel safe as $$
 declare

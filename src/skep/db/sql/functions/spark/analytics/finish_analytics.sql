@@ -1,18 +1,14 @@
-/*
-finish_analytics: put on record that some hours were computed, and drop what was kept long enough.
-
-Takes   p_since, p_upto: the hours. p_messages: how many messages they had. p_taken_at, p_position:
-        what the log was when the run began. p_keep_days: how long results are kept, in whole days.
-Returns how many rows were dropped.
-Locks   the rows written and deleted.
-Why     In the transaction that stores the results, so that the watermark never says more than what
-        is there. Whole days go, because the lake is written by the day from what is here.
-*/
+-- finish_analytics: record that hours were computed, and delete expired results.
+-- Takes   p_since, p_upto: the hours. p_messages: in them. p_taken_at, p_position: the log when the
+--         run began. p_keep_days: how long results are kept.
+-- Returns how many rows were deleted.
+-- Locks   the rows written and deleted.
+-- Why     Runs in the transaction that stores the results, so the watermark never exceeds them.
+--         Whole days go, because the lake is written by day.
 create function skep.finish_analytics(
   p_since timestamptz, p_upto timestamptz, p_messages bigint, p_taken_at timestamptz,
   p_position json, p_keep_days integer) returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_oldest constant timestamptz :=
     date_trunc('day', skep.now(), 'UTC') - make_interval(days => p_keep_days);
@@ -33,9 +29,10 @@ begin
     get diagnostics v_count = row_count;
     v_dropped := v_dropped + v_count;
   end loop;
-  -- Never the one that the watermark comes from.
+  -- The run that gives the watermark stays.
   delete from skep.analytics_run r
   where r.finished_at < v_oldest
-    and r.id <> (select n.id from skep.analytics_run n where n.is_next order by n.upto desc limit 1);
+    and r.id <> (
+      select n.id from skep.analytics_run n where n.is_next order by n.upto desc limit 1);
   return v_dropped;
 end $$;

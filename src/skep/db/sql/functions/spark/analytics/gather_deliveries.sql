@@ -1,17 +1,13 @@
-/*
-gather_deliveries: keep what the brokers counted in some hours, by queue.
-
-Takes   p_since, p_upto: whole hours, from the first up to before the second. p_limit: queues of
-        each hour, the busiest first.
-Returns how many hours of queues were stored.
-Locks   the rows written.
-Why     Rollups are purged, and say ids. Where they are gone, in part or as a whole, what is here
-        stays: it has counted more.
-*/
+-- gather_deliveries: store what brokers counted in some hours, by queue.
+-- Takes   p_since, p_upto: whole hours, the second exclusive. p_limit: queues per hour, busiest
+--         first.
+-- Returns how many rows were stored.
+-- Locks   the rows written.
+-- Why     Rollups are purged and hold ids, not names. Where they are incomplete by now, the fuller
+--         stored row stays.
 create function skep.gather_deliveries(
   p_since timestamptz, p_upto timestamptz, p_limit integer) returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_stored bigint;
 begin

@@ -1,17 +1,13 @@
-/*
-gather_lags: keep how far groups were behind in some hours.
-
-Takes   p_since, p_upto: whole hours, from the first up to before the second. p_limit: groups of
-        each hour, those furthest behind first.
-Returns how many rows were stored.
-Locks   the rows written.
-Why     Samples by minute are kept for two days. An hour with fewer of them than are counted here
-        is being purged, and is not taken.
-*/
+-- gather_lags: store the lag of groups in some hours.
+-- Takes   p_since, p_upto: whole hours, the second exclusive. p_limit: groups per hour, furthest
+--         behind first.
+-- Returns how many rows were stored.
+-- Locks   the rows written.
+-- Why     Samples by minute are kept for two days. An hour with fewer samples than stored is being
+--         purged, and is ignored.
 create function skep.gather_lags(
   p_since timestamptz, p_upto timestamptz, p_limit integer) returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_stored bigint;
 begin

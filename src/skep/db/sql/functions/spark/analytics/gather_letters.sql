@@ -1,18 +1,14 @@
-/*
-gather_letters: keep what messages died of in some hours, by queue and group.
-
-Takes   p_since, p_upto: whole hours, from the first up to before the second. p_limit: causes of
-        each hour and queue; the others are put together as '(other)'.
-Returns how many rows were stored.
-Locks   the rows written and deleted.
-Why     Letters are deleted, and redriven ones forgotten. An hour of a queue with fewer letters than
-        are counted here has lost some, and is not taken; any other replaces all of them, so that
-        no letter counts under two causes.
-*/
+-- gather_letters: store causes of dead letters in some hours, by queue and group.
+-- Takes   p_since, p_upto: whole hours, the second exclusive. p_limit: causes per hour and queue;
+--         the rest is summed up as '(other)'.
+-- Returns how many rows were stored.
+-- Locks   the rows written and deleted.
+-- Why     Letters get deleted, and redriven ones forgotten. An hour of a queue with fewer letters
+--         than stored has lost some and is ignored; otherwise it replaces all stored rows, so that
+--         no letter counts under two causes.
 create function skep.gather_letters(
   p_since timestamptz, p_upto timestamptz, p_limit integer) returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_new skep.analytics_letter[];
   v_stored bigint;

@@ -1,12 +1,9 @@
-/*
-letter_cause: what an error says, without what differs from message to message.
-
-Takes   p_error: the error of a dead letter.
-Returns its first line, at most 200 characters of it, with # for numbers and ids.
-Locks   none.
-Why     "order 17 not found" and "order 18 not found" are the same cause of death, and a table by
-        error would have as many rows as there are letters.
-*/
+-- letter_cause: reduce an error text to its cause.
+-- Takes   p_error: of a dead letter.
+-- Returns its first line, at most 200 characters, with # for numbers and ids.
+-- Locks   none.
+-- Why     "order 17 not found" and "order 18 not found" are the same cause; grouped by full text, a
+--         table would have as many rows as letters.
 create function skep.letter_cause(p_error text) returns text
 language sql immutable parallel safe as $$
   select left(

@@ -1,13 +1,10 @@
-/*
-list_causes: what messages died of, hour by hour.
-
-Takes   p_since, p_upto: from the first hour up to before the second. p_queue: only this one; null
-        for all. p_after: {queue, group, cause}, to go on behind it in the hour p_since; null to
-        begin. p_limit.
-Returns rows of analytics_letter by (hour, queue, group_name, cause).
-Locks   none.
-Why     As list_hot_keys.
-*/
+-- list_causes: causes of dead letters by hour.
+-- Takes   p_since, p_upto: hours, the second exclusive. p_queue: null for all. p_after: {queue,
+--         group, cause}, the last row of the previous page in the hour p_since; null to begin.
+--         p_limit.
+-- Returns rows of analytics_letter by (hour, queue, group_name, cause).
+-- Locks   none.
+-- Why     As list_hot_keys.
 create function skep.list_causes(
   p_since timestamptz, p_upto timestamptz, p_queue text, p_after text[], p_limit integer)
 returns setof skep.analytics_letter

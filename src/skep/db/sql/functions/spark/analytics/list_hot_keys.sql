@@ -1,13 +1,10 @@
-/*
-list_hot_keys: the keys of queues that got most, hour by hour.
-
-Takes   p_since, p_upto: from the first hour up to before the second. p_queue: only this one; null
-        for all. p_after: {queue, kind, key}, to go on behind it in the hour p_since; null to begin.
-        p_limit.
-Returns rows of analytics_key by (hour, queue, kind, key).
-Locks   none.
-Why     In the order of the primary key, so that a page costs what it shows.
-*/
+-- list_hot_keys: the busiest keys of queues by hour.
+-- Takes   p_since, p_upto: hours, the second exclusive. p_queue: null for all. p_after: {queue,
+--         kind, key}, the last row of the previous page in the hour p_since; null to begin.
+--         p_limit.
+-- Returns rows of analytics_key by (hour, queue, kind, key).
+-- Locks   none.
+-- Why     In primary key order, so that a page costs what it shows.
 create function skep.list_hot_keys(
   p_since timestamptz, p_upto timestamptz, p_queue text, p_after text[], p_limit integer)
 returns setof skep.analytics_key

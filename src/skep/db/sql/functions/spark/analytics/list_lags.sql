@@ -1,13 +1,9 @@
-/*
-list_lags: how far groups were behind, hour by hour.
-
-Takes   p_since, p_upto: from the first hour up to before the second. p_queue: only this one; null
-        for all. p_after: {queue, group}, to go on behind it in the hour p_since; null to begin.
-        p_limit.
-Returns rows of analytics_lag by (hour, queue, group_name).
-Locks   none.
-Why     As list_hot_keys.
-*/
+-- list_lags: lags of groups by hour.
+-- Takes   p_since, p_upto: hours, the second exclusive. p_queue: null for all. p_after: {queue,
+--         group}, the last row of the previous page in the hour p_since; null to begin. p_limit.
+-- Returns rows of analytics_lag by (hour, queue, group_name).
+-- Locks   none.
+-- Why     As list_hot_keys.
 create function skep.list_lags(
   p_since timestamptz, p_upto timestamptz, p_queue text, p_after text[], p_limit integer)
 returns setof skep.analytics_lag

@@ -1,13 +1,10 @@
-/*
-list_queue_hours: what is known of queues, hour by hour.
-
-Takes   p_since, p_upto: from the first hour up to before the second. p_queue: only this one; null
-        for all. p_after: {queue}, to go on behind it in the hour p_since; null to begin. p_limit.
-Returns rows by (hour, queue): the columns of analytics_volume and those of analytics_delivery; null
-        where the one or the other knows nothing.
-Locks   none.
-Why     The first rows of both tables, as many as the page has, are enough to make the page.
-*/
+-- list_queue_hours: volume and deliveries of queues by hour.
+-- Takes   p_since, p_upto: hours, the second exclusive. p_queue: null for all. p_after: {queue},
+--         the last row of the previous page in the hour p_since; null to begin. p_limit.
+-- Returns rows by (hour, queue): the columns of analytics_volume and of analytics_delivery; null
+--         where one has no row.
+-- Locks   none.
+-- Why     The first p_limit rows of both tables suffice for the page.
 create function skep.list_queue_hours(
   p_since timestamptz, p_upto timestamptz, p_queue text, p_after text[], p_limit integer)
 returns table (

@@ -1,17 +1,13 @@
-/*
-store_volume: keep what Spark found in the log, by hour and queue.
-
-Takes   p_volume: an array of objects with the columns of analytics_volume. p_keys: the same of
-        analytics_key, for queues and hours of p_volume.
-Returns how many hours of queues were stored.
-Locks   the rows written and deleted.
-Why     A log only loses messages of an hour that is over, but for a few that were committed late. So
-        an account with fewer messages than the one that is here comes from a log that has lost some,
-        and is not taken; any other replaces it, with its keys of the kinds that p_keys has.
-*/
+-- store_volume: store what Spark found in the log, by hour and queue.
+-- Takes   p_volume: an array of objects with the columns of analytics_volume. p_keys: the same for
+--         analytics_key, for queues and hours of p_volume.
+-- Returns how many rows were stored.
+-- Locks   the rows written and deleted.
+-- Why     A past hour of the log only loses messages, except for a few late commits. So a row with
+--         fewer messages than stored comes from a log that lost some and is ignored; otherwise it
+--         replaces the stored one, with its keys of the kinds in p_keys.
 create function skep.store_volume(p_volume json, p_keys json) returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_hour timestamptz[];
   v_queue text[];

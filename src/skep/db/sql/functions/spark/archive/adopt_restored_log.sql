@@ -1,14 +1,10 @@
-/*
-adopt_restored_log: make a log readable that was restored from a dump.
-
-Takes   nothing.
-Returns how many segments it renumbered.
-Locks   the segments; in one transaction, which may take long.
-Why     Segments carry the id of the transaction that wrote them. A dump keeps it, but the server
-        it is restored to counts from the start: to its snapshots these transactions are still to
-        come. Run once by a person after the restore, before readers on Spark begin. What they and
-        their holds knew about positions means nothing here and is forgotten.
-*/
+-- adopt_restored_log: make a log restored from a dump readable.
+-- Returns how many segments were renumbered.
+-- Locks   the segments, in one transaction that may take long.
+-- Why     Segments carry the id of their transaction. A dump keeps it, but the new server counts
+--         from the start, so its snapshots consider these transactions as future ones. Run once by
+--         a person after the restore, before Spark readers start. Their positions and holds mean
+--         nothing here and are deleted.
 create function skep.adopt_restored_log() returns bigint
 language plpgsql as $$
 declare

@@ -1,18 +1,12 @@
-/*
-archive_coverage: which time of each queue is in the archive, and which in the live log.
-
-Takes   p_limit, p_offset: the page.
-Returns per queue that has an archive or wants one, by name: queue, messages (archived so far),
-        archived_at (last, null for never), is_wanted, is_running (a run was begun and not
-        finished), is_foreign (as archive_work); gone_to: what was stored until then was deleted
-        and is in no archive, null if nothing was; covered_from, covered_to: what was stored
-        between is in the archive, null while that is empty; live_from: the oldest message of the
-        live log, null if it is empty; total: how many queues there are beyond the page.
-Locks   none.
-Why     The archive's bound is a transaction. Transactions that follow each other closely overlap
-        in time, so the oldest message is looked for among the first hundred segments, which is
-        also all that a long log costs.
-*/
+-- archive_coverage: which time of each queue is in the archive, and which in the live log.
+-- Returns per queue that has or wants an archive, by name: queue, messages (archived), archived_at
+--         (null: never), is_wanted, is_running (a run began and has not finished), is_foreign (as
+--         archive_work); gone_to: older messages were deleted without being archived, null if none
+--         was; covered_from, covered_to: this time is archived, null while empty; live_from: the
+--         oldest message of the live log, null if empty; total.
+-- Locks   none.
+-- Why     The archive's bound is a transaction. Adjacent transactions overlap in time, so the
+--         oldest message is searched among the first hundred segments, which also bounds the cost.
 create function skep.archive_coverage(p_limit integer, p_offset integer)
 returns table (
   queue text, messages bigint, archived_at timestamptz, is_wanted boolean, is_running boolean,

@@ -1,13 +1,10 @@
-/*
-archive_work: the queues that have an archive, or want one.
-
-Takes   p_queue: only these names; null for all.
-Returns queue_id, queue (its name), messages (archived so far), archived_at (last, null for never),
-        is_wanted (archive_after_s says so), is_open (a run was begun and not finished), is_foreign
-        (the archive is that of the server this database was restored from).
-Locks   none.
-Why     What a run of `skep archive` goes through, and what it shows.
-*/
+-- archive_work: queues that have or want an archive.
+-- Takes   p_queue: only these names; null for all.
+-- Returns queue_id, queue (name), messages (archived), archived_at (null: never), is_wanted
+--         (archive_after_s is set), is_open (a run began and has not finished), is_foreign (the
+--         archive belongs to the server this database was restored from).
+-- Locks   none.
+-- Why     What `skep archive` processes and shows.
 create function skep.archive_work(p_queue text[])
 returns table (
   queue_id integer, queue text, messages bigint, archived_at timestamptz, is_wanted boolean,

@@ -1,17 +1,14 @@
-/*
-begin_archive: plan what a run copies to the lake, or take over a run that did not finish.
-
-Takes   p_queue_id. p_messages, p_segments: about how much a run copies at most.
-Returns one row: run_id, attempt, since and upto (transactions from the one to before the other).
-        No row when there is nothing to do.
-Locks   the skep.archive row for update, then the skep.archive_run row.
-Why     Only closed ranges: below the oldest transaction that has not ended nothing can appear any
-        more. The range ends at or right behind a transaction that left a segment, because ids
-        beyond it may be given out again after a crash of the server; and the commit of the plan is
-        not allowed to be asynchronous, because it guarantees the segments it has seen.
-        The walk goes by transaction and ends at the first segment that is too young, so that one
-        number tells what is archived. A transaction is never torn, whatever the limits.
-*/
+-- begin_archive: plan an archive run, or take over an unfinished one.
+-- Takes   p_queue_id. p_messages, p_segments: roughly how much a run copies.
+-- Returns one row: run_id, attempt, since and upto (transactions, upto exclusive). No row if there
+--         is nothing to do.
+-- Locks   the skep.archive row for update, then the skep.archive_run row.
+-- Why     Only closed ranges: nothing can appear below the oldest running transaction. The range
+--         ends at or right behind a transaction that left a segment, because ids beyond may be
+--         reused after a server crash; and the plan must be committed synchronously, because it
+--         guarantees the segments it saw. The walk goes by transaction and ends at the first
+--         segment that is too young, so that one number says what is archived. A transaction is
+--         never split, whatever the limits.
 create function skep.begin_archive(p_queue_id integer, p_messages bigint, p_segments bigint)
 returns table (run_id uuid, attempt integer, since bigint, upto bigint)
 language plpgsql as $$

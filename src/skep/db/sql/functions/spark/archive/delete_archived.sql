@@ -1,16 +1,13 @@
-/*
-delete_archived: delete segments from the live log that are in the lake and that nobody waits for.
-
-Takes   p_run_id: for the history. p_queue_id. p_after: segments of this transaction and earlier
-        ones were looked at before; 0 to begin. p_limit: segments to look at.
-Returns one row: messages, segments, partitions deleted; reached, the last transaction looked at;
-        is_done, there is nothing archived beyond.
-Locks   skep.hold in share mode (held_from); then as delete_segments; then the history row.
-Why     The same rules as completed retention: a group that has not read a message still gets it,
-        a reader outside keeps what it holds, and where nobody reads at all nothing goes. Keys that
-        may still be asked for (dedup_window_s) stay with their segments. Being in the lake, a segment that stays costs space and nothing else. So this never waits long for
-        a partition: who holds one for two seconds matters more, and the next call comes by again.
-*/
+-- delete_archived: delete archived segments that no reader waits for from the live log.
+-- Takes   p_run_id: for the history. p_queue_id. p_after: transactions up to this were looked at, 0
+--         to begin. p_limit: segments to look at.
+-- Returns one row: messages, segments, partitions deleted; reached: the last transaction looked at;
+--         is_done: nothing archived beyond.
+-- Locks   skep.hold in share mode (held_from); then as delete_segments; then the history row.
+-- Why     The rules of completed retention: unread messages stay, external readers keep what they
+--         hold, and without readers nothing goes. Keys inside dedup_window_s stay with their
+--         segments. An archived segment that stays costs only space, so this gives up after waiting
+--         two seconds for a lock; the next call tries again.
 create function skep.delete_archived(
   p_run_id uuid, p_queue_id integer, p_after bigint, p_limit integer)
 returns table (

@@ -1,17 +1,13 @@
-/*
-finish_archive: move the watermark of a queue over what a run has copied.
-
-Takes   p_run_id, p_attempt: the run as begin_archive told it. p_messages: how many were copied.
-Returns whether the run was still that attempt's to finish; false if somebody has taken it over,
-        finished it, or deleted the queue.
-Locks   the skep.archive row for update, then the skep.archive_run row, as begin_archive.
-Why     In the transaction that commits the files to the catalog, before that: whoever comes
-        second waits here and learns that there is nothing to commit.
-*/
+-- finish_archive: advance a queue's watermark past what a run copied.
+-- Takes   p_run_id, p_attempt: from begin_archive. p_messages: how many were copied.
+-- Returns whether the run was still this attempt's; false if it was taken over or finished, or the
+--         queue was deleted.
+-- Locks   the skep.archive row for update, then the skep.archive_run row.
+-- Why     Called in the transaction that commits the files to the catalog, before that: a second
+--         attempt waits here and learns that there is nothing to commit.
 create function skep.finish_archive(p_run_id uuid, p_attempt integer, p_messages bigint)
 returns boolean
 language plpgsql as $$
-#variable_conflict use_column
 declare
   v_queue_id integer;
   v_upto xid8;

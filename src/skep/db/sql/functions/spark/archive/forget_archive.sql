@@ -1,12 +1,8 @@
-/*
-forget_archive: begin a new archive; the files of the old one stay where they are.
-
-Takes   nothing.
-Returns how many queues had one.
-Locks   the rows.
-Why     In a database that was restored from a dump. The lake belongs to the server it came from,
-        and its transaction ids mean nothing here. Run by a person.
-*/
+-- forget_archive: start a new archive, leaving the old files in place.
+-- Returns how many queues had one.
+-- Locks   the deleted rows.
+-- Why     For a database restored from a dump: the lake belongs to the original server, and its
+--         transaction ids mean nothing here. Run by a person.
 create function skep.forget_archive() returns bigint
 language plpgsql as $$
 declare

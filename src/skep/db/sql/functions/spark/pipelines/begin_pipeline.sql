@@ -1,16 +1,12 @@
-/*
-begin_pipeline: put on record that a pipeline starts, unless it is another one by now.
-
-Takes   p_name; p_definition: as it was written; p_hash: of what its checkpoint depends on.
-        p_checkpoint, p_runner, p_master: where its progress lies, who runs it and where.
-        p_is_reset: it begins anew, whatever it was before.
-Returns run_id: to report under; null if it was not begun, because its definition is another one
-        than what the checkpoint was made by. known_hash, known_checkpoint: of the run before, null
-        for the first one. has_progress: a run before got through a micro-batch, and
-        this one is to go on from there.
-Locks   the skep.pipeline row.
-Why     One statement decides and records, so of two who start at once the second sees the first.
-*/
+-- begin_pipeline: record that a pipeline starts, unless its definition changed.
+-- Takes   p_name; p_definition: as written; p_hash: of what its checkpoint depends on.
+--         p_checkpoint, p_runner, p_master. p_is_reset: start anew whatever it was.
+-- Returns run_id: for reports; null if it was not started, because its checkpoint was made by
+--         another definition. known_hash, known_checkpoint: of the previous run, null for the
+--         first. has_progress: a previous run completed a micro-batch, and this one goes on from
+--         there.
+-- Locks   the skep.pipeline row.
+-- Why     One statement decides and records, so of two concurrent starts the second sees the first.
 create function skep.begin_pipeline(
   p_name text, p_definition json, p_hash text, p_checkpoint text, p_runner text, p_master text,
   p_is_reset boolean)
@@ -22,7 +18,7 @@ declare
   v_run_id uuid;
 begin
   select p.* into v_known from skep.pipeline p where p.name = p_name for update;
-  -- Checked again by the insert: the row may have come since.
+  -- The insert checks again: the row may have appeared since.
   insert into skep.pipeline as p (
     name, definition, definition_hash, checkpoint, run_id, runner, master, state, started_at,
     seen_at)

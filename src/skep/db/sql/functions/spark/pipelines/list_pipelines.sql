@@ -1,12 +1,8 @@
-/*
-list_pipelines: one page of pipelines, or one of them.
-
-Takes   p_name: only this one; null for all. p_limit, p_offset: the page.
-Returns in the order of their names, all that is on record; silent_s, the seconds since the last
-        report; total: how many there are beyond the page.
-Locks   none.
-Why     The database's clock is the only one that runners and readers share.
-*/
+-- list_pipelines: one page of pipelines, or a single one.
+-- Takes   p_name: null for all. p_limit, p_offset.
+-- Returns by name: all columns; silent_s: seconds since the last report; total.
+-- Locks   none.
+-- Why     The database's clock is the only one that runners and readers share.
 create function skep.list_pipelines(p_name text, p_limit integer, p_offset integer)
 returns table (
   name text, state text, definition text, definition_hash text, checkpoint text, runner text,
@@ -18,7 +14,8 @@ language sql stable as $$
   select p.name, p.state, p.definition::text, p.definition_hash, p.checkpoint, p.runner, p.master,
          p.should_stop, p.position::text, p.batches, p.messages, p.rate, p.lag_messages, p.lag_s,
          p.last_error, p.started_at, p.seen_at, p.ended_at,
-         extract(epoch from skep.now() - p.seen_at)::double precision, p.recent::text, count(*) over ()
+         extract(epoch from skep.now() - p.seen_at)::double precision, p.recent::text,
+         count(*) over ()
   from skep.pipeline p
   where p_name is null or p.name = p_name
   order by p.name

@@ -1,14 +1,11 @@
-/*
-report_pipeline: say how a pipeline is doing, and learn whether it should go on.
-
-Takes   p_run_id: which run. p_state: starting, running, stopped or failed. p_position: by sink and
-        source, null to leave it as it is. p_batches, p_messages: of this run so far. p_rate:
-        messages per second. p_lag_messages, p_lag_s: null if unknown. p_error: null to leave it.
-        p_recent: the last micro-batches, null to leave them.
-Returns should_stop: somebody asked it to. No row when another run has taken its place.
-Locks   the skep.pipeline row.
-Why     A heartbeat and a question in one: who can report can be stopped.
-*/
+-- report_pipeline: report a pipeline's state and learn whether it should stop.
+-- Takes   p_run_id. p_state: starting, running, stopped or failed. p_position: by sink and source.
+--         p_batches, p_messages: of this run. p_rate: messages per second. p_lag_messages, p_lag_s.
+--         p_error. p_recent: the last micro-batches. Null leaves position, lags, error and recent
+--         unchanged.
+-- Returns should_stop. No row if another run has replaced it.
+-- Locks   the skep.pipeline row.
+-- Why     Heartbeat and question in one: a run that reports can be stopped.
 create function skep.report_pipeline(
   p_run_id uuid, p_state text, p_position json, p_batches bigint, p_messages bigint,
   p_rate double precision, p_lag_messages bigint, p_lag_s bigint, p_error text,

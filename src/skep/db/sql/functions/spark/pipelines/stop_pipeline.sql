@@ -1,13 +1,9 @@
-/*
-stop_pipeline: ask a pipeline to stop, wherever it runs.
-
-Takes   p_name.
-Returns its state as it was, and silent_s, the seconds since its last report; no row if there is no
-        such pipeline.
-Locks   the skep.pipeline row.
-Why     Whoever runs it asks once a second. A run that ended before has nothing to be told, and the
-        next one must not find an old wish.
-*/
+-- stop_pipeline: ask a pipeline to stop.
+-- Returns its previous state and silent_s, the seconds since its last report; no row if there is no
+--         such pipeline.
+-- Locks   the skep.pipeline row.
+-- Why     Its runner asks once a second. A run that has ended is not asked, or the next one would
+--         stop.
 create function skep.stop_pipeline(p_name text)
 returns table (state text, silent_s double precision)
 language sql as $$

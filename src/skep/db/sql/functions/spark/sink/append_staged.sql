@@ -1,18 +1,13 @@
-/*
-append_staged: allocate offsets for staged segments and give them their addresses in the log.
-
-Takes   p_write_id, p_epoch, p_attempt: whose staging. p_partition_id: its partitions, ascending. p_now:
-        the moment of the push.
-Returns how many messages were stored.
-Locks   the partitions are locked by the caller; idle skep.cursor rows in (partition_id, group_id)
-        order.
-Why     As append_segments, for any number of segments per partition: in the order of the tasks, and
-        inside of a task in the order in which it made them. The segments are in the table already,
-        and an update does not touch what is stored out of line: a hundred megabytes get their
-        addresses in milliseconds. Places and counts travel through the update's returning list, and
-        everything is looked up row by row through an index: to join by other means one would read
-        the whole log.
-*/
+-- append_staged: allocate offsets for staged segments and move them into the log.
+-- Takes   p_write_id, p_epoch, p_attempt: the staging. p_partition_id: its partitions, ascending.
+--         p_now.
+-- Returns how many messages were stored.
+-- Locks   idle skep.cursor rows in (partition_id, group_id) order; the caller holds the partitions.
+-- Why     As append_segments, for any number of segments per partition, by task and number. The
+--         segments are already in the table, and an update does not rewrite out-of-line values: a
+--         hundred megabytes move in milliseconds. Places and counts travel through the update's
+--         returning list, and all look-ups go row by row through an index: other joins would read
+--         the whole log.
 create function skep.append_staged(
   p_write_id text, p_epoch bigint, p_attempt bigint[], p_partition_id bigint[], p_now timestamptz)
 returns bigint
@@ -20,7 +15,6 @@ language plpgsql
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
-#variable_conflict use_column
 declare
   v_count bigint;
 begin

@@ -1,14 +1,11 @@
-/*
-bury_staged: keep rows that a writer refused as dead letters.
-
-Takes   p_write_id, p_epoch, p_attempt: whose staging. p_partition_id, p_queue, p_partition: the
-        partitions, as staged_partitions returns them. p_now.
-Returns how many there were.
-Locks   none beyond the new rows; the caller holds the partitions.
-Why     The group is that of queue mode, which every queue has: no group has failed at the row, and
-        one of its own would have to read the queue. The offset is one that no message has, so the
-        letter can be listed, redriven and deleted as any other.
-*/
+-- bury_staged: keep rows that a writer rejected as dead letters.
+-- Takes   p_write_id, p_epoch, p_attempt: the staging. p_partition_id, p_queue, p_partition: as
+--         staged_partitions returns them. p_now.
+-- Returns how many.
+-- Locks   none beyond the new rows; the caller holds the partitions.
+-- Why     They belong to the default group, which every queue has: no group failed at the row. The
+--         offset is one that no message has, so that the letter can be listed, redriven and deleted
+--         like any other.
 create function skep.bury_staged(
   p_write_id text, p_epoch bigint, p_attempt bigint[],
   p_partition_id bigint[], p_queue text[], p_partition text[], p_now timestamptz) returns bigint

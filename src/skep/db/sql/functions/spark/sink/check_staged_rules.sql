@@ -1,21 +1,16 @@
-/*
-check_staged_rules: make sure that what is staged follows the rules now in force in its queues.
-
-Takes   p_write_id, p_epoch, p_attempt: whose staging.
-Returns nothing.
-Raises  SK409 when a queue demands encryption, or has another schema, than when its rows were
-        staged. SK429 when a queue that refuses more than its maximum has no room for them.
-Locks   none; the caller holds the queues for share, so that they stay as they are.
-Why     Tasks encode rows long before they are committed. Unlike a push, a write is not refused for
-        every change of a queue, only for those that make its segments wrong: it can be hours of
-        work. As for a push, a batch that is larger than the maximum is taken by an empty queue.
-*/
+-- check_staged_rules: check that staged rows follow the current rules of their queues.
+-- Takes   p_write_id, p_epoch, p_attempt: the staging.
+-- Raises  SK409 if a queue requires encryption, or has another schema, than when its rows were
+--         staged. SK429 if a queue that rejects overflow has no room.
+-- Locks   none; the caller holds the queues for share.
+-- Why     Tasks encode rows long before the commit. Unlike a push, a write is refused only for
+--         changes that make its segments wrong: it may be hours of work. As with a push, an empty
+--         queue takes a batch larger than its maximum.
 create function skep.check_staged_rules(p_write_id text, p_epoch bigint, p_attempt bigint[])
 returns void
 language plpgsql stable
 set enable_hashjoin = on
 as $$
-#variable_conflict use_column
 declare
   v_stale text;
   v_full text;
@@ -54,7 +49,7 @@ begin
 
   if v_stale is not null then
     raise exception using errcode = 'SK409',
-      message = format('queue %s was configured anew while rows were written to it', v_stale);
+      message = format('queue %s was reconfigured while rows were written to it', v_stale);
   end if;
   if v_full is not null then
     raise exception using errcode = 'SK429', message = format('queue %s is full', v_full);

@@ -1,18 +1,15 @@
-/*
-commit_sink: move what the successful attempts of an epoch staged into the log, once.
-
-Takes   p_write_id, p_epoch: what is committed. p_is_passing: nobody will ask for it again. p_attempt:
-        the attempts that succeeded, one per task. p_staged: how many rows they staged in all.
-        p_findings: what the driver knows of duplicates, as drop_staged_duplicates takes it.
-Returns one row: is_repeated, when the epoch had been committed before and nothing was done now; else
-        how many messages were stored, scheduled, found to be duplicates, and rejected.
-Raises  SK404 when some of what was staged is gone. SK409, SK429 as check_staged_rules.
-Locks   the skep.sink row of the write, and what it staged; then as staged_partitions; then idle
-        skep.cursor rows in (partition_id, group_id) order.
-Why     One transaction holds the messages and the record that they were written, so it does not
-        matter who dies when: a driver that comes back repeats its last epoch, and here it is
-        recognised. What other attempts staged is thrown away with it.
-*/
+-- commit_sink: move what the successful attempts of an epoch staged into the log, once.
+-- Takes   p_write_id, p_epoch. p_is_passing: it will not be asked for again. p_attempt: the
+--         successful attempts, one per task. p_staged: rows they staged in all. p_findings:
+--         duplicates the driver found, as drop_staged_duplicates takes them.
+-- Returns one row: is_repeated (the epoch was committed before, nothing was done); else how many
+--         messages were stored, scheduled, found to be duplicates, and rejected.
+-- Raises  SK404 if staged rows are gone. SK409, SK429 as check_staged_rules.
+-- Locks   the skep.sink row and what the write staged; then as staged_partitions; then idle
+--         skep.cursor rows in (partition_id, group_id) order.
+-- Why     Messages and the record of the epoch share one transaction: a driver that comes back
+--         repeats its last epoch, which is recognised here. What other attempts staged is deleted
+--         with it.
 create function skep.commit_sink(
   p_write_id text, p_epoch bigint, p_is_passing boolean, p_attempt bigint[], p_staged bigint,
   p_findings json default null)
@@ -60,7 +57,8 @@ begin
   v_now := skep.now();  -- the locks may have been waited for
 
   v_duplicates := skep.drop_staged_duplicates(
-    p_write_id, p_epoch, p_attempt, v_partition_id, v_queue, v_partition, v_window_s, v_now, p_findings);
+    p_write_id, p_epoch, p_attempt, v_partition_id, v_queue, v_partition, v_window_s, v_now,
+    p_findings);
   v_messages := skep.append_staged(p_write_id, p_epoch, p_attempt, v_partition_id, v_now);
   select w.scheduled, w.duplicates + v_duplicates into v_scheduled, v_duplicates
   from skep.schedule_staged(p_write_id, p_epoch, p_attempt, v_now) w;

@@ -1,13 +1,9 @@
-/*
-discard_staging: throw away what a write has staged, up to an epoch.
-
-Takes   p_write_id, p_epoch.
-Returns how many rows were thrown away.
-Locks   these rows.
-Why     For a write that is given up, and for what dead attempts leave behind one that commits. To
-        do it twice is harmless: a commit that finds less than it was told of does nothing. Segments
-        are found by their attempts, whose partitions hold nothing else.
-*/
+-- discard_staging: delete what a write has staged, up to an epoch.
+-- Returns how many rows.
+-- Locks   the deleted rows.
+-- Why     For abandoned writes, and for failed attempts of a committed one. Repeating it is
+--         harmless: a commit that finds fewer rows than announced does nothing. Segments are found
+--         by their attempts.
 create function skep.discard_staging(p_write_id text, p_epoch bigint) returns bigint
 language sql as $$
   with bodies as (

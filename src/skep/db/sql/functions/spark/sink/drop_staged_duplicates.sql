@@ -1,26 +1,22 @@
-/*
-drop_staged_duplicates: take out of staged segments what their partitions hold already.
-
-Takes   p_write_id, p_epoch, p_attempt: whose staging. p_partition_id, p_queue, p_partition, p_window_s:
-        the partitions, as staged_partitions returns them. p_now. p_findings: what a driver has found,
-        as {partitions, duplicates}: partitions as checked_partitions takes them, duplicates an array of {attempt,
-        number, indexes}; null when nobody has looked.
-Returns how many messages were taken out.
-Locks   none beyond the staged rows; the caller holds the partitions.
-Why     The driver compares keys a hundred times as quickly, and before anybody has to wait. What it
-        found counts in partitions of which it still holds; only the others, and those that were pushed
-        to since, are compared here.
-*/
+-- drop_staged_duplicates: remove duplicates from staged segments.
+-- Takes   p_write_id, p_epoch, p_attempt: the staging. p_partition_id, p_queue, p_partition,
+--         p_window_s: as staged_partitions returns them. p_now. p_findings: the driver's findings,
+--         {partitions, duplicates}: partitions as checked_partitions takes them, duplicates an
+--         array of {attempt, number, indexes}; null if there are none.
+-- Returns how many messages were removed.
+-- Locks   none beyond the staged rows; the caller holds the partitions.
+-- Why     The driver compares keys a hundred times as fast, and before anything is locked. Its
+--         findings count where they still hold; only other partitions, and messages pushed since,
+--         are compared here.
 create function skep.drop_staged_duplicates(
   p_write_id text, p_epoch bigint, p_attempt bigint[],
-  p_partition_id bigint[], p_queue text[], p_partition text[], p_window_s integer[], p_now timestamptz,
-  p_findings json default null)
+  p_partition_id bigint[], p_queue text[], p_partition text[], p_window_s integer[],
+  p_now timestamptz, p_findings json default null)
 returns bigint
 language plpgsql
 set enable_hashjoin = on
 set enable_nestloop = off
 as $$
-#variable_conflict use_column
 declare
   v_count bigint := 0;
   v_segment record;
@@ -38,8 +34,9 @@ begin
         p_partition_id, p_queue, p_partition, p_window_s, p_findings -> 'partitions', p_now) c
     ),
     uncompared as materialized (
-      select array_agg(l.id) as id, array_agg(l.queue) as queue, array_agg(l.partition) as partition,
-             array_agg(l.upto) as upto, array_agg(l.is_checked) as is_checked
+      select array_agg(l.id) as id, array_agg(l.queue) as queue,
+             array_agg(l.partition) as partition, array_agg(l.upto) as upto,
+             array_agg(l.is_checked) as is_checked
       from target l where l.head > l.upto or not l.is_checked
     ),
     found as (

@@ -1,18 +1,14 @@
-/*
-find_staged_duplicates: compare the keys of staged segments with those of their partitions.
-
-Takes   p_write_id, p_epoch, p_attempt: whose staging. Parallel arrays of partitions: p_partition_id, p_queue,
-        p_partition, p_upto (what is stored up to this offset is not compared), p_is_checked (nor
-        are the staged keys with each other).
-Returns one row per segment that holds duplicates: attempt, number, indexes (from 0).
-Locks   none beyond the staged rows; the caller holds the partitions.
-Why     A push probes segment by segment. Here a partition gets hundreds of segments at a time, and each
-        would be compared with all before it; so all keys of all partitions are compared at once, with
-        those of the window and with each other. Of two rows with one transaction id the first one
-        stays. Ids that were made up by the writer itself are not looked at. `|| ''` reads keys
-        that are stored out of line once and not once for each of them. Nobody has statistics of
-        staging: without the settings a plan may compare every key with every other.
-*/
+-- find_staged_duplicates: compare the keys of staged segments with those of their partitions.
+-- Takes   p_write_id, p_epoch, p_attempt: the staging. Per partition, in parallel arrays:
+--         p_partition_id, p_queue, p_partition, p_upto (messages up to this offset are not
+--         compared), p_is_checked (nor are the staged keys with each other).
+-- Returns per segment with duplicates: attempt, number, indexes (0-based).
+-- Locks   none; the caller holds the partitions.
+-- Why     A push probes segment by segment. Here a partition gets hundreds of segments, so all keys
+--         of all partitions are compared at once, with the window and with each other; of equal
+--         transaction ids the first stays. Generated ids are not compared. `|| ''` detoasts keys
+--         once, not per key. Staging has no statistics: without the settings a plan may compare
+--         every key with every other.
 create function skep.find_staged_duplicates(
   p_write_id text, p_epoch bigint, p_attempt bigint[], p_partition_id bigint[], p_queue text[],
   p_partition text[], p_upto bigint[], p_is_checked boolean[])

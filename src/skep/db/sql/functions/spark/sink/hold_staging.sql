@@ -1,13 +1,9 @@
-/*
-hold_staging: lock what attempts have staged, and count it.
-
-Takes   p_write_id, p_epoch, p_attempt: whose staging.
-Returns how many rows there are; a segment counts when both what is known of it and its bytes are
-        there.
-Locks   these rows for update.
-Why     A sweep must not take them away in the middle of their commit. Rows by rows through the
-        index: see append_staged.
-*/
+-- hold_staging: lock and count what attempts have staged.
+-- Takes   p_write_id, p_epoch, p_attempt: the staging.
+-- Returns how many rows; a segment counts if both its description and its bytes are there.
+-- Locks   the staged rows for update.
+-- Why     A sweep must not delete them during their commit. Row by row through the index: see
+--         append_staged.
 create function skep.hold_staging(p_write_id text, p_epoch bigint, p_attempt bigint[])
 returns bigint
 language sql

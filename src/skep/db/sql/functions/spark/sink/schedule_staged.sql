@@ -1,13 +1,9 @@
-/*
-schedule_staged: let staged messages wait for their time.
-
-Takes   p_write_id, p_epoch, p_attempt: whose staging. p_now.
-Returns one row: scheduled, and duplicates of messages that wait already.
-Locks   none but on the rows it inserts, in (queue, partition, key) order.
-Why     As schedule_messages: ids are drawn in the order of the rows, which decides between messages
-        of the same time, and inserted in the order of keys. What the partition has stored already
-        is found when the message is sequenced.
-*/
+-- schedule_staged: schedule staged messages for later.
+-- Takes   p_write_id, p_epoch, p_attempt: the staging. p_now.
+-- Returns one row: scheduled, and duplicates of messages that already wait.
+-- Locks   none beyond the new rows, inserted in (queue, partition, key) order.
+-- Why     As schedule_messages: ids are drawn in row order, rows inserted in key order. Duplicates
+--         of stored messages are found when the message is sequenced.
 create function skep.schedule_staged(
   p_write_id text, p_epoch bigint, p_attempt bigint[], p_now timestamptz)
 returns table (scheduled bigint, duplicates bigint)

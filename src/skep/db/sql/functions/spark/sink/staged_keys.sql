@@ -1,15 +1,12 @@
-/*
-staged_keys: the keys of an epoch that have to be compared, for a driver that compares them.
-
-Takes   p_write_id, p_epoch, p_attempt: whose staging. p_queue, p_partition: only partitions behind this
-        one in the order of names; empty for all. p_limit: how many keys to return at most.
-Returns one row per staged segment, by partition, task and number: queue, partition, partition_id (null for a
-        partition that does not exist yet), attempt, number, keys. Partitions come whole, as many as fit into
-        the limit; those that never will are left out.
-Locks   none.
-Why     Ids that were made up by the writer itself are not compared, nor is anything in queues
-        without a window. What is left out here is compared by drop_staged_duplicates.
-*/
+-- staged_keys: the keys of an epoch that a driver must compare.
+-- Takes   p_write_id, p_epoch, p_attempt: the staging. p_queue, p_partition: only partitions behind
+--         this one in name order; empty to begin. p_limit: keys.
+-- Returns per staged segment, by partition, task and number: queue, partition, partition_id (null
+--         if it does not exist yet), attempt, number, keys. Partitions come whole, as many as fit;
+--         those larger than p_limit are left out.
+-- Locks   none.
+-- Why     Generated ids and queues without a window need no comparison. What is left out here is
+--         compared by drop_staged_duplicates.
 create function skep.staged_keys(
   p_write_id text, p_epoch bigint, p_attempt bigint[], p_queue text, p_partition text,
   p_limit bigint)
@@ -18,7 +15,7 @@ returns table (
 language sql stable as $$
   select s.queue, s.partition, p.id, s.attempt, s.number, b.keys
   from (
-    -- A running total counts the rows of a partition all at once: they are peers in its order.
+    -- Rows of a partition are peers in this order, so the running total counts them at once.
     select s.*, sum(s.messages) over (order by s.queue, s.partition) as total
     from (
       select s.*, q.id as queue_id,

@@ -1,14 +1,11 @@
-/*
-staged_partitions: lock the partitions that a write goes to, creating those that do not exist.
-
-Takes   p_write_id, p_epoch, p_attempt: whose staging.
-Returns one row per partition, by id: partition_id, queue_id, queue, partition (names), window_s (of
-        duplicates).
-Locks   as provision_partitions; then skep.partition rows for no key update, in id order.
-Why     All partitions are locked before anything is stored, as for every push, so two writes into the
-        same queues wait for each other and never in a circle. Partitions of rejects are made too:
-        a dead letter has an address.
-*/
+-- staged_partitions: lock the partitions of a write, creating missing ones.
+-- Takes   p_write_id, p_epoch, p_attempt: the staging.
+-- Returns per partition, by id: partition_id, queue_id, queue, partition (names), window_s (of
+--         duplicates).
+-- Locks   as provision_partitions; then skep.partition rows for no key update, in id order.
+-- Why     All partitions are locked before anything is stored, as in every push, so two writes
+--         never deadlock. Partitions of rejected rows are created too: a dead letter has an
+--         address.
 create function skep.staged_partitions(p_write_id text, p_epoch bigint, p_attempt bigint[])
 returns table (
   partition_id bigint, queue_id integer, queue text, partition text, window_s integer)

@@ -1,13 +1,10 @@
-/*
-sweep_staging: remove staging that nobody will commit any more, and records nobody asks for.
-
-Takes   p_before: what was staged or committed before. p_limit: how many rows of each table.
-Returns how many rows were removed.
-Locks   these rows, skipping locked ones.
-Why     A driver that is killed gives up nothing. A write that still works after all that time finds
-        at its commit that something is missing, and fails without a trace. Segments are looked for
-        by themselves: after a crash nothing else knows of them.
-*/
+-- sweep_staging: delete abandoned staging and old records of sinks.
+-- Takes   p_before: what was staged or committed before. p_limit: rows per table.
+-- Returns how many rows.
+-- Locks   the deleted rows, skipping locked ones.
+-- Why     A killed driver cleans up nothing. A write that is still running after that time fails at
+--         its commit, without a trace. Segments are searched on their own: after a crash nothing
+--         else refers to them.
 create function skep.sweep_staging(p_before timestamptz, p_limit integer) returns bigint
 language sql as $$
   with bodies as (

@@ -1,18 +1,14 @@
-/*
-divide_span: cut a span into portions for parallel tasks, as far as a limit allows.
-
-Takes   the span as segments_in_span, of any number of queues. p_messages, p_bytes: how much of it at most, null for all;
-        the first segment always fits, and very
-        small ones may make it a little less. p_share: messages per portion, null for a single portion.
-Returns one row per portion in the order of addresses: last, the address (xid, partition, first)
-        of its last segment; segments, messages and bytes in it.
-Locks   none.
-Why     Planning must not depend on the number of partitions, and a portion must be as small to describe
-        as it is large to read: an address at either end. Nor may it depend on the backlog: a
-        micro-batch of so many messages has at most so many segments, and the index of each queue
-        gives its first ones in order. The planner, which takes snapshots to be choosier than they
-        are, would rather sort; hence it is told not to.
-*/
+-- divide_span: cut a span into shares for parallel tasks, up to a limit.
+-- Takes   the span as segments_in_span, of any number of queues. p_messages, p_bytes: how much of
+--         it, null for all; at least one segment, and tiny messages may make it a little less.
+--         p_share: messages per share, null for a single one.
+-- Returns per share in address order: last, the address (xid, partition, first) of its last
+--         segment; segments, messages and bytes in it.
+-- Locks   none.
+-- Why     Planning must depend neither on the number of partitions nor on the backlog, and a share
+--         must be small to describe: an address at either end. A micro-batch of n messages has at
+--         most n segments, and the index of each queue gives its first ones in order. The planner
+--         underestimates snapshots and would rather sort, so sorting is disabled.
 create function skep.divide_span(
   p_queue_id integer[], p_partition_id bigint[], p_seen pg_snapshot, p_upto pg_snapshot,
   p_after bigint[], p_through bigint[], p_since timestamptz, p_until timestamptz,
@@ -23,7 +19,7 @@ language plpgsql stable set enable_sort = off as $$
 declare
   v_bytes_min constant integer := 60;  -- no message is smaller, unless it was deleted
   v_segment record;
-  v_messages bigint := 0;   -- of all portions so far
+  v_messages bigint := 0;   -- of all shares so far
   v_bytes bigint := 0;
 begin
   segments := 0;

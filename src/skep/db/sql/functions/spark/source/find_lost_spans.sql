@@ -1,17 +1,14 @@
-/*
-find_lost_spans: what was removed before a reader had read it.
-
-Takes   p_queue_id. p_checked: removals this sees are old news. p_seen: what the reader has read;
-        p_part, p_through: and of what p_part sees, the transactions below p_through; null without.
-        p_has_archive: the reader finds in the lake what is there, and has not lost it.
-Returns per queue that lost something: queue, upto (the newest transaction that lost a segment),
-        created_to (when that segment was written), removed_at, is_archived.
-Locks   none.
-Why     A position names transactions, not offsets, so a gap cannot be seen in the log itself. The
-        transaction p_through may have been read in part: if it lost something, that is reported.
-        Of several removals only the newest is on record. One that hit only a transaction which had
-        been open for longer than later, removed ones may go unnoticed; a hold prevents both.
-*/
+-- find_lost_spans: what was removed before a reader read it.
+-- Takes   p_queue_id. p_checked: removals this snapshot sees were reported. p_seen: what the reader
+--         has read; p_part, p_through: and of what p_part sees, transactions below p_through, or
+--         null. p_has_archive: the reader also reads the lake.
+-- Returns per queue with a loss: queue, upto (the newest transaction that lost a segment),
+--         created_to (when that was written), removed_at, is_archived.
+-- Locks   none.
+-- Why     A position names transactions, not offsets, so the log itself shows no gap. The
+--         transaction p_through may be read in part; a loss there is reported. Only the newest
+--         removal is recorded: one that only hit a transaction which was open longer than later
+--         removed ones may go unnoticed. A hold prevents both.
 create function skep.find_lost_spans(
   p_queue_id integer[], p_checked pg_snapshot, p_seen pg_snapshot, p_part pg_snapshot,
   p_through bigint, p_has_archive boolean default false)

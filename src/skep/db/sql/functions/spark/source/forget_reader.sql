@@ -1,12 +1,9 @@
-/*
-forget_reader: let a reader on Spark begin anew, and retention delete what was kept for it.
-
-Takes   p_name: its consumer group.
-Returns whether there was such a reader.
-Locks   the skep.reader row and its skep.hold rows.
-Why     Run by a person. A reader goes on where it was, whatever its checkpoint; when it is gone for
-        good, or its position means nothing any more, somebody has to say so.
-*/
+-- forget_reader: forget a Spark reader and release its holds.
+-- Takes   p_name: its consumer group.
+-- Returns whether it existed.
+-- Locks   the skep.reader row and its skep.hold rows.
+-- Why     A reader resumes from here whatever its checkpoint; a person runs this when it is gone
+--         for good or its position became meaningless.
 create function skep.forget_reader(p_name text) returns boolean
 language plpgsql as $$
 begin

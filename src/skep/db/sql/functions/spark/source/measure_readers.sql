@@ -1,13 +1,10 @@
-/*
-measure_readers: how far readers on Spark are behind, by queue.
-
-Takes   p_name: one reader, null for all. p_limit: how many rows.
-Returns queue, name; messages and seconds behind; updated_at; is_active, the log is still kept for
-        it.
-Locks   none.
-Why     Counts what the hold of the reader does not see. A micro-batch under way counts as unread,
-        so it never shows less than there is.
-*/
+-- measure_readers: how far Spark readers are behind, by queue.
+-- Takes   p_name: null for all. p_limit.
+-- Returns queue, name; messages and seconds behind; updated_at; is_active (the log is still kept
+--         for it).
+-- Locks   none.
+-- Why     Counts what the reader's hold does not see. A running micro-batch counts as unread, so
+--         the number is never too low.
 create function skep.measure_readers(p_name text, p_limit integer)
 returns table (
   queue text, name text, messages bigint, seconds bigint, updated_at timestamptz,

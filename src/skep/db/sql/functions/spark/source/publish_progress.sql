@@ -1,18 +1,13 @@
-/*
-publish_progress: put on record how far a reader has come, and keep the rest for it.
-
-Takes   p_name; p_queues: names of the queues it reads. p_position: its position, null to leave it
-        as it is; p_seen: the snapshot in it. p_keep_s: for how long the rest is kept unless this is
-        called again.
-Returns how many queues hold something back for it.
-Locks   the skep.reader row, then as place_hold.
-Why     One call, so that progress and hold cannot contradict each other.
-*/
+-- publish_progress: record a reader's progress and keep the rest of the log for it.
+-- Takes   p_name; p_queues: names. p_position: null leaves it; p_seen: the snapshot in it.
+--         p_keep_s: how long the rest is kept unless renewed.
+-- Returns how many queues hold something back for it.
+-- Locks   the skep.reader row, then as place_hold.
+-- Why     One call, so that progress and hold cannot contradict each other.
 create function skep.publish_progress(
   p_name text, p_queues text[], p_position json, p_seen pg_snapshot, p_keep_s integer)
 returns bigint
 language plpgsql as $$
-#variable_conflict use_column
 begin
   update skep.reader r
   set queues = p_queues, position = coalesce(p_position, r.position), updated_at = skep.now()

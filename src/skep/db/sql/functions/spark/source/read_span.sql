@@ -1,13 +1,10 @@
-/*
-read_span: the contents of a span, for a task of Spark.
-
-Takes   the span as segments_in_span, of any number of queues.
-Returns per segment, in no order, its address (xid, partition_id, first), its last offset, the
-        names of queue and partition, when it was created, and its body.
-Locks   none.
-Why     Inlined like segments_in_span, so that rows stream to the task as they are found. Names
-        come by outer joins: those that nobody asks for are not looked up.
-*/
+-- read_span: the contents of a span, for a Spark task.
+-- Takes   the span as segments_in_span, of any number of queues.
+-- Returns per segment, unordered: its address (xid, partition_id, first), last, the names of queue
+--         and partition, created_at, body.
+-- Locks   none.
+-- Why     Inlined like segments_in_span, so that rows stream as they are found. Outer joins: names
+--         that are not selected are not looked up.
 create function skep.read_span(
   p_queue_id integer[], p_partition_id bigint[], p_seen pg_snapshot, p_upto pg_snapshot,
   p_after bigint[], p_through bigint[], p_since timestamptz, p_until timestamptz)

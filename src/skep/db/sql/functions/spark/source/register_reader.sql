@@ -1,12 +1,9 @@
-/*
-register_reader: begin to read under a name, or learn how far the reader of that name has come.
-
-Takes   p_name; p_queues: names of the queues it reads. p_position: where it would begin.
-Returns the position to go on from: that of the reader if it is known, else the one given.
-Locks   the skep.reader row.
-Why     Spark asks for the start twice, and again when the first micro-batch has to be repeated.
-        Whatever happened in between, the answer must be the same until the first commit.
-*/
+-- register_reader: start reading under a name, or resume.
+-- Takes   p_name; p_queues: names. p_position: where to start if it is new.
+-- Returns the position to go on from.
+-- Locks   the skep.reader row.
+-- Why     Spark asks for the start twice, and again when it repeats the first micro-batch; the
+--         answer must be the same until the first commit.
 create function skep.register_reader(p_name text, p_queues text[], p_position json) returns json
 language sql as $$
   insert into skep.reader as r (name, queues, position, updated_at)

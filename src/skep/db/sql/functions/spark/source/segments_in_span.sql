@@ -1,16 +1,13 @@
-/*
-segments_in_span: the segments of a queue that a reader gets between two positions.
-
-Takes   p_queue_id; p_partition_id: only these partitions, null for all. p_seen, p_upto: what p_upto
-        sees and p_seen does not. p_after, p_through: only addresses (xid, partition, first) behind
-        the one and up to the other; null for no bound. p_since, p_until: only what was created at
-        or after the one and before the other; null for no bound.
-Returns the segments, in no order.
-Locks   none.
-Why     The one place that says what belongs to a span: planning and reading must agree. It is
-        inlined, so every caller reads by the index (queue_id, xid), and only the columns it names.
-        One queue, because only then does the index give them in order.
-*/
+-- segments_in_span: the segments of a queue between two positions.
+-- Takes   p_queue_id; p_partition_id: null for all. p_seen, p_upto: what p_upto sees and p_seen
+--         does not. p_after, p_through: addresses (xid, partition, first), the first exclusive;
+--         null for no bound. p_since, p_until: created between, the second exclusive; null for no
+--         bound.
+-- Returns the segments, unordered.
+-- Locks   none.
+-- Why     The one definition of a span, for planning and reading. Inlined, so that callers read by
+--         the index (queue_id, xid) and only the columns they name. One queue, because only then
+--         the index gives them in order.
 create function skep.segments_in_span(
   p_queue_id integer, p_partition_id bigint[], p_seen pg_snapshot, p_upto pg_snapshot,
   p_after bigint[], p_through bigint[], p_since timestamptz, p_until timestamptz)

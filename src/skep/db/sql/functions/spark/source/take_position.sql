@@ -1,14 +1,11 @@
-/*
-take_position: the present, as a position of readers.
-
-Takes   p_queue_id: the queues that are read.
-Returns one row. system: the installation, as system_identity names it. snapshot: the present one.
-        newest: the newest transaction that left a segment in these queues, null when there is
-        none. taken_us: now, in microseconds of the epoch.
-Locks   none.
-Why     The snapshot is that of this very statement, so it sees exactly the segments that newest
-        was chosen from. Readers cut it there: see skep.spark.source.positions.
-*/
+-- take_position: the present as a reader's position.
+-- Takes   p_queue_id: the queues read.
+-- Returns one row. system: as system_identity. snapshot: the current one. newest: the newest
+--         transaction with a segment in these queues, or null. taken_us: now, in microseconds since
+--         the epoch.
+-- Locks   none.
+-- Why     The snapshot is this statement's, so it sees exactly the segments that newest was chosen
+--         from. Readers cut it there: see skep.spark.source.positions.
 create function skep.take_position(p_queue_id integer[])
 returns table (system text, snapshot text, newest bigint, taken_us bigint)
 language sql stable as $$

@@ -3,8 +3,8 @@ import socket
 import asyncpg
 import pytest
 
-from skep.db.access import reach
-from skep.db.access.reach import WrongDatabase, is_reachable
+from skep.db.access import sessions
+from skep.db.access.sessions import WrongDatabase, is_reachable
 
 URL = "postgresql://me:hidden@db.example:5432/skep"
 
@@ -17,7 +17,7 @@ def connecting(monkeypatch):
         async def connect(dsn, *, timeout_s):
             raise error
 
-        monkeypatch.setattr(reach, "connect", connect)
+        monkeypatch.setattr(sessions, "connect", connect)
 
     return fail_with
 
@@ -41,8 +41,11 @@ async def test_a_server_that_may_come_back_is_away(connecting, error):
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (socket.gaierror(socket.EAI_NONAME, "unknown"), "has no address: db.example"),
-        (UnicodeError("label empty"), "has no address: db.example"),
+        (
+            socket.gaierror(socket.EAI_NONAME, "unknown"),
+            "cannot resolve the database host: db.example",
+        ),
+        (UnicodeError("label empty"), "cannot resolve the database host: db.example"),
         (asyncpg.InvalidPasswordError("wrong password"), "wrong password"),
         (asyncpg.InvalidAuthorizationSpecificationError("no pg_hba entry"), "no pg_hba entry"),
         (asyncpg.InvalidCatalogNameError("no such database"), "no such database"),
