@@ -117,9 +117,7 @@ def formatted(text: str) -> str:
     mend = ["check", "--fix", "--unsafe-fixes", "--select", "I,F401,UP028", "--quiet"]
     for arguments in (["format", "--quiet"], mend, ["format", "--quiet"]):
         command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", "blocking.py", "-"]
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if not done.stdout:
             raise SystemExit(done.stderr)
         text = done.stdout

@@ -32,11 +32,14 @@ def locks_of(source: str) -> str:
 def render_page() -> str:
     """Return the page: one table for each topic that has functions with locks."""
     topics: dict[str, list[str]] = {}
-    for path in sorted(FUNCTIONS.rglob("*.sql")):
+    paths = sorted(FUNCTIONS.rglob("*.sql"))
+    functions = "|".join(path.stem for path in paths if "_" in path.stem)
+    named = re.compile(rf"\b(skep\.\w+|{functions})\b")
+    for path in paths:
         locks = locks_of(path.read_text())
         if not re.match(r"none\b", locks):
             topic = path.parent.relative_to(FUNCTIONS).as_posix().replace("/", ", ")
-            text = re.sub(r"\b(skep\.\w+)", r"`\1`", locks).replace("|", "\\|")
+            text = named.sub(r"`\1`", locks)
             topics.setdefault(topic, []).append(f"| `{path.stem}` | {text} |\n")
     tables = (
         f"\n## {topic.replace('_', ' ').capitalize()}\n\n"

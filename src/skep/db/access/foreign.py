@@ -11,7 +11,7 @@ aborted the transaction or savepoint.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, ClassVar, Final, NoReturn
@@ -245,7 +245,7 @@ def _run_on_cursor(cursor: Any, sql: str, arguments: Sequence[object]) -> Sequen
 
 
 @contextmanager
-def _translating() -> Iterator[None]:
+def _translating() -> Generator[None]:
     """Raise refusals of Skep's functions as errors of Skep; leave other errors alone."""
     try:
         yield
