@@ -21,8 +21,7 @@ from rich.text import Text
 
 from skep.cli.messages.event_stream import EventStream
 from skep.cli.messages.tail import message_line
-from skep.cli.server.doctor import examine
-from skep.cli.server.findings import findings_table
+from skep.cli.server.doctor_checks import examine, findings_table
 from skep.client import Client
 from skep.client.endpoints import path_of
 from skep.settings.connection import ConnectionChoice

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.cli.server.bench_figures import Flow, Latencies, Tally
+from skep.cli.server.bench_load import Flow, Latencies, Tally
 
 
 @given(st.lists(st.floats(1e-5, 1e3), min_size=1, max_size=200), st.floats(0.01, 1.0))
@@ -67,7 +67,7 @@ def test_a_queue_that_is_named_stays_as_it_is(skep, api, broker, queue):
     ("arguments", "code", "said"),
     [
         (("--producers", 0, "--consumers", 0), 1, "nothing to do"),
-        (("nonsense://x",), 1, "is not the URL"),
+        (("nonsense://x",), 1, "Invalid broker URL"),
     ],
 )
 def test_what_cannot_be_done_is_refused(run, arguments, code, said):

@@ -30,9 +30,9 @@ def test_a_file_makes_queues_once_and_then_nothing_differs(skep, api, queue, dec
         "    paused: true",
         "    leaseTime: 60",
         '    ackMode: "individual"',
-        "done",
+        "Applied 1 changes",
     ]
-    assert second.out == "nothing differs\n"
+    assert second.out == "No changes\n"
     found = api.queues.describe(queue)
     assert (found["namespace"], found["isPaused"]) == ("shop", True)
     assert found["options"]["leaseTime"] == 60
@@ -48,7 +48,7 @@ def test_a_change_is_shown_and_carried_out(skep, api, queue, declare):
         f"~ {queue}",
         "    leaseTime: 60 → 30",
         "    retryLimit: 9 → 3",
-        "done",
+        "Applied 1 changes",
     ]
     options = api.queues.configuration(queue).options
     assert (options.lease_time, options.retry_limit) == (30, 3)
@@ -86,7 +86,7 @@ def test_what_is_not_declared_is_deleted_only_on_request(skep, api, queue, decla
     pruned = skep("apply", "-f", file, "--prune", "--namespace", space, "--yes")
 
     assert "-old" not in kept.out
-    assert pruned.out.splitlines() == [f"- {queue}-old", "done"]
+    assert pruned.out.splitlines() == [f"- {queue}-old", "Applied 1 changes"]
     assert api.queues.configuration(f"{queue}-elsewhere").namespace == "other"
     assert "not found" in skep("queues", "show", f"{queue}-old", code=1).err
 
@@ -94,7 +94,9 @@ def test_what_is_not_declared_is_deleted_only_on_request(skep, api, queue, decla
 def test_a_namespace_without_prune_is_refused(skep, declare, queue):
     file = declare(f"queues: {{{queue}: {{}}}}")
 
-    assert "it needs --prune" in skep("apply", "-f", file, "--namespace", "x", code=1).err
+    assert (
+        "--namespace requires --prune" in skep("apply", "-f", file, "--namespace", "x", code=1).err
+    )
 
 
 def test_several_files_and_stdin_are_one_declaration(skep, queue, declare):
@@ -104,7 +106,7 @@ def test_several_files_and_stdin_are_one_declaration(skep, queue, declare):
     ended = skep("apply", "-f", one, "-f", "-", "--yes", stdin=text)
     twice = skep("apply", "-f", one, "-f", one, code=1)
 
-    assert ended.out.splitlines() == [f"+ {queue}-a", f"+ {queue}-b", "done"]
+    assert ended.out.splitlines() == [f"+ {queue}-a", f"+ {queue}-b", "Applied 2 changes"]
     assert f"queue {queue}-a is declared twice" in twice.err
 
 
@@ -122,4 +124,6 @@ def test_programs_get_the_differences_as_json(skep, api, queue, declare):
 
 
 def test_a_file_that_cannot_be_read_is_named(skep, tmp_path):
-    assert "none.yaml cannot be read" in skep("apply", "-f", tmp_path / "none.yaml", code=1).err
+    path = tmp_path / "none.yaml"
+
+    assert f"cannot read {path}" in skep("apply", "-f", path, code=1).err

@@ -167,7 +167,7 @@ def test_dead_letters_are_deleted_by_id_by_filter_and_all(skep, api, letters):
     by_filter = skep("dlq", "delete", "--queue", letters, "--error", "broken", "--yes")
     skep("dlq", "delete", "--all", "--yes")
 
-    assert by_id.out == by_filter.out == "1 dead letters deleted\n"
+    assert by_id.out == by_filter.out == "Deleted 1 dead letters\n"
     assert dlq_ids(api, letters) == []
 
 
@@ -176,5 +176,5 @@ def test_a_choice_must_be_made_and_only_one(skep, command):
     nothing = skep("dlq", command, "--yes", code=1)
     both = skep("dlq", command, 1, "--error", "x", "--yes", code=1)
 
-    assert "which dead letters?" in nothing.err
+    assert "pass ids, a filter" in nothing.err
     assert "not both" in both.err

@@ -88,10 +88,10 @@ async def test_operations_that_were_given_up_are_cancelled(ask, broker, client, 
     again = await ask("operations", "cleanup", "--yes")
     shown = [await ask("operations", "show", each, "-o", "json") for each in given_up]
 
-    assert one.out == f"{given_up[0]} will not be done\n"
-    assert "Cancel 1 operations that are failed?" in refused.err
-    assert cleaned.out == "1 operations cancelled\n"
-    assert again.out == "there is nothing to clean up\n"
+    assert one.out == f"Cancelled operation {given_up[0]}\n"
+    assert "Cancel 1 failed operations?" in refused.err
+    assert cleaned.out == "Cancelled 1 operations\n"
+    assert again.out == "No operations to cancel\n"
     assert [each.json()["status"] for each in shown] == ["cancelled", "cancelled"]
 
 
@@ -101,7 +101,7 @@ def test_an_operation_that_does_not_exist_is_the_callers_mistake(skep):
 
 
 def test_a_search_for_metrics_says_what_it_goes_with(run):
-    assert "--search goes with --prometheus" in run("metrics", "--search", "parked", code=1).err
+    assert "--search requires --prometheus" in run("metrics", "--search", "parked", code=1).err
 
 
 def test_metrics_are_shown_in_few_words_or_all(skep, api, queue):
@@ -143,6 +143,6 @@ def test_streams_are_listed_shown_and_deleted(skep, api, queue):
 
     assert [row["name"] for row in rows] == [f"{queue}-query"]
     assert shown["source_queue"] == queue
-    assert "say --yes" in refused.err
-    assert gone.out == f"{queue}-query is gone\n"
+    assert "pass --yes" in refused.err
+    assert gone.out == f"Deleted query {queue}-query\n"
     assert skep("streams", "show", f"{queue}-query", code=1).out == ""

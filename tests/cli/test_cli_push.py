@@ -11,9 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from skep.cli import main
-from skep.cli.messages.push_bar import push_bar
-from skep.cli.messages.push_items import Batch, Line
-from skep.cli.messages.upload import Patience
+from skep.cli.messages.push_lines import Batch, Line, Patience, push_bar
 from skep.client import Stopped
 from skep.model.errors import Overloaded, Unavailable
 from tests.faults.support.instances import instance
@@ -77,13 +75,13 @@ def test_equal_lines_and_other_files_are_other_messages(skep, api, queue, tmp_pa
 
 
 def test_a_file_that_is_not_there_is_not_taken_for_a_queue(run):
-    assert "there is no file orders.ndjson" in run("push", "orders.ndjson", code=1).err
+    assert "file orders.ndjson does not exist" in run("push", "orders.ndjson", code=1).err
 
 
 def test_a_file_alone_goes_to_the_queue_of_its_name(skep, api, queue, tmp_path):
     said = skep("push", lines_file(tmp_path, ["1"], f"{queue}.ndjson"))
 
-    assert f"to the queue {queue}" in said.err
+    assert f"to queue {queue}" in said.err
     assert [message.data for message in taken(api, queue)] == [1]
 
 
@@ -119,7 +117,7 @@ def test_lines_that_are_refused_are_counted_and_written_down(skep, api, queue, t
 
     counts = ended.json()
     assert (counts["lines"], counts["queued"], counts["rejected"]) == (5, 3, 2)
-    assert "2 were rejected, first line 2: not JSON" in ended.err
+    assert "2 lines were rejected, first line 2: not JSON" in ended.err
     first, second = (json.loads(line) for line in rejects.read_text().splitlines())
     assert (first["line"], first["text"]) == (2, "no json")
     assert (second["line"], second["payload"]) == (3, {"m": 1})
@@ -130,7 +128,7 @@ def test_a_line_without_its_field_is_refused(skep, queue):
     said = skep("push", queue, "--partition-key", "customer", stdin="{}\n7\n", code=1)
 
     assert "0 queued" in said.out
-    assert "line 1: the field customer" in said.err
+    assert "line 1: field customer" in said.err
 
 
 @pytest.mark.parametrize(
@@ -138,11 +136,11 @@ def test_a_line_without_its_field_is_refused(skep, queue):
     [
         (("1", "--file", "x"), "not both"),
         (("1", "--partition", "a", "--partition-key", "b"), "not both"),
-        (("1", "2", "--transaction-id", "t"), "one payload"),
-        (("1", "--transaction-id", "t", "--id-prefix", "p"), "exclude each other"),
+        (("1", "2", "--transaction-id", "t"), "single payload"),
+        (("1", "--transaction-id", "t", "--id-prefix", "p"), "pass only one of"),
         (("1", "--header", "novalue"), "NAME=VALUE"),
-        (("--file", "no-such-file"), "cannot be opened"),
-        (("--file", os.devnull, "--rejects", "/no/such/place"), "cannot be opened"),
+        (("--file", "no-such-file"), "cannot open"),
+        (("--file", os.devnull, "--rejects", "/no/such/place"), "cannot open"),
         (("no json",), "not JSON"),
     ],
 )

@@ -80,9 +80,9 @@ def test_options_are_changed_unset_and_shown(skep, api, queue):
     ("flags", "said"),
     [
         (["--set", "leaseTimes=5"], "did you mean leaseTime?"),
-        (["--set", "leaseTime"], "leaseTime is not OPTION=VALUE"),
-        (["--set", "leaseTime=soon"], "wrong value"),
-        (["--unset", "nothing"], "there is no option nothing"),
+        (["--set", "leaseTime"], "must be OPTION=VALUE, not 'leaseTime'"),
+        (["--set", "leaseTime=soon"], "invalid value"),
+        (["--unset", "nothing"], "unknown queue option nothing"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_before_anything_happens(
@@ -128,9 +128,9 @@ def test_a_queue_is_cleared_and_deleted(skep, api, queue):
     rest = skep("queues", "clear", queue, "--yes")
     gone = skep("queues", "delete", queue, "--yes")
 
-    assert one.out == "3 messages dropped\n"
-    assert rest.out == "2 messages dropped\n"
-    assert gone.out == f"{queue} is gone\n"
+    assert one.out == "Deleted 3 messages\n"
+    assert rest.out == "Deleted 2 messages\n"
+    assert gone.out == f"Deleted queue {queue}\n"
     assert skep("queues", "show", queue, code=1).out == ""
 
 
@@ -159,7 +159,7 @@ def test_a_partition_is_shown_by_its_whole_name_and_cleared(skep, api, queue):
 
     assert (shown["name"], shown["stats"]["total"]) == ("a", 2)
     assert "pending                  3" in table
-    assert cleared.out == "2 messages dropped\n"
+    assert cleared.out == "Deleted 2 messages\n"
     assert f"{queue} has no partition b" in skep("partitions", "show", queue, "b", code=1).err
 
 
@@ -185,5 +185,5 @@ def test_what_cannot_be_undone_needs_a_yes(skep, api, queue, command):
 
     ended = skep(*(queue if part == "QUEUE" else part for part in command), code=1)
 
-    assert "say --yes" in ended.err
+    assert "pass --yes" in ended.err
     assert api.queues.describe(queue)["totals"]["pending"] == 1

@@ -44,7 +44,7 @@ def _documents(text):
 def test_it_ends_when_nothing_comes(skep, api, queue):
     api.push(queue, 1)
 
-    assert "nothing came" in skep("tail", queue, "--idle", "0.2", code=4).err
+    assert "no message arrived" in skep("tail", queue, "--idle", "0.2", code=4).err
     assert (
         len(skep("tail", queue, "--from", "start", "--idle", "0.5", "-o", "ndjson").ndjson()) == 1
     )
@@ -52,7 +52,7 @@ def test_it_ends_when_nothing_comes(skep, api, queue):
 
 def test_a_queue_that_is_not_there_and_a_broker_that_is_not_there(skep):
     skep("tail", "no-such-queue-at-all", code=1)
-    assert "no broker listens" in skep("tail", "q", "--url", "http://127.0.0.1:1", code=2).err
+    assert "cannot connect to" in skep("tail", "q", "--url", "http://127.0.0.1:1", code=2).err
 
 
 def test_a_broker_that_is_killed_leaves_no_seam(broker, api, queue):
@@ -75,7 +75,7 @@ def test_a_start_is_a_word_or_a_time(skep, run, api, queue):
     api.push(queue, {"n": 1})
 
     assert len(skep("tail", queue, "--from", "1h", "--limit", "1", "-o", "ndjson").ndjson()) == 1
-    assert "yesterday is no time" in run("tail", queue, "--from", "yesterday", code=1).err
+    assert "Invalid time: 'yesterday'" in run("tail", queue, "--from", "yesterday", code=1).err
 
 
 def test_events_are_put_together_from_lines():

@@ -30,4 +30,4 @@ def test_the_doctor_tells_a_missing_token_from_one_that_ends_soon(run, broker):
 
     assert "there is none" in access(code=2)["found"]
     assert "refused" in access("--token", "nonsense", code=2)["found"]
-    assert "tester, role admin; it ends in" in access("--token", sign(claims()), code=0)["found"]
+    assert "tester, role admin; it expires in" in access("--token", sign(claims()), code=0)["found"]

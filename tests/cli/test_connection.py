@@ -7,10 +7,9 @@ import sys
 import pytest
 import typer
 
-from skep.cli.shared.completion import complete_queue
-from skep.cli.shared.connection import with_client
+from skep.cli.shared.connection import complete_queue, with_client
 from skep.cli.shared.exits import Nothing, exit_code_of, line_of
-from skep.cli.shared.prompts import confirm
+from skep.cli.shared.options import confirm
 from skep.client import AccessDenied, NotSent, OutcomeUnknown
 from skep.db.access.errors import NotExecuted
 from skep.model.errors import BadRequest, Defect, Forbidden, NotFound, Overloaded

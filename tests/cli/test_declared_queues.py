@@ -85,11 +85,14 @@ def test_several_documents_are_one_declaration():
     ("text", "said"),
     [
         ("queues: {a: {options: {leaseTimes: 5}}}", "did you mean leaseTime?"),
-        ("queues: {a: {options: {zzz: 5}}}", "there is no option zzz"),
-        ("queues: {a: {options: {leaseTime: soon}}}", "an option has a wrong value: Expected `int"),
-        ("queues: {a: {options: {ackMode: never}}}", "wrong value: Invalid enum value"),
+        ("queues: {a: {options: {zzz: 5}}}", "unknown queue option zzz"),
+        (
+            "queues: {a: {options: {leaseTime: soon}}}",
+            "queue option: Expected `int",
+        ),
+        ("queues: {a: {options: {ackMode: never}}}", "option: Invalid enum value"),
         ("queues: {a: {leaseTime: 5}}", "unknown field `leaseTime`"),
-        ("queues: {a: {}, a: {}}", "a is there twice"),
+        ("queues: {a: {}, a: {}}", "duplicate key a"),
         ("queues: {a: {}}\n---\nqueues: {a: {}}", "queue a is declared twice"),
         ("queues: [", "is not YAML"),
         ("", "declares no queues"),

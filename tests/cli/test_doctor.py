@@ -5,9 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from skep.cli.server.doctor_broker import judge_account, judge_refusal, judge_version
-from skep.cli.server.doctor_database import judge_schema, judge_server
-from skep.cli.server.doctor_machine import judge_disk
+from skep.cli.server.doctor_checks import (
+    judge_account,
+    judge_disk,
+    judge_refusal,
+    judge_schema,
+    judge_server,
+    judge_version,
+)
 from skep.cli.shared.connection import Server
 from skep.client import AccessDenied
 from skep.db.embedded.cluster import ClusterDirectory
@@ -94,7 +99,7 @@ def test_a_context_that_is_not_there_is_a_finding(run, tmp_path):
         "doctor", "--data-dir", tmp_path, "--context", "nobody", "-o", "json", code=2
     ).json()
 
-    assert "no context nobody" in findings[-1]["found"]
+    assert "context nobody does not exist" in findings[-1]["found"]
 
 
 def states(facts, wanted=12):
@@ -119,7 +124,7 @@ def test_a_server_that_is_well_has_no_advice():
         ({"clock": NOW + timedelta(seconds=5)}, "clock", "warning"),
         ({"clock": NOW - timedelta(seconds=60)}, "clock", "broken"),
         ({"clock": NOW - timedelta(seconds=2), "round_trip_s": 4.0}, "clock", "ok"),
-        ({"settings": {"fsync": "off"}}, "settings of PostgreSQL", "warning"),
+        ({"settings": {"fsync": "off"}}, "PostgreSQL settings", "warning"),
     ],
 )
 def test_what_is_wrong_with_a_server_is_found(change, topic, state):

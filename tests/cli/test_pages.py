@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.cli.shared.exits import Nothing
-from skep.cli.shared.pages import Pages, by_offset, one_page, print_pages
+from skep.cli.shared.output import Pages, by_offset, print_found, print_pages
 
 
 class Rows:
@@ -59,7 +59,7 @@ def test_a_page_without_rows_may_be_followed_by_others():
 def test_a_listing_that_was_cut_says_where_it_goes_on(capsys):
     rows = Rows(10)
 
-    print_pages(Pages(by_offset(rows.fetch), limit=3), ("n",), "table", what="row")
+    print_pages(Pages(by_offset(rows.fetch), limit=3), ("n",), "table", empty="no row")
 
     said = capsys.readouterr()
     assert said.out.split() == ["n", "0", "1", "2"]
@@ -68,13 +68,13 @@ def test_a_listing_that_was_cut_says_where_it_goes_on(capsys):
 
 @pytest.mark.parametrize("output", ["json", "ndjson", "yaml"])
 def test_programs_are_not_told_so(output, capsys):
-    print_pages(Pages(by_offset(Rows(10).fetch), limit=3), ("n",), output, what="row")
+    print_pages(Pages(by_offset(Rows(10).fetch), limit=3), ("n",), output, empty="no row")
 
     assert capsys.readouterr().err == ""
 
 
 def test_an_empty_listing_is_nothing_and_still_a_document(capsys):
     with pytest.raises(Nothing, match="no row is there"):
-        print_pages(one_page([]), ("n",), "json", what="row is there")
+        print_found([], ("n",), "json", empty="no row is there")
 
     assert json.loads(capsys.readouterr().out) == []

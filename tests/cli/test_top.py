@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from skep.cli.admin.exposition import by_label, read_exposition, total
 from skep.cli.admin.top_figures import (
     ACKED,
     CPU,
@@ -19,8 +18,11 @@ from skep.cli.admin.top_figures import (
     POPPED,
     PUSHED,
     Reading,
+    by_label,
     frame_between,
     percentiles,
+    read_exposition,
+    total,
 )
 from skep.cli.admin.top_view import render_frame, spell_seconds
 from skep.client.values import GroupEntry, MessageCounts, QueueSummary
@@ -134,8 +136,8 @@ def test_the_page_shows_queues_groups_instances_and_trouble():
         "15 min",
         "parked polls",
         "! pop maintenance is on",
-        "! the database is away",
-        "! instance h2:1 is silent for 30 s",
+        "! the database is unreachable",
+        "! instance h2:1 has been silent for 30 s",
         "h1:1",
     ):
         assert part in text

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from skep.cli.shared.times import read_fixed_moment, read_moment
+from skep.cli.shared.options import read_fixed_moment, read_moment
 from skep.model.errors import BadRequest
 
 
@@ -46,5 +46,5 @@ def test_anything_else_is_refused_with_what_to_write(text):
 
 def test_what_is_known_by_its_times_takes_only_those_that_stay_the_same():
     assert read_fixed_moment("2026-07-01") == datetime(2026, 7, 1, tzinfo=UTC)
-    with pytest.raises(BadRequest, match="another time whenever it is read"):
+    with pytest.raises(BadRequest, match="depends on when the command runs"):
         read_fixed_moment("2h")

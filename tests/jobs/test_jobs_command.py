@@ -47,7 +47,7 @@ async def test_a_key_starts_one_chain(jobs, client):
     first = await jobs("start", "price", "7", "--key", "k")
     second = await jobs("start", "price", "7", "--key", "k")
 
-    assert second == f"{first.strip()} (was there already)\n"
+    assert second == f"{first.strip()} (already started)\n"
     assert len((await client.inspection.chains(ChainFilter())).items) == 1
 
 
@@ -77,7 +77,7 @@ async def test_chains_are_cancelled_retried_and_deleted(jobs, client):
     await jobs("retry", chain.id)
     (row,) = (await client.inspection.chains(ChainFilter())).items
     assert row.state == "open"
-    assert await jobs("delete", chain.id, "--yes") == "1 chains are gone\n"
+    assert await jobs("delete", chain.id, "--yes") == "Deleted 1 chains\n"
     assert (await client.inspection.chains(ChainFilter())).items == []
 
 
@@ -141,7 +141,7 @@ async def test_old_chains_are_pruned_and_tables_vacuumed(jobs, client):
     chain = await client.start(price, 7)
     await client.cancel(chain.id)
 
-    assert await jobs("prune", "--days", "0", "--yes") == "1 chains are gone\n"
+    assert await jobs("prune", "--days", "0", "--yes") == "Deleted 1 chains\n"
     assert "open_job" in await jobs("vacuum")
 
 
@@ -150,10 +150,10 @@ async def test_old_chains_are_pruned_and_tables_vacuumed(jobs, client):
     [
         (("start", "price", "{"), "not JSON"),
         (("retry", uuid4()), "there is no chain"),
-        (("retry",), "name at least one id"),
+        (("retry",), "pass at least one id"),
         (("cancel", uuid4(), "--all"), "not both"),
-        (("delete", uuid4(), "--type", "price"), "go with --all"),
-        (("delete", "--all", "--cascade"), "--cascade goes with ids"),
+        (("delete", uuid4(), "--type", "price"), "require --all"),
+        (("delete", "--all", "--cascade"), "--cascade requires ids"),
         (("trigger", uuid4()), "there is no job"),
         (("pause", "nobody"), "there never was a job"),
     ],

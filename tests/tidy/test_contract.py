@@ -5,7 +5,7 @@ import re
 import pytest
 
 from skep.app.parts.document import describe_api
-from skep.cli.server.http_page import render_http_page
+from skep.cli.server.reference import render_http_page
 from skep.server.api_document.contract import CONTRACT, route_shape
 from tests.api.support.contract_calls import CALLS
 from tests.tidy.tree import ROOT, files

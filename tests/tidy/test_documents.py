@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from skep.cli.server.settings_page import render_settings_page
+from skep.cli.server.reference import render_settings_page
 from skep.settings.fields import FIELDS, description
 from tests.tidy.tree import ROOT, documents, short, sql_files
 

@@ -34,19 +34,19 @@ def test_a_person_computes_hours_and_asks_how_far_they_are(spark, skep, writer, 
     past = (datetime.now(UTC) - timedelta(hours=3)).isoformat()
     writer.value("select set_config('skep.fake_now', $1, false)", past)
     writer.push(1, 2, 3)
-    assert "nothing is computed yet" in skep("status")
+    assert "Nothing is computed yet" in skep("status")
 
     told = skep("run", "--warehouse", str(tmp_path), "--from", past)
 
     assert "3 messages" in told
     assert "no lake" not in told
-    assert "computed up to" in skep("status")
-    assert "nothing to do" in skep("run")
+    assert "Computed up to" in skep("status")
+    assert "Nothing to do" in skep("run")
     assert "no lake" not in skep("run", "--queue", "orders", "--from", past)
 
 
 def test_what_makes_no_sense_is_refused_with_one_line(skep):
-    with pytest.raises(BadRequest, match="is no time"):
+    with pytest.raises(BadRequest, match="Invalid time"):
         skep("run", "--from", "yesterday")
     with pytest.raises(BadRequest, match="when it is over"):
         skep("run", "--to", "2999-01-01")

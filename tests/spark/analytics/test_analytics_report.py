@@ -285,7 +285,7 @@ def test_a_person_writes_a_report(known, skep):
 def test_a_report_about_nothing_or_to_nowhere_is_refused(known, skep, tmp_path):
     with pytest.raises(NotFound, match="skep analytics run"):
         skep("--to", "2026-04-01")
-    with pytest.raises(BadRequest, match="no whole hour"):
+    with pytest.raises(BadRequest, match="no full hour"):
         skep("--from", "2026-05-04T12:10", "--to", "2026-05-04T12:50")
     with pytest.raises(BadRequest, match="cannot write"):
         skep("--from", "2026-05-04", "--to", "2026-05-05", out=tmp_path)

@@ -46,10 +46,10 @@ def test_a_queue_goes_through_the_archive_by_commands(spark, shop, skep):
 
     said = skep("run", "--warehouse", shop.warehouse, "--queue", "orders", "--once")
 
-    assert "archived 4 messages of 1 queues in 1 files" in said
+    assert "Archived 4 messages of 1 queues in 1 files" in said
     assert "4 left the live log" in said
-    assert "archived 1 messages of 1 queues" in skep("run")
-    assert "archived 0 messages" in skep("run")
+    assert "Archived 1 messages of 1 queues" in skep("run")
+    assert "Archived 0 messages" in skep("run")
     listed = skep("status")
     assert "orders" in listed
     assert "never" not in listed
@@ -107,7 +107,7 @@ def test_small_files_are_put_together_by_a_command(spark, shop, skep):
 
     said = skep("compact", "--keep", "0")
 
-    assert "3 files became 1" in said
+    assert "Compacted 3 files to 1" in said
     assert shop.archived() == [0, 1, 2]
 
 
@@ -134,7 +134,7 @@ def test_a_task_that_lost_the_database_says_so_and_is_not_taken_for_a_mistake(sp
 def test_mistakes_are_told_in_one_line(shop, skep, tmp_path):
     with pytest.raises(BadRequest, match="exclude each other"):
         skep("run", "--once", "--every", "5")
-    with pytest.raises(BadRequest, match="is no time"):
+    with pytest.raises(BadRequest, match="Invalid time"):
         skep("files", "--since", "yesterday")
     with pytest.raises(NotFound, match="there is no archive in this database yet"):
         skep("files")

@@ -221,7 +221,7 @@ def test_the_command_says_that_postgres_is_away_and_goes_on_when_it_is_back(post
         giving_up = threading.Timer(DEADLINE_S, run.kill)
         giving_up.start()
         try:
-            assert any("archived 4 messages" in line for line in run.stdout)
+            assert any("Archived 4 messages" in line for line in run.stdout)
             postgres.kill()
             assert any("cut short: the database of the archive" in line for line in run.stdout)
             postgres.revive()

@@ -62,18 +62,18 @@ def test_a_pipeline_is_run_listed_and_shown(spark, skep, writer, tmp_path):
     assert "state: stopped" in shown
     assert "lag messages: 0" in shown
     assert str(tmp_path) in shown
-    assert "does not run: it is stopped" in skep("stop", "counts")
+    assert "is not running: it is stopped" in skep("stop", "counts")
 
 
 def test_a_stop_is_heard_by_whoever_runs_it(skep, running):
     assert running.report("running", Progress(messages=5, rate=2.0))
     assert "counts" in skep("list")
-    assert "was asked to stop" in skep("stop", "counts", "--wait", "0")
+    assert "Asked pipeline counts to stop" in skep("stop", "counts", "--wait", "0")
     assert not running.report("running", Progress())
-    with pytest.raises(Refused, match=r"has not done so in 0\.3 s"):
+    with pytest.raises(Refused, match=r"did not stop within 0\.3 s"):
         skep("stop", "counts", "--wait", "0.3")
     running.report("stopped", Progress())
-    assert "does not run" in skep("stop", "counts")
+    assert "is not running" in skep("stop", "counts")
 
 
 def test_a_runner_that_is_gone_is_told_apart(skep, running, writer):
@@ -81,7 +81,7 @@ def test_a_runner_that_is_gone_is_told_apart(skep, running, writer):
 
     assert "silent for 36" in skep("list")
     assert '"lagMessages":null' in skep("list", "-o", "ndjson")
-    with pytest.raises(Refused, match="whoever ran it is gone"):
+    with pytest.raises(Refused, match="its process is gone"):
         skep("stop", "counts")
 
 
@@ -111,7 +111,7 @@ def test_a_run_that_lost_its_connection_gets_its_lock_again(running, database_ur
 def test_mistakes_are_told_in_one_line(skep, tmp_path, empty_database_url):
     with pytest.raises(InvalidPipeline, match="cannot read"):
         skep("run", str(tmp_path / "missing.yaml"))
-    with pytest.raises(NotFound, match="there is no pipeline nothing"):
+    with pytest.raises(NotFound, match="pipeline nothing does not exist"):
         skep("status", "nothing")
     with pytest.raises(NotFound, match="there is no pipeline nothing"):
         skep("stop", "nothing")

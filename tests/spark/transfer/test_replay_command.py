@@ -82,14 +82,14 @@ def test_a_person_counts_replays_and_repeats(skep, writer):
     writer.push(3, partition="b")
     span = last_hour()
 
-    assert "would replay 3 messages of 2 partitions" in skep(*span, "--dry-run")
-    assert skep(*span) == "replayed 3 messages\n"
-    assert "nothing to do" in skep(*span)
-    assert "replayed 1 messages" in skep(*span, "--where", "partition = 'b'")
+    assert "Would replay 3 messages of 2 partitions" in skep(*span, "--dry-run")
+    assert skep(*span) == "Replayed 3 messages\n"
+    assert "Nothing to do" in skep(*span)
+    assert "Replayed 1 messages" in skep(*span, "--where", "partition = 'b'")
 
 
 def test_times_are_checked_before_anything_is_started(skep):
-    with pytest.raises(BadRequest, match="is no time"):
+    with pytest.raises(BadRequest, match="Invalid time"):
         skep("--from", "yesterday", "--to", "2026-01-01")
 
 
@@ -113,5 +113,5 @@ def test_killed_when_all_is_staged_it_has_added_nothing_and_is_repeated_whole(
     guard.execute("rollback")
 
     assert writer.rows(STORED) == []
-    assert skep(*span) == "replayed 2,000 messages\n"
+    assert skep(*span) == "Replayed 2,000 messages\n"
     assert writer.rows(STORED) == [(f"p{number}", 500) for number in range(4)]

@@ -66,9 +66,9 @@ def test_what_is_exported_is_imported_again_as_it_was(skep, writer, tmp_path, su
         writer.push_envelopes(sent, partition=f"p{number % 2}")
     path = tmp_path / f"messages.{suffix}"
 
-    assert "exported 5 messages" in skep("export", "--queue", "orders", "--to", path)
-    assert skep("import", "--from", path, "--queue", "copy") == "imported 5 messages\n"
-    assert "nothing to do" in skep("import", "--from", path, "--queue", "copy")
+    assert "Exported 5 messages" in skep("export", "--queue", "orders", "--to", path)
+    assert skep("import", "--from", path, "--queue", "copy") == "Imported 5 messages\n"
+    assert "Nothing to do" in skep("import", "--from", path, "--queue", "copy")
 
     before, after = (
         [(partition, json.loads(text)) for partition, text in stored(writer, queue)]
@@ -84,8 +84,8 @@ def test_another_queue_is_imported_in_order_with_its_ids(skep, writer):
     said = skep("import", "--format", "queue", "--from", "orders", "--queue", "copy")
     again = skep("import", "--format", "queue", "--from", "orders", "--queue", "copy")
 
-    assert said == "imported 40 messages\n"
-    assert again == "imported 0 messages; 40 were there already\n"
+    assert said == "Imported 40 messages\n"
+    assert again == "Imported 0 messages; 40 were duplicates\n"
     assert stored(writer, "copy") == stored(writer, "orders")
 
 
@@ -117,7 +117,7 @@ def test_lines_that_are_no_messages_are_payloads_and_bad_ones_are_rejected_by_ro
     assert stored(writer, "events") == []
     said = skep("import", "--from", path, "--queue", "events", "--on-error", "dead-letter")
 
-    assert said.startswith("imported 2 messages; 1 could not be stored and are dead letters")
+    assert said.startswith("Imported 2 messages; 1 could not be stored and are dead letters")
     assert data_of(writer, "events") == [("Default", {"id": 1}), ("p", 3)]
 
 
@@ -152,7 +152,7 @@ def test_sealed_messages_leave_their_queue_only_if_somebody_says_so(
     with pytest.raises(Refused, match="in the clear"):
         skep("export", "--queue", "orders", "--to", path)
     skep("import", "--from", tmp_path / "one.ndjson", "--queue", "orders")
-    assert "exported 1 " in skep("export", "--queue", "orders", "--to", path, "--decrypt")
+    assert "Exported 1 " in skep("export", "--queue", "orders", "--to", path, "--decrypt")
     assert '"enc":"k1"' in stored(writer, "orders")[0][1]
 
 

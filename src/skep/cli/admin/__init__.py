@@ -1,1 +1,1 @@
-"""Commands for operators: queues, partitions, groups, apply, top, maintenance."""
+"""Commands for operators: queues, partitions, groups, apply, top, and the broker itself."""

@@ -1,22 +1,30 @@
-"""`skep apply`: make queues as a file declares them, after showing what would change."""
+"""`skep apply`: create, change and delete queues as a file declares them."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Option
 
-from skep.cli.admin.queue_diff import render_diff, summary_of
 from skep.cli.shared.connection import with_client
-from skep.cli.shared.output import Format, Output, print_rows
-from skep.cli.shared.pages import Pages, by_offset
-from skep.cli.shared.prompts import Yes, confirm
+from skep.cli.shared.options import Yes, confirm
+from skep.cli.shared.output import Format, Output, Pages, by_offset, print_rows
 from skep.model.errors import BadRequest, NotFound, Refused
 
 if TYPE_CHECKING:
-    from skep.cli.admin.declared_queues import Declaration, ExistingQueue, QueueChange
+    from rich.text import Text
+
+    from skep.cli.admin.declared_queues import (
+        Declaration,
+        ExistingQueue,
+        MemberChange,
+        QueueChange,
+    )
     from skep.client import Client
+
+_SIGNS: Final = {"create": ("+", "green"), "change": ("~", "yellow"), "delete": ("-", "red")}
 
 
 @with_client
@@ -25,43 +33,37 @@ def apply(
     *,
     files: Annotated[
         list[str],
-        typer.Option(
-            "--file", "-f", help="A YAML file that declares queues; `-` is stdin. Repeat."
-        ),
+        Option("--file", "-f", help="YAML file that declares queues; `-` is stdin. Repeatable."),
     ],
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Delete the queues that are not declared, too.")
-    ] = False,
-    namespace: Annotated[
-        str | None, typer.Option(help="Prune only queues of this namespace.")
-    ] = None,
+    prune: Annotated[bool, Option("--prune", help="Delete queues that are not declared.")] = False,
+    namespace: Annotated[str | None, Option(help="Prune only queues of this namespace.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+        bool, Option("--dry-run", help="Show what would change; change nothing.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="As --dry-run, and end with 1 if something differs.")
+        bool, Option("--check", help="As --dry-run; exit with 1 if anything differs.")
     ] = False,
     yes: Yes = False,
     output: Output = "table",
 ) -> None:
-    """Make queues as a file declares them. Shows what would change, and asks.
+    """Make queues as a file declares them. Shows what would change, then asks.
 
-    An option that the file leaves out gets its default. Queues that it does not name stay, unless
-    --prune says otherwise.
+    Options missing from the file get their defaults. Queues missing from it stay, unless --prune
+    is passed.
     """
     if namespace is not None and not prune:
-        raise BadRequest("--namespace says which queues to prune: it needs --prune")
+        raise BadRequest("--namespace requires --prune: it limits which queues are pruned")
     changes = list(_plan(client, _read(files), is_pruning=prune, namespace=namespace))
     _show(changes, output)
     if check and changes:
-        raise Refused(f"the broker differs from what is declared: {summary_of(changes)}")
+        raise Refused(f"the broker differs from the declaration: {_summary(changes)}")
     if dry_run or check or not changes:
         return
-    confirm(f"Do this: {summary_of(changes)}?", is_answered=yes)
+    confirm(f"Apply changes: {_summary(changes)}?", is_answered=yes)
     for change in changes:
         _carry_out(client, change)
     if output == "table":
-        typer.echo("done")
+        typer.echo(f"Applied {len(changes):,} changes")
 
 
 def _read(files: Iterable[str]) -> "Declaration":
@@ -76,7 +78,7 @@ def _text_of(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except OSError as error:
-        raise BadRequest(f"{file} cannot be read: {error.strerror}") from error
+        raise BadRequest(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadRequest(f"{file} is not UTF-8: {error}") from error
 
@@ -86,14 +88,14 @@ def _plan(
 ) -> Iterator["QueueChange"]:
     from skep.cli.admin.declared_queues import QueueChange, differences
 
-    yield from differences(declared, lambda queue: _look(client, queue))
+    yield from differences(declared, lambda queue: _find(client, queue))
     if is_pruning:
         for queue in _existing_names(client, namespace):
             if queue not in declared:
                 yield QueueChange(queue, "delete")
 
 
-def _look(client: "Client", queue: str) -> "ExistingQueue | None":
+def _find(client: "Client", queue: str) -> "ExistingQueue | None":
     from skep.cli.admin.declared_queues import ExistingQueue
 
     try:
@@ -108,7 +110,7 @@ def _existing_names(client: "Client", namespace: str | None) -> list[str]:
         page = client.queues.find(namespace=namespace, limit=rows, offset=offset)
         return [queue.name for queue in page.queues]
 
-    # All of them before the first is deleted: pages by offset would skip some otherwise.
+    # Read all before the first is deleted: pages by offset would skip some otherwise.
     return [name for page in Pages(by_offset(fetch), limit=None) for name in page]
 
 
@@ -124,18 +126,57 @@ def _show(changes: "Sequence[QueueChange]", output: Format) -> None:
         ]
         print_rows(rows, ("queue", "action", "members"), output)
     elif not changes:
-        typer.echo("nothing differs")
+        typer.echo("No changes")
     else:
         from rich.console import Console
 
-        Console(highlight=False, soft_wrap=True).print(render_diff(changes), end="")
+        Console(highlight=False, soft_wrap=True).print(_diff(changes), end="")
+
+
+def _diff(changes: "Sequence[QueueChange]") -> "Text":
+    """Return the changes as lines: `+` creates, `~` changes, `-` deletes."""
+    from rich.text import Text
+
+    shown = Text()
+    for change in changes:
+        sign, colour = _SIGNS[change.action]
+        shown.append(f"{sign} {change.queue}\n", style=f"bold {colour}")
+        for member in change.members:
+            shown.append_text(_member_line(member, change.action))
+    return shown
+
+
+def _summary(changes: "Sequence[QueueChange]") -> str:
+    counts = {action: sum(each.action == action for each in changes) for action in _SIGNS}
+    return (
+        f"{counts['create']} to create, {counts['change']} to change, {counts['delete']} to delete"
+    )
+
+
+def _member_line(member: "MemberChange", action: str) -> "Text":
+    from rich.text import Text
+
+    line = Text(f"    {member.name}: ")
+    if action != "create":
+        line.append(_spell(member.before), style="red")
+    if action == "change":
+        line.append(" → ")
+    if action != "delete":
+        line.append(_spell(member.after), style="green")
+    return line.append("\n")
+
+
+def _spell(value: Any) -> str:
+    import msgspec
+
+    return msgspec.json.encode(value).decode()
 
 
 def _carry_out(client: "Client", change: "QueueChange") -> None:
     if change.action == "delete":
         client.queues.delete(change.queue)
         return
-    # Only what differs, so that what others change meanwhile stays.
+    # Only what differs, so that concurrent changes of other options stay.
     client.queues.configure(
         change.queue,
         namespace=change.value_of("namespace"),

@@ -1,9 +1,9 @@
 """Queues as a file declares them, and how they differ from those that exist.
 
-Pure: text in, differences out; `skep apply` reads the file, asks the broker and acts. A file is the
-whole truth about the options of the queues it names: one that it leaves out has its default. The
-namespace, the task and whether a queue is paused are left alone unless the file speaks of them: a
-push that makes a queue chooses the first two, and people pause queues in a hurry.
+Pure: text in, differences out. A file determines all options of the queues it names: one that it
+leaves out has its default. The namespace, the task and whether a queue is paused change only if the
+file names them: a push that creates a queue chooses the first two, and people pause queues in a
+hurry.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 import yaml as _typed_yaml
 
-from skep.cli.admin.queue_options import check_options
+from skep.cli.admin.queues import check_options
 from skep.model.errors import BadRequest
 from skep.model.names import check_name
 from skep.model.queue_options import QueueOptions
@@ -23,14 +23,14 @@ DEFAULTS: Final[dict[str, Any]] = msgspec.to_builtins(QueueOptions())
 
 
 class DeclaredQueue(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A queue as it should be."""
+    """A queue as the file declares it."""
 
     namespace: str | None = None
     task: str | None = None
     paused: bool | None = None
-    """None, like that of the two above, leaves it as it is."""
+    """None leaves it unchanged, as do namespace and task."""
     options: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    """By the names of the wire; null is the default."""
+    """By their names on the wire; null means the default."""
 
     def wanted_options(self) -> dict[str, Any]:
         """Return all options with their values."""
@@ -39,7 +39,7 @@ class DeclaredQueue(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
 
 
 class ExistingQueue(NamedTuple):
-    """A queue as it is."""
+    """A queue as it exists."""
 
     namespace: str
     task: str
@@ -48,7 +48,7 @@ class ExistingQueue(NamedTuple):
 
 
 class MemberChange(NamedTuple):
-    """One thing about a queue that is to change; None stands for a queue that is not there."""
+    """One changed property of a queue; `before` is None for a new queue."""
 
     name: str
     before: Any
@@ -56,7 +56,7 @@ class MemberChange(NamedTuple):
 
 
 class QueueChange(NamedTuple):
-    """What is to happen to one queue."""
+    """The change of one queue."""
 
     queue: str
     action: Literal["create", "change", "delete"]
@@ -67,7 +67,7 @@ class QueueChange(NamedTuple):
         return {each.name: each.after for each in self.members if each.name in DEFAULTS}
 
     def value_of(self, member: str) -> Any:
-        """Return what a member is to become, or None if it stays."""
+        """Return the new value of a member, or None if it stays."""
         return next((each.after for each in self.members if each.name == member), None)
 
 
@@ -79,10 +79,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_declaration(text: str, *, source: str) -> Declaration:
-    """Read a file of queues, which may consist of several YAML documents.
+    """Parse a declaration, which may be several YAML documents.
 
     Raises:
-        BadRequest: It is not one; says what is wrong with what.
+        BadRequest: It is invalid.
     """
     try:
         documents = list(yaml.load_all(text, Loader=_UniqueKeyLoader))
@@ -92,12 +92,12 @@ def parse_declaration(text: str, *, source: str) -> Declaration:
         [_read_document(each, source) for each in documents if each is not None]
     )
     if not declared:
-        raise BadRequest(f"{source} declares no queues; it begins with `queues:`")
+        raise BadRequest(f"{source} declares no queues; it must have a `queues:` mapping")
     return declared
 
 
 def merge_declarations(declarations: Iterable[Declaration]) -> Declaration:
-    """Put several declarations together.
+    """Merge declarations.
 
     Raises:
         BadRequest: Two of them declare the same queue.
@@ -112,11 +112,11 @@ def merge_declarations(declarations: Iterable[Declaration]) -> Declaration:
 
 
 def differences(
-    declared: Declaration, look: Callable[[str], ExistingQueue | None]
+    declared: Declaration, find: Callable[[str], ExistingQueue | None]
 ) -> Iterator[QueueChange]:
-    """Yield what has to happen so that the declared queues are as declared."""
+    """Yield the changes that make queues as declared."""
     for name, wanted in declared.items():
-        existing = look(name)
+        existing = find(name)
         if existing is None:
             yield QueueChange(name, "create", _members_of_new(wanted))
         elif members := _changed_members(existing, wanted):
@@ -129,14 +129,14 @@ def _members_of_new(wanted: DeclaredQueue) -> list[MemberChange]:
 
 
 def _changed_members(existing: ExistingQueue, wanted: DeclaredQueue) -> list[MemberChange]:
-    spoken_of = (
+    named = (
         MemberChange("namespace", existing.namespace, wanted.namespace),
         MemberChange("task", existing.task, wanted.task),
         MemberChange("paused", existing.is_paused, wanted.paused),
     )
-    pairs = [each for each in spoken_of if each.after is not None]
+    pairs = [each for each in named if each.after is not None]
     pairs += (
-        # An older broker does not know every option: it acts as by the default then.
+        # An older broker lacks newer options, and acts as their defaults say.
         MemberChange(name, existing.options.get(name, DEFAULTS[name]), value)
         for name, value in wanted.wanted_options().items()
     )
@@ -150,19 +150,15 @@ def _read_document(document: Any, source: str) -> Declaration:
         raise BadRequest(f"{source}: {error}") from error
     for name, queue in declared.items():
         try:
-            _check_queue(name, queue)
+            check_name("queue", name)
+            check_options(queue.options)
         except BadRequest as error:
             raise BadRequest(f"{source}: queue {name}: {error.message}") from error
     return declared
 
 
-def _check_queue(name: str, queue: DeclaredQueue) -> None:
-    check_name("queue", name)
-    check_options(queue.options)
-
-
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """Refuses a mapping that has a key twice: YAML's own loader would keep the last."""
+    """Refuses duplicate keys, of which YAML's own loader keeps the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping of a node."""
@@ -170,7 +166,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         for number, key in enumerate(keys):
             if key in keys[:number]:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"{key} is there twice", node.value[number][0].start_mark
+                    None, None, f"duplicate key {key}", node.value[number][0].start_mark
                 )
         mapping: dict[Any, Any] = yaml.SafeLoader.construct_mapping(self, node, deep)
         return mapping

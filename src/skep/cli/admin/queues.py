@@ -1,65 +1,63 @@
-"""`skep queues`: list, show, make, change, pause, empty and delete queues."""
+"""`skep queues` and `skep partitions`: list, show, create, change, pause, clear and delete."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
+from typer import Argument, Option
 
-from skep.cli.admin.queue_options import SetOptions, UnsetOptions, read_options
-from skep.cli.shared.completion import QueueName
-from skep.cli.shared.connection import with_client
-from skep.cli.shared.output import Output, print_record
-from skep.cli.shared.pages import Everything, Limit, Offset, Pages, by_offset, print_pages
-from skep.cli.shared.prompts import Yes, confirm
-from skep.model.errors import NotFound, Refused
+from skep.cli.shared.connection import OnlyPartition, QueueName, complete_queue, with_client
+from skep.cli.shared.declare import action, listing
+from skep.cli.shared.options import command_group
+from skep.cli.shared.output import Format, Output, print_record
+from skep.model.errors import BadRequest, NotFound, Refused
 
 if TYPE_CHECKING:
     from skep.client import Client
 
-queues_app: Final = typer.Typer(
-    name="queues",
-    help="List, show, make, change, pause, empty and delete queues.",
-    no_args_is_help=True,
+queues_app: Final = command_group(
+    "queues", "List, create, configure, pause, clear and delete queues."
 )
+partitions_app: Final = command_group("partitions", "List, show and clear partitions.")
 
-Namespace: TypeAlias = Annotated[str | None, typer.Option(help="The namespace of the queue.")]
-Task: TypeAlias = Annotated[str | None, typer.Option(help="The task of the queue.")]
+Namespace = Annotated[str | None, Option(help="Namespace of the queue.")]
+Task = Annotated[str | None, Option(help="Task of the queue.")]
+PartitionName = Annotated[str, Argument(help="Partition name.")]
+SetOptions = Annotated[
+    list[str] | None,
+    Option("--set", metavar="OPTION=VALUE", help="Queue option, as `leaseTime=60`; repeatable."),
+]
+UnsetOptions = Annotated[
+    list[str] | None,
+    Option("--unset", metavar="OPTION", help="Reset an option to its default; repeatable."),
+]
 
 _COLUMNS: Final = (
-    "name",
-    "namespace",
-    "task",
-    "partitions",
-    "messages.pending",
-    "messages.processing",
-    "messages.deadLetter",
-    "messages.total",
-    "isPaused",
+    *("name", "namespace", "task", "partitions", "messages.pending", "messages.processing"),
+    *("messages.deadLetter", "messages.total", "isPaused"),
+)
+_PARTITION_COLUMNS: Final = (
+    *("queue", "name", "tail", "head", "stats.pending", "stats.processing", "stats.deadLetter"),
+    *("lastActivity", "id"),
 )
 
 
 @queues_app.command("list")
-@with_client
+@listing(_COLUMNS, empty="no queue matches")
 def list_queues(
     client: "Client",
-    search: Annotated[str | None, typer.Argument(help="Only names that contain this.")] = None,
+    limit: int,
+    offset: int,
+    search: Annotated[str | None, Argument(help="Only names that contain this.")] = None,
     *,
-    namespace: Annotated[str | None, typer.Option(help="Only of this namespace.")] = None,
-    task: Annotated[str | None, typer.Option(help="Only of this task.")] = None,
-    limit: Limit = 100,
-    offset: Offset = 0,
-    everything: Everything = False,
-    output: Output = "table",
-) -> None:
-    """List queues, with how many messages wait in each."""
-
-    def fetch(rows: int, start: int) -> Any:
-        page = client.queues.find(
-            namespace=namespace, task=task, search=search, limit=rows, offset=start
-        )
-        return page.queues
-
-    pages = Pages(by_offset(fetch), limit=None if everything else limit, start=str(offset))
-    print_pages(pages, _COLUMNS, output, what="queue matches")
+    namespace: Annotated[str | None, Option(help="Only this namespace.")] = None,
+    task: Annotated[str | None, Option(help="Only this task.")] = None,
+) -> Any:
+    """List queues with their message counts."""
+    page = client.queues.find(
+        namespace=namespace, task=task, search=search, limit=limit, offset=offset
+    )
+    return page.queues
 
 
 @queues_app.command("show")
@@ -78,22 +76,22 @@ def show_queue(client: "Client", queue: QueueName, *, output: Output = "table") 
 @with_client
 def create_queue(
     client: "Client",
-    queue: Annotated[str, typer.Argument(help="How it shall be called.")],
+    queue: Annotated[str, Argument(help="Queue name.")],
     *,
     namespace: Namespace = None,
     task: Task = None,
     given: SetOptions = None,
     output: Output = "table",
 ) -> None:
-    """Make a queue. Pushing to one makes it, too: this is for its options."""
-    options = read_options(given)
+    """Create a queue with options. A push creates its queue with the defaults."""
+    options = _read_options(given)
     try:
         client.queues.configuration(queue)
     except NotFound:
         made = client.queues.configure(queue, namespace=namespace, task=task, **options)
         _print_configured(made, output)
     else:
-        raise Refused(f"the queue {queue} exists; `skep queues configure` changes it")
+        raise Refused(f"queue {queue} already exists; `skep queues configure` changes it")
 
 
 @queues_app.command("configure")
@@ -106,13 +104,11 @@ def configure_queue(
     task: Task = None,
     given: SetOptions = None,
     unset: UnsetOptions = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Give everything that is not set its default.")
-    ] = False,
+    replace: Annotated[bool, Option("--replace", help="Reset all other options.")] = False,
     output: Output = "table",
 ) -> None:
-    """Change options of a queue; without any, show them."""
-    options = read_options(given, unset)
+    """Change the options of a queue; without any, show them."""
+    options = _read_options(given, unset)
     configured = client.queues.configuration(queue)
     if options or replace or namespace is not None or task is not None:
         configured = client.queues.configure(
@@ -122,53 +118,138 @@ def configure_queue(
 
 
 @queues_app.command("pause")
-@with_client
+@action("Paused queue {queue}")
 def pause_queue(client: "Client", queue: QueueName) -> None:
-    """Deliver nothing of a queue until it is resumed; pushes go on."""
+    """Stop delivering from a queue; pushes continue."""
     client.queues.pause(queue)
-    typer.echo(f"{queue} is paused")
 
 
 @queues_app.command("resume")
-@with_client
+@action("Resumed queue {queue}")
 def resume_queue(client: "Client", queue: QueueName) -> None:
-    """Deliver a paused queue again."""
+    """Deliver from a paused queue again."""
     client.queues.resume(queue)
-    typer.echo(f"{queue} delivers")
+
+
+def _ask_to_clear(client: "Client", queue: str, partition: str | None) -> str:
+    place = f"queue {queue}" if partition is None else f"partition {partition} of {queue}"
+    pending = client.queues.describe(queue, partition_limit=1)["totals"]["pending"]
+    return f"Delete all messages of {place}? Queue {queue} has {pending:,} pending."
 
 
 @queues_app.command("clear")
-@with_client
-def clear_queue(
-    client: "Client",
-    queue: QueueName,
-    *,
-    partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
-    yes: Yes = False,
-) -> None:
-    """Drop all messages of a queue, read or not. Its groups and dead letters stay."""
-    place = queue if partition is None else f"partition {partition} of {queue}"
-    pending = client.queues.describe(queue, partition_limit=1)["totals"]["pending"]
-    confirm(f"Drop all messages of {place}? In {queue} {pending:,} are not done.", is_answered=yes)
-    cleared = client.queues.clear(queue, partition=partition)
-    typer.echo(f"{cleared['messages']:,} messages dropped")
+@action("Deleted {result[messages]:,} messages", question=_ask_to_clear)
+def clear_queue(client: "Client", queue: QueueName, *, partition: OnlyPartition = None) -> Any:
+    """Delete all messages of a queue, pending ones too. Groups and dead letters stay."""
+    return client.queues.clear(queue, partition=partition)
+
+
+def _ask_to_delete(client: "Client", queue: str) -> str:
+    found = client.queues.describe(queue, partition_limit=1)
+    return (
+        f"Delete queue {queue} with {found['totals']['total']:,} messages "
+        f"({found['totals']['pending']:,} pending) and {len(found['groups'])} groups?"
+    )
 
 
 @queues_app.command("delete")
-@with_client
-def delete_queue(client: "Client", queue: QueueName, *, yes: Yes = False) -> None:
+@action("Deleted queue {queue}", question=_ask_to_delete)
+def delete_queue(client: "Client", queue: QueueName) -> None:
     """Delete a queue with its messages, groups and dead letters."""
-    found = client.queues.describe(queue, partition_limit=1)
-    confirm(
-        f"Delete {queue} with {found['totals']['total']:,} messages "
-        f"({found['totals']['pending']:,} not done) and {len(found['groups'])} groups?",
-        is_answered=yes,
-    )
     client.queues.delete(queue)
-    typer.echo(f"{queue} is gone")
 
 
-def _print_configured(configured: Any, output: Any) -> None:
+@partitions_app.command("list")
+@listing(_PARTITION_COLUMNS, empty="no partition matches", cursor="after")
+def list_partitions(
+    client: "Client",
+    limit: int,
+    after: str | None,
+    queue: Annotated[
+        str | None, Argument(help="Only this queue.", autocompletion=complete_queue)
+    ] = None,
+    *,
+    search: Annotated[str | None, Option(help="Only names that contain this.")] = None,
+) -> Any:
+    """List partitions, by queue and name."""
+    page = client.queues.partitions(queue, search=search, after=after, limit=limit)
+    return page.partitions, page.next_after
+
+
+@partitions_app.command("show")
+@with_client
+def show_partition(
+    client: "Client", queue: QueueName, partition: PartitionName, *, output: Output = "table"
+) -> None:
+    """Show a partition."""
+    found = _find_partition(client, queue, partition)
+    if output == "table":
+        found |= found.pop("stats")
+    print_record(found, output)
+
+
+def _ask_to_clear_partition(client: "Client", queue: str, partition: str) -> str:
+    stats = _find_partition(client, queue, partition)["stats"]
+    return (
+        f"Delete {stats['total']:,} messages of partition {partition} of {queue}, "
+        f"{stats['pending']:,} of them pending?"
+    )
+
+
+@partitions_app.command("clear")
+@action("Deleted {result[messages]:,} messages", question=_ask_to_clear_partition)
+def clear_partition(client: "Client", queue: QueueName, partition: PartitionName) -> Any:
+    """Delete all messages of a partition, pending ones too."""
+    return client.queues.clear(queue, partition=partition)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Check that queue options exist and have values of the right type.
+
+    A broker ignores unknown options, so a typo would go unnoticed.
+
+    Raises:
+        BadRequest: One does not.
+    """
+    import msgspec
+
+    from skep.model.queue_options import OptionChanges
+
+    known = [field.encode_name for field in msgspec.structs.fields(OptionChanges)]
+    for name in options:
+        if name not in known:
+            similar = get_close_matches(name, known, n=1)
+            hint = f"; did you mean {similar[0]}?" if similar else ""
+            raise BadRequest(f"unknown queue option {name}{hint}")
+    try:
+        msgspec.convert(options, OptionChanges)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"invalid value of a queue option: {error}") from error
+
+
+def _read_options(
+    given: Sequence[str] | None, unset: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return the options of `--set` and `--unset`, checked; None for those to unset."""
+    options = dict(map(_read_pair, given or ()))
+    options |= dict.fromkeys(unset or ())
+    check_options(options)
+    return options
+
+
+def _read_pair(text: str) -> tuple[str, Any]:
+    import msgspec
+
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise BadRequest(f"--set must be OPTION=VALUE, not {text!r}")
+    try:
+        return name, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value
+
+
+def _print_configured(configured: Any, output: Format) -> None:
     import msgspec
 
     shown = msgspec.to_builtins(configured)
@@ -176,3 +257,18 @@ def _print_configured(configured: Any, output: Any) -> None:
         shown |= shown.pop("options")
         del shown["ignoredOptions"]
     print_record(shown, output)
+
+
+def _find_partition(client: "Client", queue: str, partition: str) -> dict[str, Any]:
+    """Return a partition by its exact name: the search also finds longer ones."""
+    import msgspec
+
+    rest: str | None = None
+    while True:
+        page = client.queues.partitions(queue, search=partition, after=rest, limit=1000)
+        for each in page.partitions:
+            if each.name == partition:
+                return msgspec.to_builtins(each)
+        rest = page.next_after
+        if rest is None:
+            raise NotFound(f"queue {queue} has no partition {partition}")

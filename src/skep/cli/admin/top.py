@@ -1,4 +1,4 @@
-"""`skep top`: a broker at work, as a page in the terminal that refreshes itself."""
+"""`skep top`: live figures of a broker in the terminal."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-import typer
+from typer import Option
 
 from skep.cli.shared.connection import with_client
 from skep.model.errors import Unavailable
@@ -17,28 +17,24 @@ if TYPE_CHECKING:
     from skep.client import Client
 
 QUEUES_READ: Final = 200
-"""Queues and groups asked for at each look: the newest queues, the first groups by name."""
+"""Queues and groups read each time: the newest queues, the first groups by name."""
 PIPE_WIDTH: Final = 120
 
 WaitForKey: TypeAlias = Callable[[float], str | None]
-"""Waits so many seconds for a key; returns it, or None."""
+"""Waits up to so many seconds for a key."""
 
 
 @with_client
 def top(
     client: "Client",
     *,
-    interval: Annotated[
-        float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")
-    ] = 2.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="Print one page, after one interval, and end.")
-    ] = False,
-    rows: Annotated[int, typer.Option(min=1, max=200, help="Rows of each table.")] = 12,
+    interval: Annotated[float, Option(min=0.1, max=3600, help="Seconds between pages.")] = 2.0,
+    once: Annotated[bool, Option("--once", help="Print one page after one interval.")] = False,
+    rows: Annotated[int, Option(min=1, max=200, help="Maximum rows of each table.")] = 12,
 ) -> None:
-    """Watch throughput, lag, latency and instances; `q` ends it.
+    """Watch throughput, lag, latency and instances; `q` quits.
 
-    Rates, latency and parked polls are of the instance that answers, the rest is of all.
+    Rates, latencies and parked polls are of the instance that answers, the rest is of all.
     """
     from rich.console import Console
 
@@ -59,9 +55,8 @@ def top(
 
 
 def read_broker(client: "Client") -> "Reading":
-    """Ask a broker for everything that a page shows."""
-    from skep.cli.admin.exposition import read_exposition
-    from skep.cli.admin.top_figures import NAMES, Reading
+    """Read everything that a page shows."""
+    from skep.cli.admin.top_figures import NAMES, Reading, read_exposition
 
     text = client.fetch("/metrics/prometheus").decode()
     return Reading(
@@ -76,7 +71,7 @@ def read_broker(client: "Client") -> "Reading":
 
 
 def _instances(client: "Client") -> "list[dict[str, Any]] | None":
-    """Return the instances; None for a caller who may not know them: all else is shown."""
+    """Return the instances; None if the caller may not see them."""
     from skep.client import AccessDenied
     from skep.model.errors import Forbidden
 
@@ -87,7 +82,7 @@ def _instances(client: "Client") -> "list[dict[str, Any]] | None":
 
 
 def _watch(client: "Client", before: "Reading", *, url: str, interval: float, rows: int) -> None:
-    """Show a page after each interval until somebody ends it. A broker may go and come back."""
+    """Show a page after each interval until `q` or Ctrl-C. A broker may go and come back."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -95,7 +90,7 @@ def _watch(client: "Client", before: "Reading", *, url: str, interval: float, ro
     from skep.cli.admin.top_figures import frame_between
     from skep.cli.admin.top_view import render_frame
 
-    waiting = Text(f"skep top {url}: the first page comes in {interval:g} s; q ends", style="dim")
+    waiting = Text(f"skep top {url}: first page in {interval:g} s; q quits", style="dim")
     console = Console(highlight=False)
     with (
         suppress(KeyboardInterrupt),
@@ -118,7 +113,7 @@ def _watch(client: "Client", before: "Reading", *, url: str, interval: float, ro
 
 @contextmanager
 def keys() -> Generator[WaitForKey]:
-    """Let single keys be read, without a line's end and unseen; a pipe has none."""
+    """Let single keys be read without echo; a pipe has none."""
     if not sys.stdin.isatty():
         yield _wait_without_keys
         return

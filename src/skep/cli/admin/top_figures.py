@@ -1,15 +1,15 @@
-"""What `skep top` shows, worked out from two readings of a broker. Pure.
+"""What `skep top` shows, computed from two readings of a broker. Pure.
 
-Rates and percentiles are what happened between the readings, in the instance that answered; what
-there is (messages, lag, groups, instances) is of the whole installation.
+Rates and percentiles are of the time between the readings, in the instance that answered;
+messages, lag, groups and instances are of the whole installation.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from skep.cli.admin.exposition import Labels, Metrics, by_label, total
 from skep.telemetry.histograms import quantile
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ PARKED: Final = "skep_parked_polls"
 CPU: Final = "skep_process_cpu_seconds_total"
 MEMORY: Final = "skep_process_resident_memory_bytes"
 CONNECTIONS: Final = "skep_db_connections"
-STARTED: Final = "skep_process_start_time_seconds"
 AWAY: Final = "skep_database_away"
 MAINTENANCE: Final = "skep_maintenance_mode"
 DELIVERY: Final = "skep_delivery_lag_seconds_bucket"
@@ -30,23 +29,11 @@ REQUEST: Final = "skep_http_request_duration_seconds_bucket"
 SQL: Final = "skep_sql_call_duration_seconds_bucket"
 
 NAMES: Final = frozenset(
-    {
-        PUSHED,
-        POPPED,
-        ACKED,
-        PARKED,
-        CPU,
-        MEMORY,
-        CONNECTIONS,
-        STARTED,
-        AWAY,
-        MAINTENANCE,
-        DELIVERY,
-        REQUEST,
-        SQL,
-    }
+    (
+        *(PUSHED, POPPED, ACKED, PARKED, CPU, MEMORY, CONNECTIONS, AWAY, MAINTENANCE),
+        *(DELIVERY, REQUEST, SQL),
+    )
 )
-
 _LATENCIES: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     ("push to delivery", DELIVERY, {}),
     ("push request", REQUEST, {"route": "push"}),
@@ -55,19 +42,27 @@ _LATENCIES: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
 )
 SHARES: Final = (0.5, 0.95, 0.99)
 
+Labels: TypeAlias = frozenset[tuple[str, str]]
+Metrics: TypeAlias = Mapping[str, Mapping[Labels, float]]
+"""Values by sample name (`x_bucket`, `x_total`) and labels."""
+
+_SAMPLE: Final = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPED: Final = re.compile(r"\\(.)")
+
 
 class Reading(NamedTuple):
-    """What a broker said at one moment."""
+    """What a broker reported at one moment."""
 
     at: float
-    """Seconds of a clock that only goes on."""
+    """Seconds of a monotonic clock."""
     moment: datetime
     metrics: Metrics
     overview: Mapping[str, Any]
     queues: "Sequence[QueueSummary]"
     groups: "Sequence[GroupEntry]"
     instances: Sequence[Mapping[str, Any]] | None
-    """None when the caller may not ask for them."""
+    """None when the caller may not see them."""
 
 
 class Rates(NamedTuple):
@@ -96,7 +91,7 @@ class QueueRow(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One picture of a broker."""
+    """One page of `skep top`."""
 
     moment: datetime
     rates: Rates
@@ -117,12 +112,12 @@ class Frame(NamedTuple):
 
 
 def frame_between(before: Reading, now: Reading) -> Frame:
-    """Return what happened between two readings, and what there is at the second."""
+    """Return the page of two readings."""
     seconds = max(now.at - before.at, 1e-9)
 
     def grown(name: str) -> dict[Labels, float]:
         earlier = before.metrics[name]
-        # A count that shrank belongs to a worker that was started again.
+        # A counter that shrank belongs to a worker that was restarted.
         return {
             labels: value - earlier.get(labels, 0.0) if value >= earlier.get(labels, 0.0) else value
             for labels, value in now.metrics[name].items()
@@ -152,7 +147,7 @@ def frame_between(before: Reading, now: Reading) -> Frame:
 def percentiles(
     grown: Mapping[Labels, float], labels: Mapping[str, str]
 ) -> tuple[float | None, ...]:
-    """Return the percentiles of a histogram's buckets, each of which counts those below, too."""
+    """Return the percentiles of a histogram with cumulative buckets."""
     wanted = set(labels.items())
     below: dict[float, float] = {}
     for of, count in grown.items():
@@ -187,12 +182,45 @@ def _queue_rows(
 def _warnings(now: Reading) -> list[str]:
     warnings: list[str] = []
     if total(now.metrics[AWAY]):
-        warnings.append("the database is away: pushes wait on disk")
+        warnings.append("the database is unreachable: pushes wait on disk")
     modes = by_label(now.metrics[MAINTENANCE], "mode")
     warnings += [f"{mode} maintenance is on" for mode, value in sorted(modes.items()) if value]
     missing = [each for each in now.instances or () if each["state"] != "alive"]
     warnings += [
-        f"instance {each['host']}:{each['port']} is silent for {each['silentSeconds']:.0f} s"
+        f"instance {each['host']}:{each['port']} has been silent for {each['silentSeconds']:.0f} s"
         for each in missing
     ]
     return warnings
+
+
+def read_exposition(text: str, names: Collection[str]) -> Metrics:
+    """Return the samples of these names in Prometheus text format."""
+    found: dict[str, dict[Labels, float]] = {name: {} for name in names}
+    for line in text.splitlines():
+        sample = _SAMPLE.match(line)
+        if sample is not None and sample["name"] in found:
+            found[sample["name"]][_labels(sample["labels"] or "")] = float(sample["value"])
+    return found
+
+
+def _labels(text: str) -> Labels:
+    return frozenset((name, _unescape(value)) for name, value in _LABEL.findall(text))
+
+
+def _unescape(value: str) -> str:
+    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], value)
+
+
+def total(samples: Mapping[Labels, float], **labels: str) -> float:
+    """Sum the samples that have these labels."""
+    wanted = set(labels.items())
+    return sum(value for of, value in samples.items() if wanted <= of)
+
+
+def by_label(samples: Mapping[Labels, float], label: str) -> dict[str, float]:
+    """Sum samples by the value of one label."""
+    sums: dict[str, float] = {}
+    for labels, value in samples.items():
+        key = dict(labels).get(label, "")
+        sums[key] = sums.get(key, 0.0) + value
+    return sums

@@ -1,26 +1,24 @@
-"""How `skep top` looks: one page of panels, made of a frame."""
+"""How `skep top` renders a page."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 from skep.cli.admin.top_figures import SHARES, Frame, Rates
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
 
 ROWS_SHOWN: Final = 12
 _FAR_BEHIND_S: Final = 300
 
 
-def render_frame(frame: Frame, *, url: str, rows: int = ROWS_SHOWN) -> "RenderableType":
-    """Return the page of a frame; at most so many rows in each table."""
-    from rich.columns import Columns
-    from rich.console import Group
-    from rich.panel import Panel
-
+def render_frame(frame: Frame, *, url: str, rows: int = ROWS_SHOWN) -> RenderableType:
+    """Render a page with at most so many rows in each table."""
     parts: list[RenderableType] = [
         _headline(frame, url),
-        *(_warning(text) for text in frame.warnings),
+        *(Text(f"! {text}", style="bold red") for text in frame.warnings),
         Columns(
             [
                 Panel(_messages(frame), title="messages", border_style="dim"),
@@ -37,7 +35,7 @@ def render_frame(frame: Frame, *, url: str, rows: int = ROWS_SHOWN) -> "Renderab
 
 
 def spell_seconds(seconds: float | None) -> str:
-    """Return a duration in the unit that suits it."""
+    """Return a duration in a fitting unit."""
     if seconds is None:
         return "-"
     if 0 < seconds < 1:
@@ -45,9 +43,7 @@ def spell_seconds(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _headline(frame: Frame, url: str) -> "RenderableType":
-    from rich.text import Text
-
+def _headline(frame: Frame, url: str) -> RenderableType:
     found = frame.overview
     return Text.assemble(
         ("skep top ", "bold"),
@@ -56,15 +52,7 @@ def _headline(frame: Frame, url: str) -> "RenderableType":
     )
 
 
-def _warning(text: str) -> "RenderableType":
-    from rich.text import Text
-
-    return Text(f"! {text}", style="bold red")
-
-
-def _grid(rows: list[tuple[str, ...]], *, header: tuple[str, ...] = ()) -> "Table":
-    from rich.table import Table
-
+def _grid(rows: list[tuple[str, ...]], *, header: tuple[str, ...] = ()) -> Table:
     table = Table(box=None, show_header=bool(header), header_style="dim", pad_edge=False)
     for index in range(len(rows[0])):
         title = header[index] if header else ""
@@ -74,7 +62,7 @@ def _grid(rows: list[tuple[str, ...]], *, header: tuple[str, ...] = ()) -> "Tabl
     return table
 
 
-def _messages(frame: Frame) -> "Table":
+def _messages(frame: Frame) -> Table:
     counts: dict[str, Any] = frame.overview["messages"]
     about = "~" if frame.overview["estimated"] else ""
     return _grid(
@@ -88,7 +76,7 @@ def _messages(frame: Frame) -> "Table":
     )
 
 
-def _latencies(frame: Frame) -> "Table":
+def _latencies(frame: Frame) -> Table:
     header = ("", *(f"p{share * 100:.0f}" for share in SHARES))
     return _grid(
         [(each.name, *map(spell_seconds, each.values)) for each in frame.latencies],
@@ -96,7 +84,7 @@ def _latencies(frame: Frame) -> "Table":
     )
 
 
-def _broker(frame: Frame) -> "Table":
+def _broker(frame: Frame) -> Table:
     lag = frame.overview["lag"]
     alive = sum(each["state"] == "alive" for each in frame.instances or ())
     return _grid(
@@ -110,9 +98,7 @@ def _broker(frame: Frame) -> "Table":
     )
 
 
-def _table(title: str, texts: tuple[str, ...], figures: tuple[str, ...]) -> "Table":
-    from rich.table import Table
-
+def _table(title: str, texts: tuple[str, ...], figures: tuple[str, ...]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, expand=True)
     for column in texts:
         table.add_column(column, header_style="dim")
@@ -121,7 +107,7 @@ def _table(title: str, texts: tuple[str, ...], figures: tuple[str, ...]) -> "Tab
     return table
 
 
-def _queues(frame: Frame, rows: int) -> "Table":
+def _queues(frame: Frame, rows: int) -> Table:
     figures = ("in/s", "out/s", "acked/s", "waiting", "dead letters", "state")
     table = _table("queues", ("name",), figures)
     for row in frame.queues[:rows]:
@@ -140,7 +126,7 @@ def _rates(rates: Rates) -> list[str]:
     return [f"{each:,.0f}" if each else "-" for each in rates]
 
 
-def _groups(frame: Frame, rows: int) -> "Table":
+def _groups(frame: Frame, rows: int) -> Table:
     figures = ("lag", "oldest", "partitions behind", "state")
     table = _table("consumer groups", ("name", "queue"), figures)
     for group in frame.groups[:rows]:
@@ -157,7 +143,7 @@ def _groups(frame: Frame, rows: int) -> "Table":
     return table
 
 
-def _instances(frame: Frame, rows: int) -> "Table":
+def _instances(frame: Frame, rows: int) -> Table:
     table = _table("instances", ("host",), ("workers", "version", "started", "state"))
     for each in (frame.instances or ())[:rows]:
         is_alive = each["state"] == "alive"

@@ -1,20 +1,21 @@
-"""Which database has the jobs: the flags of `skep jobs` and `skep worker`, and a client of it.
+"""The database that has the jobs: options of `skep jobs` and `skep worker`, and a client of it.
 
 It is the one of the settings, or the embedded one of a broker that runs on this machine. None is
-started: jobs lie in the database of an application, or of a broker.
+started. No broker needs to run.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec, TypeVar
 
-import typer
+from typer import Option
 
 from skep.cli.shared.options import (
     ConfigFile,
     DatabaseFlags,
     DatabaseSchema,
     DataDir,
+    declare_options,
     with_settings_flags,
 )
 from skep.model.errors import BadRequest
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-JobsUrl: TypeAlias = Annotated[
+JobsUrl = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--database-url",
-        help="The PostgreSQL that has the jobs, as `postgresql://user:password@host:port/database`."
-        " Without it that of the settings, or the embedded one of a broker that runs.",
+        help="PostgreSQL that has the jobs, as `postgresql://user:password@host:port/database`. "
+        "Default: the one of the settings, or the embedded one of a running broker.",
     ),
 ]
 
@@ -44,15 +45,28 @@ _FLAGS: Final[Mapping[str, Any]] = {
 
 
 def with_jobs_flags(command: Callable[Concatenate[DatabaseFlags, P], T]) -> Callable[..., T]:
-    """Give a command the flags that say which database has the jobs, and what they say."""
+    """Add the options that name the database of the jobs; the first argument has their values."""
     return with_settings_flags(command, _FLAGS)
 
 
+def with_jobs(
+    command: Callable[Concatenate["JobClient", P], Awaitable[object]],
+) -> Callable[..., None]:
+    """Run a coroutine as a command, with a client of the database of the jobs."""
+
+    def run(flags: DatabaseFlags, **arguments: Any) -> None:
+        untyped: Any = command
+        work_on_jobs(flags, lambda client: untyped(client, **arguments))
+
+    declare_options(run, command, {}, hidden=())
+    return with_jobs_flags(run)
+
+
 def work_on_jobs(flags: DatabaseFlags, work: "Callable[[JobClient], Awaitable[object]]") -> None:
-    """Do some work with a client of the database that has the jobs.
+    """Run a coroutine with a client of the database of the jobs.
 
     Raises:
-        BadRequest: Nothing names it.
+        BadRequest: No database is configured.
     """
     from skep.jobs import JobClient
 
@@ -66,10 +80,10 @@ def work_on_jobs(flags: DatabaseFlags, work: "Callable[[JobClient], Awaitable[ob
 
 
 def jobs_dsn(settings: Settings) -> str:
-    """Return the database that has the jobs.
+    """Return the URL of the database of the jobs.
 
     Raises:
-        BadRequest: Nothing names it, and no embedded one runs.
+        BadRequest: None is configured, and no embedded one runs.
     """
     if settings.database_url is not None:
         return settings.installation(settings.database_url)
@@ -78,7 +92,7 @@ def jobs_dsn(settings: Settings) -> str:
     running = running_embedded(settings)
     if running is None:
         raise BadRequest(
-            "name the database that has the jobs: --database-url or SKEP_DATABASE_URL (no embedded "
-            f"one runs in {settings.data_dir})"
+            "no database is configured: pass --database-url or set SKEP_DATABASE_URL (no embedded "
+            f"PostgreSQL runs in {settings.data_dir})"
         )
     return running

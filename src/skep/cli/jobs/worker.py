@@ -1,7 +1,7 @@
-"""`skep worker module:app`: run the jobs of a program until somebody asks to stop.
+"""`skep worker module:app`: run the jobs of an application until a signal stops it.
 
-SIGTERM and Ctrl-C stop claiming at once and let what runs end within the grace; the second of them
-does not wait any longer. What did not end is returned, and another worker runs it.
+SIGTERM and Ctrl-C stop claiming at once and let running jobs end within the grace; a second signal
+ends the grace. Jobs that did not end are returned, and another worker runs them.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from skep.cli.jobs.database import jobs_dsn, with_jobs_flags
 from skep.cli.shared.options import DatabaseFlags
@@ -43,36 +44,34 @@ class WorkerOptions:
 def worker(
     flags: DatabaseFlags,
     app: Annotated[
-        str, typer.Argument(help="`module:name` of a WorkerApp or JobTypes.", metavar="MODULE:APP")
+        str, Argument(help="`module:name` of a WorkerApp or JobTypes.", metavar="MODULE:APP")
     ],
     *,
-    name: Annotated[
-        str | None, typer.Option(help="What it is called in lists; the host by default.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 20,
+    name: Annotated[str | None, Option(help="Worker name in lists; default: the host.")] = None,
+    concurrency: Annotated[int, Option(min=1, help="Jobs at a time.")] = 20,
     processes: Annotated[
-        int, typer.Option(min=1, help="Processes for jobs that are declared to run in one.")
+        int, Option(min=1, help="Processes for jobs declared to run in a process.")
     ] = 2,
     lease: Annotated[
-        float, typer.Option(min=1, help="Seconds after which a worker that died loses its jobs.")
+        float, Option(min=1, help="Seconds until the jobs of a dead worker are reassigned.")
     ] = 30.0,
     poll: Annotated[
-        float, typer.Option(min=0.05, help="Seconds between looks when nobody notifies.")
+        float, Option(min=0.05, help="Seconds between polls without notifications.")
     ] = 5.0,
-    grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that jobs have to end when it is stopped.")
-    ] = 20.0,
+    grace: Annotated[float, Option(min=0, help="Seconds for running jobs to finish.")] = 20.0,
     notify: Annotated[
-        bool, typer.Option(help="Listen and notify; not possible behind a transaction pooler.")
+        bool, Option(help="Use LISTEN and NOTIFY; not possible behind a transaction pooler.")
     ] = True,
     health_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Serve livez, readyz, health and metrics here."),
+        Option(min=0, max=65535, help="Port for livez, readyz, health and metrics."),
     ] = None,
-    health_host: Annotated[str, typer.Option(help="The address of that.")] = "127.0.0.1",
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    health_host: Annotated[str, Option(help="Address for the health port.")] = "127.0.0.1",
+    log_level: Annotated[
+        str | None, Option(help="Minimum log level: debug, info, warning or error.")
+    ] = None,
 ) -> None:
-    """Run the jobs of a program until SIGTERM or Ctrl-C."""
+    """Run the jobs of an application until SIGTERM or Ctrl-C."""
     from skep.telemetry.logs import configure_logging
 
     settings = flags.settings(log_level=log_level)
@@ -93,18 +92,18 @@ def worker(
 
 
 def find_app(text: str) -> "WorkerApp":
-    """Import what `module:name` says.
+    """Import the application named `module:name`.
 
     Raises:
-        BadRequest: there is no such module or name, or it is something else.
+        BadRequest: It does not exist, or is something else.
     """
     from skep.jobs import JobTypes, WorkerApp
 
     module_name, colon, attribute = text.partition(":")
     if not colon or not module_name or not attribute:
-        raise BadRequest(f"{text!r} is not of the form module:app")
+        raise BadRequest(f"Invalid application: {text!r}. Use the form module:app")
     if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does: programs lie where one stands
+        sys.path.insert(0, "")  # as `python -m` does: import from the working directory
     try:
         found: Any = import_module(module_name)
         for part in attribute.split("."):
@@ -112,7 +111,7 @@ def find_app(text: str) -> "WorkerApp":
     except ModuleNotFoundError as error:
         raise BadRequest(f"cannot import {text}: {error}") from error
     except AttributeError as error:
-        raise BadRequest(f"there is no {attribute!r} in {module_name}") from error
+        raise BadRequest(f"module {module_name} has no {attribute!r}") from error
     if isinstance(found, JobTypes):
         return WorkerApp([found])
     if not isinstance(found, WorkerApp):
@@ -123,7 +122,7 @@ def find_app(text: str) -> "WorkerApp":
 def _run(app: "WorkerApp", options: WorkerOptions) -> None:
     try:
         import uvloop
-    except ModuleNotFoundError:  # an extra; the loop of the standard library will do
+    except ModuleNotFoundError:  # an optional extra
         asyncio.run(_work(app, options))
     else:
         uvloop.run(_work(app, options))
@@ -170,16 +169,16 @@ async def _stop_when_asked(runner: "Worker", grace_s: float) -> None:
     first, second = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def hear() -> None:
+    def on_signal() -> None:
         (second if first.is_set() else first).set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, hear)
+        loop.add_signal_handler(number, on_signal)
     await first.wait()
     stopping = loop.create_task(runner.stop(grace_s=grace_s))
-    impatience = loop.create_task(second.wait())
-    await asyncio.wait([stopping, impatience], return_when=asyncio.FIRST_COMPLETED)
+    hurrying = loop.create_task(second.wait())
+    await asyncio.wait([stopping, hurrying], return_when=asyncio.FIRST_COMPLETED)
     if not stopping.done():
         runner.hurry()
     await stopping
-    impatience.cancel()
+    hurrying.cancel()

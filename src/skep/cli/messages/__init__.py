@@ -1,1 +1,1 @@
-"""Commands on messages: push, pop, ack, tail, dead letters, traces, transactions."""
+"""Commands on messages: push, pop, ack, tail, transactions, dead letters, traces."""

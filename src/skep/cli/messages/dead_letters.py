@@ -1,58 +1,39 @@
-"""`skep dlq`: look at dead letters, put them back, delete them."""
+"""`skep dlq`: list, redrive and delete dead letters."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Argument, Option
 
-from skep.cli.shared.completion import complete_queue
-from skep.cli.shared.connection import with_client
-from skep.cli.shared.output import Output, print_record
-from skep.cli.shared.pages import Everything, Limit, Offset, Pages, by_offset, print_pages
-from skep.cli.shared.prompts import Yes, confirm
-from skep.cli.shared.times import Since, Until
+from skep.cli.shared.connection import OnlyQueue, with_client
+from skep.cli.shared.declare import listing
+from skep.cli.shared.options import Since, Until, Yes, command_group, confirm, declare_options
+from skep.cli.shared.output import Output, print_record, progress_bar
 from skep.model.errors import BadRequest, Refused
 
 if TYPE_CHECKING:
     from skep.client import Client
     from skep.client.values import Redrive
 
-dlq_app: Final = typer.Typer(
-    name="dlq", help="Look at dead letters, put them back, delete them.", no_args_is_help=True
-)
+dlq_app: Final = command_group("dlq", "List, redrive and delete dead letters.")
 
-LOOK_S: Final = 0.2
-"""How often a redrive is asked how far it got."""
+POLL_S: Final = 0.2
+"""How often a running redrive is polled."""
 
-OnlyQueue: TypeAlias = Annotated[
-    str | None, typer.Option("--queue", help="Only of this queue.", autocompletion=complete_queue)
+OnlyPartition = Annotated[
+    str | None, Option("--partition", help="Only this partition; requires --queue.")
 ]
-OnlyPartition: TypeAlias = Annotated[
-    str | None, typer.Option("--partition", help="Only of this partition; needs --queue.")
-]
-OnlyGroup: TypeAlias = Annotated[
-    str | None, typer.Option("--group", help="Only what this group gave up on.")
-]
-ErrorText: TypeAlias = Annotated[
-    str | None, typer.Option("--error", help="Only where the error contains this.")
-]
-AllLetters: TypeAlias = Annotated[
-    bool, typer.Option("--all", help="All dead letters, if nothing limits them.")
-]
-LetterIds: TypeAlias = Annotated[
-    list[int] | None, typer.Argument(help="Ids of dead letters.", metavar="[ID]...")
-]
+OnlyGroup = Annotated[str | None, Option("--group", help="Only this consumer group.")]
+ErrorText = Annotated[str | None, Option("--error", help="Only errors that contain this.")]
+AllLetters = Annotated[bool, Option("--all", help="All dead letters, without a filter.")]
+LetterIds = Annotated[list[int] | None, Argument(help="Dead letter ids.", metavar="[ID]...")]
 
 _COLUMNS: Final = (
-    "dlqId",
-    "failedAt",
-    "queue",
-    "partition",
-    "consumerGroup",
-    "attempts",
-    "errorMessage",
+    *("dlqId", "failedAt", "queue", "partition", "consumerGroup", "attempts", "errorMessage"),
     "transactionId",
 )
 _REDRIVE_COLUMNS: Final = ("id", "state", "total", "moved", "duplicates", "createdAt", "error")
@@ -60,7 +41,7 @@ _REDRIVE_COLUMNS: Final = ("id", "state", "total", "moved", "duplicates", "creat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which dead letters."""
+    """Which dead letters a command is about."""
 
     queue: str | None
     partition: str | None
@@ -71,11 +52,11 @@ class Filter:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing limits it."""
+        """Whether it has no conditions."""
         return self.members() == {}
 
     def members(self) -> dict[str, Any]:
-        """Return it by the names of the wire."""
+        """Return the conditions by their names on the wire."""
         given = {
             "queue": self.queue,
             "partition": self.partition,
@@ -86,151 +67,119 @@ class Filter:
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def spelled(self) -> str:
-        """Return it in words."""
-        return ", ".join(f"{name} {value}" for name, value in self.members().items())
+    def check(self, letters: list[int] | None, *, is_all: bool) -> None:
+        """Require ids, a filter or `--all`.
+
+        Raises:
+            BadRequest: None of them is given, or ids and a filter.
+        """
+        if letters and not self.is_everything:
+            raise BadRequest("pass ids or a filter, not both")
+        if not letters and self.is_everything and not is_all:
+            raise BadRequest("pass ids, a filter such as --queue, or --all")
+
+
+def with_filter(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a filter, which the command gets as its argument `which`."""
+    options = {
+        "queue": OnlyQueue,
+        "partition": OnlyPartition,
+        "group": OnlyGroup,
+        "error": ErrorText,
+        "since": Since,
+        "until": Until,
+    }
+
+    def run(*args: Any, **arguments: Any) -> Any:
+        which = Filter(**{name: arguments.pop(name) for name in options})
+        return command(*args, which=which, **arguments)
+
+    declare_options(run, command, options, hidden=("which",))
+    return run
 
 
 @dlq_app.command("list")
-@with_client
-def list_letters(
-    client: "Client",
-    *,
-    queue: OnlyQueue = None,
-    partition: OnlyPartition = None,
-    group: OnlyGroup = None,
-    error: ErrorText = None,
-    since: Since = None,
-    until: Until = None,
-    limit: Limit = 100,
-    offset: Offset = 0,
-    everything: Everything = False,
-    output: Output = "table",
-) -> None:
-    """List dead letters, the newest failure first."""
-
-    def fetch(rows: int, start: int) -> Any:
-        page = client.dead_letters.find(
-            queue=queue,
-            partition=partition,
-            group=group,
-            error=error,
-            since=since,
-            until=until,
-            limit=rows,
-            offset=start,
-        )
-        return page.messages
-
-    pages = Pages(by_offset(fetch), limit=None if everything else limit, start=str(offset))
-    print_pages(pages, _COLUMNS, output, what="dead letter matches")
+@listing(_COLUMNS, empty="no dead letter matches")
+@with_filter
+def list_letters(client: "Client", limit: int, offset: int, which: Filter) -> Any:
+    """List dead letters, newest failure first."""
+    return client.dead_letters.find(**asdict(which), limit=limit, offset=offset).messages
 
 
 @dlq_app.command("show")
 @with_client
 def show_letter(
     client: "Client",
-    letter: Annotated[int, typer.Argument(help="The id of a dead letter.", metavar="ID")],
+    letter: Annotated[int, Argument(help="Dead letter id.", metavar="ID")],
     *,
     output: Output = "table",
 ) -> None:
-    """Show a dead letter, or what became of one that was put back."""
+    """Show a dead letter, or the outcome of a redriven one."""
     print_record(client.request("GET", f"/api/v1/dlq/{letter}"), output)
 
 
 @dlq_app.command("redrive")
 @with_client
+@with_filter
 def redrive(
     client: "Client",
     letters: LetterIds = None,
     *,
-    queue: OnlyQueue = None,
-    partition: OnlyPartition = None,
-    group: OnlyGroup = None,
-    error: ErrorText = None,
-    since: Since = None,
-    until: Until = None,
+    which: Filter,
     every: AllLetters = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many at most.")] = None,
-    to_queue: Annotated[
-        str | None, typer.Option(help="To this queue; by default to where they came from.")
-    ] = None,
+    limit: Annotated[int | None, Option(min=1, help="Maximum number of messages.")] = None,
+    to_queue: Annotated[str | None, Option(help="Target queue; default: the original.")] = None,
     to_partition: Annotated[
-        str | None, typer.Option(help="To this partition; by default to the same one, by name.")
+        str | None, Option(help="Target partition; default: the original, by name.")
     ] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Print its id and do not wait for its end.")
-    ] = False,
+    detach: Annotated[bool, Option("--detach", help="Print the id; do not wait.")] = False,
     yes: Yes = False,
     output: Output = "table",
 ) -> None:
-    """Push dead letters again: those named, those that match, or all.
+    """Push dead letters again: by id, by filter, or all.
 
-    It goes on in the broker if this command is interrupted.
+    The broker continues if this command is interrupted.
     """
-    which = Filter(
-        queue=queue, partition=partition, group=group, error=error, since=since, until=until
-    )
-    _require_choice(which, letters, is_all=every)
+    which.check(letters, is_all=every)
     if not letters:
-        count = _count(client, which)
-        confirm(f"Push the messages of {count} dead letters again?", is_answered=yes)
+        confirm(f"Redrive {_count(client, which)} dead letters?", is_answered=yes)
     target = {"queue": to_queue, "partition": to_partition}
     started = _start_redrive(client, which, letters, limit, target)
     print_record(started if detach else _watch(client, started), output)
 
 
 @dlq_app.command("redrives")
-@with_client
-def list_redrives(
-    client: "Client",
-    *,
-    limit: Limit = 20,
-    offset: Offset = 0,
-    everything: Everything = False,
-    output: Output = "table",
-) -> None:
-    """List redrives, the newest first."""
-
-    def fetch(rows: int, start: int) -> Any:
-        return client.request("GET", _path("dlq/redrive", limit=rows, offset=start))["redrives"]
-
-    pages = Pages(by_offset(fetch), limit=None if everything else limit, start=str(offset))
-    print_pages(pages, _REDRIVE_COLUMNS, output, what="redrive was started")
+@listing(_REDRIVE_COLUMNS, empty="no redrive was started", limit=20)
+def list_redrives(client: "Client", limit: int, offset: int) -> Any:
+    """List redrives, newest first."""
+    return client.request("GET", _path("dlq/redrive", limit=limit, offset=offset))["redrives"]
 
 
 @dlq_app.command("cancel")
 @with_client
 def cancel_redrive(
     client: "Client",
-    redrive_id: Annotated[str, typer.Argument(help="The id of a redrive.", metavar="ID")],
+    redrive_id: Annotated[str, Argument(help="Redrive id.", metavar="ID")],
     *,
     output: Output = "table",
 ) -> None:
-    """End a redrive; what was moved stays moved."""
+    """Cancel a redrive; moved messages stay moved."""
     print_record(client.dead_letters.cancel_redrive(redrive_id), output)
 
 
 @dlq_app.command("delete")
 @with_client
+@with_filter
 def delete_letters(
     client: "Client",
     letters: LetterIds = None,
     *,
-    queue: OnlyQueue = None,
-    partition: OnlyPartition = None,
-    group: OnlyGroup = None,
-    error: ErrorText = None,
-    since: Since = None,
-    until: Until = None,
+    which: Filter,
     every: AllLetters = False,
     yes: Yes = False,
 ) -> None:
-    """Delete dead letters: those named, those that match, or all. The messages stay elsewhere."""
-    which = Filter(
-        queue=queue, partition=partition, group=group, error=error, since=since, until=until
-    )
-    _require_choice(which, letters, is_all=every)
+    """Delete dead letters: by id, by filter, or all. Other groups keep the messages."""
+    which.check(letters, is_all=every)
     count = f"{len(letters):,}" if letters else _count(client, which)
     confirm(f"Delete {count} dead letters?", is_answered=yes)
     if letters:
@@ -240,22 +189,15 @@ def delete_letters(
     else:
         query = {**which.members(), **({"all": True} if which.is_everything else {})}
         deleted = client.request("DELETE", _path("dlq", **query))["deleted"]
-    typer.echo(f"{deleted:,} dead letters deleted")
-
-
-def _require_choice(which: Filter, letters: list[int] | None, *, is_all: bool) -> None:
-    if letters and not which.is_everything:
-        raise BadRequest("name dead letters by their ids or by what they have in common, not both")
-    if not letters and which.is_everything and not is_all:
-        raise BadRequest("which dead letters? Name ids, a filter as --queue, or --all")
+    typer.echo(f"Deleted {deleted:,} dead letters")
 
 
 def _count(client: "Client", which: Filter) -> str:
-    """Return how many letters match, as a person is told before something happens to them."""
+    """Return how many dead letters match, with the conditions."""
     page = client.request("GET", _path("dlq", **which.members(), limit=1))
     about = "more than " if page["totalIsEstimate"] else ""
-    limits = f" ({which.spelled()})" if not which.is_everything else ""
-    return f"{about}{page['total']:,}{limits}"
+    conditions = ", ".join(f"{name} {value}" for name, value in which.members().items())
+    return f"{about}{page['total']:,}{f' ({conditions})' if conditions else ''}"
 
 
 def _start_redrive(
@@ -276,7 +218,7 @@ def _start_redrive(
         "ids": letters or None,
         "limit": limit,
         "target": {name: value for name, value in target.items() if value is not None} or None,
-        # Ours, so that a request repeated after a lost answer starts nothing new.
+        # Chosen here, so that a request repeated after a lost answer starts nothing new.
         "id": str(uuid4()),
     }
     body = {name: value for name, value in members.items() if value is not None}
@@ -284,20 +226,18 @@ def _start_redrive(
 
 
 def _watch(client: "Client", started: "Redrive") -> "Redrive":
-    """Show how a redrive comes along until it ends.
+    """Show the progress of a redrive until it ends.
 
     Raises:
         Refused: It failed.
     """
-    from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    with progress_bar(*Progress.get_default_columns()) as progress:
         bar = progress.add_task(f"redrive {started.id}", total=started.total)
         now = started
         while now.state == "running":
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
             now = client.dead_letters.show_redrive(started.id)
             progress.update(bar, completed=now.moved + now.duplicates)
     if now.state == "failed":

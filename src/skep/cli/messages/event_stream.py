@@ -1,7 +1,7 @@
-"""Server-sent events of a broker, read one after the other.
+"""Server-sent events of a broker.
 
-Connections end: brokers are restarted, proxies lose patience. Then the stream is opened again
-behind the last event that was seen, so the caller sees every event once and no seam.
+When a connection ends, the stream is opened again after the last event seen, so the caller sees
+every event once.
 """
 
 import http.client
@@ -20,7 +20,7 @@ from skep.model.errors import Overloaded, Unavailable
 
 CONNECT_TIMEOUT_S: Final = 5.0
 SILENCE_S_MAX: Final = 45.0
-"""A broker that is well says something every 15 seconds."""
+"""A healthy broker sends something every 15 seconds."""
 PAUSE_S: Final = 0.5
 
 OnWait: TypeAlias = Callable[[str], None]
@@ -36,14 +36,14 @@ class Event:
 
 
 class EventStream:
-    """Events of a path, for ever or until nothing came for a while.
+    """Events of a path, forever or until none arrived for a while.
 
     Args:
-        urls: Of instances of one installation; any of them has all events.
-        token: What says who is calling.
+        urls: Instances of one installation; each of them has all events.
+        token: Access token.
         path: With its query.
-        idle_s: End when no event came for so long.
-        on_wait: Hears why there is an interruption.
+        idle_s: End after this time without an event.
+        on_wait: Called with the reason of an interruption.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class EventStream:
         """Yield events.
 
         Raises:
-            SkepError: The first connection fails, or a later one is refused for good.
+            SkepError: The first connection fails, or a later one is refused permanently.
         """
         self._heard_at_s = monotonic()
         while True:
@@ -87,7 +87,7 @@ class EventStream:
             sleep(min(PAUSE_S, self._left_s()))
 
     def _left_s(self) -> float:
-        """Return how long nothing may come before this is over."""
+        """Return how much longer to wait for an event."""
         if self._idle_s is None:
             return inf
         return self._heard_at_s + self._idle_s - monotonic()
@@ -98,15 +98,15 @@ class EventStream:
             try:
                 connection.connect()
             except OSError as error:
-                raise NotSent(f"no broker listens at {address.url}: {error}") from error
-            # Kept, because the connection lets go of it when the answer begins.
+                raise NotSent(f"cannot connect to {address.url}: {error}") from error
+            # The connection drops its reference when the answer begins.
             sock: Any = connection.sock
             try:
                 yield from self._answered(connection, address, sock)
             except TimeoutError:
-                return  # quiet for too long: over, or the connection is dead
+                return  # silent for too long: finished, or the connection is dead
             except (OSError, http.client.HTTPException) as error:
-                raise Unreachable(f"{address.url} hung up: {error}") from error
+                raise Unreachable(f"{address.url} closed the connection: {error}") from error
 
     def _answered(
         self, connection: http.client.HTTPConnection, address: Address, sock: Any
@@ -136,7 +136,7 @@ class EventStream:
 
 
 def parse_events(lines: Iterable[bytes]) -> Generator[Event]:
-    """Put events together; one without data only says a position."""
+    """Parse events; one without data only carries a position."""
     position, kind, data = "", "message", list[bytes]()
     for line in lines:
         text = line.rstrip(b"\r\n")

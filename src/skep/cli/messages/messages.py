@@ -1,92 +1,79 @@
-"""`skep messages`: find messages, look at one, delete it, retry it, give it up.
+"""`skep messages` and `skep traces`: single messages, and the events recorded about them.
 
-A message goes by its message id alone, which says where it lies; or by its transaction id, together
-with its queue or the id of its partition.
+A message goes by its message id, which contains its place; or by its transaction id, together with
+its queue or the id of its partition.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
+from typer import Argument, Option
 
-from skep.cli.shared.completion import QueueName, complete_queue
-from skep.cli.shared.connection import with_client
-from skep.cli.shared.output import Output, print_record, print_rows
-from skep.cli.shared.pages import Everything, Limit, Pages, one_page, print_pages
-from skep.cli.shared.prompts import Yes, confirm
-from skep.cli.shared.times import Since, Until
+from skep.cli.shared.connection import OnlyPartition, QueueName, complete_queue, with_client
+from skep.cli.shared.declare import listing
+from skep.cli.shared.options import Since, Until, Yes, command_group, confirm, declare_options
+from skep.cli.shared.output import Output, print_found, print_record, print_rows
 from skep.model.errors import BadRequest, NotFound
 from skep.model.ids import parse_address, partition_uuid
 
 if TYPE_CHECKING:
     from skep.client import Client
 
-messages_app: Final = typer.Typer(
-    name="messages",
-    help="Find messages; show, delete, retry and give up single ones.",
-    no_args_is_help=True,
+messages_app: Final = command_group(
+    "messages", "List, show, delete, retry and dead-letter messages."
 )
+traces_app: Final = command_group("traces", "Events that applications recorded about messages.")
 
-MessageName: TypeAlias = Annotated[
-    str, typer.Argument(help="A message id; or a transaction id, with --queue or --partition-id.")
+MessageName = Annotated[
+    str, Argument(help="Message id; or a transaction id, with --queue or --partition-id.")
 ]
-OfQueue: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--queue", help="The queue of the message.", autocompletion=complete_queue),
+OfQueue = Annotated[
+    str | None, Option("--queue", help="Queue of the message.", autocompletion=complete_queue)
 ]
-OfPartition: TypeAlias = Annotated[
-    str | None, typer.Option("--partition", help="The partition of the message, by name.")
-]
-OfPartitionId: TypeAlias = Annotated[
-    str | None, typer.Option("--partition-id", help="The partition of the message, by id.")
-]
-ForGroup: TypeAlias = Annotated[
-    str | None, typer.Option("--group", help="Only for this group; by default for all.")
-]
+OfPartition = Annotated[str | None, Option("--partition", help="Partition name of the message.")]
+OfPartitionId = Annotated[str | None, Option("--partition-id", help="Partition id of the message.")]
+ForGroup = Annotated[str | None, Option("--group", help="Only this group; default: all groups.")]
 
 _COLUMNS: Final = ("createdAt", "partition", "status", "transactionId", "id")
 _PEEK_COLUMNS: Final = ("createdAt", "partition", "transactionId", "id", "data")
+_TRACE_COLUMNS: Final = ("created_at", "event_type", "consumer_group", "trace_names", "data")
+_NAMED_TRACE_COLUMNS: Final = (
+    *("created_at", "event_type", "queue_name", "partition_name", "transaction_id", "data"),
+)
 
 
 @messages_app.command("list")
-@with_client
+@listing(_COLUMNS, empty="no message matches", cursor="cursor")
 def list_messages(
     client: "Client",
+    limit: int,
+    cursor: str | None,
     queue: QueueName,
     *,
-    partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
+    partition: OnlyPartition = None,
     status: Annotated[
         Literal["pending", "processing", "completed", "dead_letter"] | None,
-        typer.Option(help="Only in this state."),
+        Option(help="Only this status."),
     ] = None,
     transaction_id: Annotated[
-        str | None, typer.Option(help="Only with this transaction id, whenever pushed.")
+        str | None, Option(help="Only this transaction id, whenever it was pushed.")
     ] = None,
     since: Since = None,
     until: Until = None,
-    cursor: Annotated[
-        str | None, typer.Option(help="Go on there, as the page before says.")
-    ] = None,
-    limit: Limit = 100,
-    everything: Everything = False,
-    output: Output = "table",
-) -> None:
-    """List messages, the newest first. Those of the last hour, unless --since says otherwise."""
-
-    def fetch(rows: int, rest: str | None) -> Any:
-        page = client.messages.find(
-            queue=queue,
-            partition=partition,
-            status=status,
-            since=since,
-            until=until,
-            transaction_id=transaction_id,
-            limit=rows,
-            cursor=rest,
-        )
-        return page.messages, page.next_cursor
-
-    pages = Pages(fetch, limit=None if everything else limit, start=cursor)
-    print_pages(pages, _COLUMNS, output, what="message matches", go_on="--cursor")
+) -> Any:
+    """List messages, newest first. Shows the last hour, unless --since is passed."""
+    page = client.messages.find(
+        queue=queue,
+        partition=partition,
+        status=status,
+        since=since,
+        until=until,
+        transaction_id=transaction_id,
+        limit=limit,
+        cursor=cursor,
+    )
+    return page.messages, page.next_cursor
 
 
 @messages_app.command("peek")
@@ -95,31 +82,39 @@ def peek_messages(
     client: "Client",
     queue: QueueName,
     *,
-    group: Annotated[
-        str | None, typer.Option(help="The group; by default the one of queue mode.")
-    ] = None,
-    partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Rows at most.")] = 10,
+    group: Annotated[str | None, Option(help="Consumer group; default: the default group.")] = None,
+    partition: OnlyPartition = None,
+    limit: Annotated[int, Option(min=1, max=1000, help="Maximum number of rows.")] = 10,
     output: Output = "table",
 ) -> None:
-    """Show what a group would get next, claiming nothing."""
+    """Show the next messages of a group without claiming them."""
     found = client.messages.peek(queue, group=group, partition=partition, limit=limit)
-    print_pages(one_page(found), _PEEK_COLUMNS, output, what="message waits")
+    print_found(found, _PEEK_COLUMNS, output, empty="no message waits")
+
+
+def with_place(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that locate a message; the command's `place` is the id of its partition."""
+    options = {"queue": OfQueue, "partition": OfPartition, "partition_id": OfPartitionId}
+
+    def run(client: "Client", *, message: str, **arguments: Any) -> None:
+        place = _locate(client, message, **{name: arguments.pop(name) for name in options})
+        command(client, message=message, place=place, **arguments)
+
+    declare_options(run, command, options, hidden=("place",))
+    return run
 
 
 @messages_app.command("show")
 @with_client
+@with_place
 def show_message(
     client: "Client",
     message: MessageName,
+    place: str,
     *,
-    queue: OfQueue = None,
-    partition: OfPartition = None,
-    partition_id: OfPartitionId = None,
     output: Output = "table",
 ) -> None:
-    """Show a message, and what each group made of it."""
-    place = _locate(client, message, queue, partition, partition_id)
+    """Show a message and its state in each group."""
     found = client.messages.show(place, message)
     groups: list[Any] = found.pop("consumerGroups") if output == "table" else []
     print_record(found, output)
@@ -130,57 +125,51 @@ def show_message(
 
 @messages_app.command("delete")
 @with_client
+@with_place
 def delete_message(
     client: "Client",
     message: MessageName,
+    place: str,
     *,
-    queue: OfQueue = None,
-    partition: OfPartition = None,
-    partition_id: OfPartitionId = None,
     yes: Yes = False,
 ) -> None:
     """Delete a message for all groups, with its dead letters."""
-    place = _locate(client, message, queue, partition, partition_id)
-    confirm(f"Delete the message {message} for all groups?", is_answered=yes)
-    _echo_done(client.messages.delete(place, message))
+    confirm(f"Delete message {message} for all groups?", is_answered=yes)
+    _echo_answer(client.messages.delete(place, message))
 
 
 @messages_app.command("retry")
 @with_client
+@with_place
 def retry_message(
     client: "Client",
     message: MessageName,
+    place: str,
     *,
     group: ForGroup = None,
-    queue: OfQueue = None,
-    partition: OfPartition = None,
-    partition_id: OfPartitionId = None,
 ) -> None:
-    """Deliver a message that failed again, now."""
-    place = _locate(client, message, queue, partition, partition_id)
-    _echo_done(client.messages.retry(place, message, group=group))
+    """Deliver a failed message again now."""
+    _echo_answer(client.messages.retry(place, message, group=group))
 
 
 @messages_app.command("dead-letter")
 @with_client
-def give_up_message(
+@with_place
+def dead_letter_message(
     client: "Client",
     message: MessageName,
+    place: str,
     *,
     group: ForGroup = None,
-    error: Annotated[str | None, typer.Option(help="Why; kept with the dead letter.")] = None,
-    queue: OfQueue = None,
-    partition: OfPartition = None,
-    partition_id: OfPartitionId = None,
+    error: Annotated[str | None, Option(help="Reason, stored with the dead letter.")] = None,
     yes: Yes = False,
 ) -> None:
     """Move a message to the dead letters. `skep dlq redrive` brings it back."""
-    place = _locate(client, message, queue, partition, partition_id)
-    confirm(f"Give the message {message} up for {group or 'all groups'}?", is_answered=yes)
-    _echo_done(client.messages.dead_letter(place, message, group=group, error=error))
+    confirm(f"Dead-letter message {message} for {group or 'all groups'}?", is_answered=yes)
+    _echo_answer(client.messages.dead_letter(place, message, group=group, error=error))
 
 
-def _echo_done(answer: dict[str, Any]) -> None:
+def _echo_answer(answer: dict[str, Any]) -> None:
     groups = ", ".join(answer.get("consumerGroups") or ())
     typer.echo(answer["message"] + (f" ({groups})" if groups else ""))
 
@@ -192,11 +181,11 @@ def _locate(
     partition: str | None,
     partition_id: str | None,
 ) -> str:
-    """Return the id of the partition that a message lies in.
+    """Return the id of the partition of a message.
 
     Raises:
-        BadRequest: What was said is not enough to find it.
-        NotFound: There is no such message in the queue.
+        BadRequest: The arguments do not determine it.
+        NotFound: The queue has no such message.
     """
     if partition_id is not None:
         return partition_id
@@ -204,12 +193,49 @@ def _locate(
     if address is not None and address[1] > 0 and queue is None:
         return partition_uuid(address[0])
     if queue is None:
-        raise BadRequest("a transaction id alone does not say where the message is: add --queue")
+        raise BadRequest("a transaction id does not determine the queue: add --queue")
     found = client.messages.find(queue=queue, partition=partition, transaction_id=message, limit=10)
     places = {each.partition_id: each.partition for each in found.messages}
     if not places:
-        raise NotFound(f"{queue} has no message {message}")
+        raise NotFound(f"queue {queue} has no message {message}")
     if len(places) > 1:
         names = ", ".join(sorted(places.values()))
         raise BadRequest(f"several partitions have a message {message}: {names}; add --partition")
     return next(iter(places))
+
+
+@traces_app.command("names")
+@listing(
+    ("trace_name", "trace_count", "message_count", "last_seen"),
+    empty="no trace is recorded",
+    limit=50,
+)
+def list_names(client: "Client", limit: int, offset: int) -> Any:
+    """List the trace names, last seen first."""
+    return client.traces.names(limit=limit, offset=offset)
+
+
+@traces_app.command("show")
+@listing(_NAMED_TRACE_COLUMNS, empty="no event has the trace name {name}")
+def show_name(
+    client: "Client",
+    limit: int,
+    offset: int,
+    name: Annotated[str, Argument(help="Trace name.")],
+) -> Any:
+    """Show the events of a trace name, oldest first."""
+    return client.traces.by_name(name, limit=limit, offset=offset)
+
+
+@traces_app.command("message")
+@with_client
+def show_traces_of_message(
+    client: "Client",
+    partition_id: Annotated[str, Argument(help="Partition id.")],
+    message: Annotated[str, Argument(help="Transaction id or message id.")],
+    *,
+    output: Output = "table",
+) -> None:
+    """Show the events of a message, oldest first."""
+    found = client.traces.of_message(partition_id, message)
+    print_found(found, _TRACE_COLUMNS, output, empty="no event is recorded")

@@ -1,13 +1,12 @@
-"""`skep pop` and `skep ack`: take messages, and say what became of them."""
+"""`skep pop` and `skep ack`: claim messages, and acknowledge them."""
 
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-import typer
+from typer import Argument, Option
 
-from skep.cli.shared.completion import QueueName
-from skep.cli.shared.connection import with_client
+from skep.cli.shared.connection import OnlyPartition, QueueName, with_client
 from skep.cli.shared.exits import Nothing
 from skep.cli.shared.output import Output, print_rows
 from skep.model.errors import BadRequest
@@ -28,21 +27,19 @@ def pop(
     queue: QueueName,
     *,
     group: Annotated[
-        str | None, typer.Option(help="Of consumers; each group gets every message.")
+        str | None, Option(help="Consumer group; each group gets every message.")
     ] = None,
-    partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
-    batch: Annotated[int, typer.Option(min=1, max=POP_BATCH_MAX, help="Messages at most.")] = 1,
-    partitions: Annotated[int, typer.Option(min=0, help="Partitions at most; 0: any.")] = 0,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for a message.")] = 0.0,
-    auto_ack: Annotated[
-        bool, typer.Option("--auto-ack", help="They are done when they are delivered.")
-    ] = False,
+    partition: OnlyPartition = None,
+    batch: Annotated[int, Option(min=1, max=POP_BATCH_MAX, help="Maximum messages.")] = 1,
+    partitions: Annotated[int, Option(min=0, help="Maximum partitions; 0: any number.")] = 0,
+    wait: Annotated[float, Option(min=0, help="Seconds to wait for a message.")] = 0.0,
+    auto_ack: Annotated[bool, Option("--auto-ack", help="Acknowledge on delivery.")] = False,
     lease: Annotated[
-        float, typer.Option(min=1, help="Seconds until they come again if nobody says `skep ack`.")
+        float, Option(min=1, help="Seconds until unacknowledged messages are redelivered.")
     ] = 60.0,
     output: Output = "table",
 ) -> None:
-    """Take messages. Without --auto-ack say what became of them with `skep ack`."""
+    """Claim messages. Without --auto-ack, acknowledge them with `skep ack`."""
     messages = client.pop(
         queue,
         group=group,
@@ -54,13 +51,13 @@ def pop(
         auto_ack=auto_ack,
     )
     if not messages:
-        raise Nothing(f"there is no message in {queue}")
+        raise Nothing(f"no message in {queue}")
     columns = _MESSAGE_COLUMNS if auto_ack else _LEASED_COLUMNS
     print_rows([_wire_form(message) for message in messages], columns, output)
 
 
 def _wire_form(message: "Message") -> dict[str, Any]:
-    """Return a message as the broker sent it; its payload byte for byte."""
+    """Return a message as the broker sent it, with its payload byte for byte."""
     return {
         "id": message.id,
         "transactionId": message.transaction_id,
@@ -84,31 +81,31 @@ def ack(
     client: "Client",
     transaction_ids: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="TRANSACTION_ID",
-            help="Of messages of one partition; without any, lines of `skep pop -o ndjson`.",
+            help="Messages of one partition; default: lines of `skep pop -o ndjson` from stdin.",
         ),
     ] = None,
     *,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Those lines from a file, not from stdin.")
+        Path | None, Option("--file", "-f", help="Read the lines from a file instead of stdin.")
     ] = None,
-    partition_id: Annotated[str | None, typer.Option(help="As `skep pop` shows it.")] = None,
-    lease_id: Annotated[str | None, typer.Option(help="As `skep pop` shows it.")] = None,
-    group: Annotated[str | None, typer.Option(help="Of consumers, as it was popped.")] = None,
+    partition_id: Annotated[str | None, Option(help="Partition id from `skep pop`.")] = None,
+    lease_id: Annotated[str | None, Option(help="Lease id from `skep pop`.")] = None,
+    group: Annotated[str | None, Option(help="Consumer group that popped them.")] = None,
     status: Annotated[
         Literal["completed", "failed", "retry", "dlq"],
-        typer.Option(help="What became of them; dlq gives them up."),
+        Option(help="Outcome; `dlq` moves them to the dead letters."),
     ] = "completed",
-    error: Annotated[str | None, typer.Option(help="Why, if they did not succeed.")] = None,
+    error: Annotated[str | None, Option(help="Reason of a failure.")] = None,
     output: Output = "table",
 ) -> None:
-    """Say what became of messages that were popped."""
+    """Acknowledge messages that were popped."""
     if transaction_ids:
         if partition_id is None:
-            raise BadRequest("--partition-id is needed: transaction ids are of one partition")
+            raise BadRequest("transaction ids require --partition-id")
         if file is not None:
-            raise BadRequest("give transaction ids or --file, not both")
+            raise BadRequest("pass transaction ids or --file, not both")
         named = [
             {"transactionId": each, "partitionId": partition_id, "leaseId": lease_id}
             for each in transaction_ids
@@ -128,7 +125,7 @@ def ack(
 
 
 def _read_popped(file: Path | None, group: str | None) -> dict[str, list[dict[str, Any]]]:
-    """Read messages as they were popped; return what names them, by the group that popped them."""
+    """Read popped messages; return what identifies them, by consumer group."""
     import msgspec
 
     from skep.model.wire import AckItem
@@ -137,11 +134,11 @@ def _read_popped(file: Path | None, group: str | None) -> dict[str, list[dict[st
         text = sys.stdin.buffer.read() if file is None else file.read_bytes()
         popped = msgspec.json.Decoder(AckItem).decode_lines(text)
     except OSError as error:
-        raise BadRequest(f"{file} cannot be read: {error.strerror}") from error
+        raise BadRequest(f"cannot read {file}: {error.strerror}") from error
     except msgspec.MsgspecError as error:
-        raise BadRequest(f"these are no lines of `skep pop -o ndjson`: {error}") from error
+        raise BadRequest(f"the input is not the output of `skep pop -o ndjson`: {error}") from error
     if not popped:
-        raise Nothing("there is nothing to acknowledge")
+        raise Nothing("nothing to acknowledge")
     by_group: dict[str, list[dict[str, Any]]] = {}
     for each in popped:
         by_group.setdefault(group or each.consumer_group or QUEUE_MODE, []).append(

@@ -1,19 +1,19 @@
-"""`skep push`: store messages, from arguments, from stdin or from a file of a million lines."""
+"""`skep push`: store messages from arguments, stdin or a file."""
 
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Argument, Option
 
-from skep.cli.shared.completion import complete_queue
-from skep.cli.shared.connection import with_client
+from skep.cli.shared.connection import complete_queue, with_client
 from skep.cli.shared.output import Format, Output, print_rows
 from skep.model.errors import BadRequest
 from skep.model.limits import PUSH_ITEMS_MAX
 
 if TYPE_CHECKING:
-    from skep.cli.messages.push_items import ItemPattern
+    from skep.cli.messages.push_lines import ItemPattern
     from skep.client import Client
 
 FILE_ENDINGS: Final = frozenset({".ndjson", ".jsonl"})
@@ -24,65 +24,57 @@ def push(
     client: "Client",
     queue: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="QUEUE|FILE",
-            help="The queue; or only a file of NDJSON, which goes to the queue of its name.",
+            help="Queue name; or an NDJSON file, which goes to the queue of its name.",
             autocompletion=complete_queue,
         ),
     ],
     payloads: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PAYLOAD", help="JSON; without any, lines from stdin."),
+        list[str] | None, Argument(metavar="PAYLOAD", help="JSON; default: lines from stdin.")
     ] = None,
     *,
     file: Annotated[
-        str | None, typer.Option("--file", "-f", help="NDJSON, a message per line; `-` is stdin.")
+        str | None, Option("--file", "-f", help="NDJSON, one message per line; `-` is stdin.")
     ] = None,
-    partition: Annotated[str | None, typer.Option(help="The partition of all of them.")] = None,
+    partition: Annotated[str | None, Option(help="Partition of all messages.")] = None,
     partition_key: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="The partition is what this field of the payload says."),
+        str | None, Option(metavar="FIELD", help="Payload field that names the partition.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Delivered with each message.")
+        list[str] | None, Option(metavar="NAME=VALUE", help="Message header; repeatable.")
     ] = None,
-    delay: Annotated[float | None, typer.Option(min=0, help="Seconds until delivery.")] = None,
-    ttl: Annotated[float | None, typer.Option(min=0, help="Seconds until it is worthless.")] = None,
+    delay: Annotated[float | None, Option(min=0, help="Deliver after (seconds).")] = None,
+    ttl: Annotated[float | None, Option(min=0, help="Expire after (seconds).")] = None,
     transaction_id: Annotated[
-        str | None, typer.Option(help="Of the one payload: the same id stores nothing twice.")
+        str | None, Option(help="Transaction id of a single payload; a repeated id is a duplicate.")
     ] = None,
     id_field: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="The transaction id is what this field says."),
+        str | None, Option(metavar="FIELD", help="Payload field that is the transaction id.")
     ] = None,
     id_prefix: Annotated[
         str | None,
-        typer.Option(
-            help="Transaction ids are this and the number of the line; of a file its content "
-            "instead, so that pushing it again stores nothing twice."
-        ),
+        Option(help="Prefix of transaction ids, before the line number; default: a file's digest."),
     ] = None,
-    text: Annotated[bool, typer.Option("--text", help="Payloads are texts, not JSON.")] = False,
-    batch: Annotated[
-        int, typer.Option(min=1, max=PUSH_ITEMS_MAX, help="Messages per request.")
-    ] = 500,
+    text: Annotated[bool, Option("--text", help="Payloads are plain text, not JSON.")] = False,
+    batch: Annotated[int, Option(min=1, max=PUSH_ITEMS_MAX, help="Messages per request.")] = 500,
     rejects: Annotated[
-        Path | None, typer.Option(help="Write lines that are refused here, with the reason.")
+        Path | None, Option(help="File for rejected lines, with the reasons.")
     ] = None,
     give_up: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for a broker that is away.")
+        float, Option(min=0, help="Seconds to wait for an unreachable broker.")
     ] = 300.0,
     output: Output = "table",
 ) -> None:
-    """Store messages: payloads, lines of stdin, or lines of a file.
+    """Push messages: payloads, lines of stdin, or lines of a file.
 
-    A file may be pushed again, and a broker may be restarted meanwhile: nothing is stored twice.
+    Pushing a file again stores nothing twice, even if the broker restarts meanwhile.
     """
-    from skep.cli.messages.push_items import ItemPattern
+    from skep.cli.messages.push_lines import ItemPattern
 
     if not payloads and file is None and Path(queue).suffix in FILE_ENDINGS:
         queue, file = _queue_of_file(queue), queue
-        typer.echo(f"pushing {file} to the queue {queue}", err=True)
+        typer.echo(f"Pushing {file} to queue {queue}", err=True)
     _check_together(payloads, file, partition, partition_key, transaction_id, id_field, id_prefix)
     pattern = ItemPattern(
         queue=queue,
@@ -98,7 +90,7 @@ def push(
     if payloads:
         _push_payloads(client, payloads, pattern, transaction_id, output)
     else:
-        from skep.cli.messages.push_file import STDIN, FilePush
+        from skep.cli.messages.push_lines import STDIN, FilePush
 
         FilePush(client, pattern, batch, give_up).run(file or STDIN, rejects, output)
 
@@ -113,21 +105,21 @@ def _check_together(
     id_prefix: str | None,
 ) -> None:
     if payloads and file is not None:
-        raise BadRequest("give payloads or --file, not both")
+        raise BadRequest("pass payloads or --file, not both")
     if partition is not None and partition_key is not None:
-        raise BadRequest("give --partition or --partition-key, not both")
+        raise BadRequest("pass --partition or --partition-key, not both")
     if sum(each is not None for each in (transaction_id, id_field, id_prefix)) > 1:
-        raise BadRequest("--transaction-id, --id-field and --id-prefix exclude each other")
+        raise BadRequest("pass only one of --transaction-id, --id-field and --id-prefix")
     if transaction_id is not None and len(payloads or []) != 1:
-        raise BadRequest("--transaction-id is for one payload; --id-field serves many")
+        raise BadRequest("--transaction-id takes a single payload; use --id-field for several")
     if not payloads and file is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise BadRequest("nothing to push: give payloads, --file, or lines on stdin")
+        raise BadRequest("nothing to push: pass payloads, --file, or lines on stdin")
 
 
 def _queue_of_file(file: str) -> str:
     path = Path(file)
     if not path.is_file():
-        raise BadRequest(f"there is no file {file}; if that is a queue, say --file - for stdin")
+        raise BadRequest(f"file {file} does not exist; if it is a queue, pass --file -")
     return path.stem
 
 
@@ -148,7 +140,7 @@ def _push_payloads(
     transaction_id: str | None,
     output: Format,
 ) -> None:
-    from skep.cli.messages.push_items import Line
+    from skep.cli.messages.push_lines import Line
 
     items = [pattern.make(Line(place, text.encode())) for place, text in enumerate(payloads, 1)]
     if transaction_id is not None:

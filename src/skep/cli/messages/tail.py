@@ -1,16 +1,23 @@
-"""`skep tail`: watch the messages of a queue as they come, without consuming them."""
+"""`skep tail`: watch the messages of a queue as they arrive, without consuming them."""
 
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Option
 
-from skep.cli.shared.completion import QueueName
-from skep.cli.shared.connection import ContextName, Token, Url, find_server
+from skep.cli.shared.connection import (
+    ContextName,
+    OnlyPartition,
+    QueueName,
+    Token,
+    Url,
+    find_server,
+)
 from skep.cli.shared.exits import Nothing
+from skep.cli.shared.options import read_moment
 from skep.cli.shared.output import Format, Output, print_record
-from skep.cli.shared.times import read_moment
 from skep.settings.connection import ConnectionChoice
 
 if TYPE_CHECKING:
@@ -30,24 +37,24 @@ def tail(
     *,
     start: Annotated[
         str,
-        typer.Option(
+        Option(
             "--from",
             parser=_read_start,
             metavar="TIME",
-            help="`now`, `start`, or a time: ISO 8601, or `2h`.",
+            help="Where to start: `now`, `start`, ISO 8601, or `2h`.",
         ),
     ] = "now",
-    partition: Annotated[str | None, typer.Option(help="Only of this partition.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    partition: OnlyPartition = None,
+    limit: Annotated[int | None, Option(min=1, help="Stop after this many messages.")] = None,
     idle: Annotated[
-        float | None, typer.Option(min=0.1, help="End when nothing came for so many seconds.")
+        float | None, Option(min=0.1, help="Stop after this many seconds without a message.")
     ] = None,
     url: Url = None,
     token: Token = None,
     context: ContextName = None,
     output: Output = "table",
 ) -> None:
-    """Watch the messages of a queue. Nothing is consumed; a broker that restarts is waited for."""
+    """Watch the messages of a queue without consuming them. Survives restarts of the broker."""
     from skep.cli.messages.event_stream import EventStream
     from skep.client.endpoints import path_of
 
@@ -63,7 +70,7 @@ def tail(
     messages = _of_partition((event.data for event in stream.events()), partition)
     shown = _show(islice(messages, limit), output)
     if shown == 0:
-        raise Nothing(f"nothing came in {queue}")
+        raise Nothing(f"no message arrived in {queue}")
 
 
 def _of_partition(messages: "Iterable[bytes]", partition: str | None) -> "Iterator[bytes]":
@@ -75,7 +82,7 @@ def _of_partition(messages: "Iterable[bytes]", partition: str | None) -> "Iterat
 
 
 def _show(messages: "Iterable[bytes]", output: Format) -> int:
-    """Print messages as they come; return how many there were."""
+    """Print messages as they arrive; return their number."""
     import msgspec
     from rich.console import Console
 
@@ -95,7 +102,7 @@ def _show(messages: "Iterable[bytes]", output: Format) -> int:
 
 
 def message_line(message: dict[str, Any]) -> "Text":
-    """Return a message on one line, for people."""
+    """Return a message as one line for people."""
     import msgspec
     from rich.text import Text
 

@@ -1,12 +1,12 @@
-"""`skep transaction`: pushes and acknowledgments of a file, all together or none."""
+"""`skep transaction`: the pushes and acknowledgments of a file, all or none."""
 
 import sys
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
 from msgspec import Struct, ValidationError, convert
+from typer import Argument
 
 from skep.cli.shared.connection import with_client
 from skep.cli.shared.output import Output, print_rows
@@ -19,7 +19,7 @@ _COLUMNS: Final = ("type", "success", "transactionId", "queueName", "messageId",
 
 
 class _Transaction(Struct):
-    """What must be there; the broker checks the rest."""
+    """The required part; the broker checks the rest."""
 
     operations: list[dict[str, Any]]
 
@@ -27,31 +27,31 @@ class _Transaction(Struct):
 @with_client
 def transaction(
     client: "Client",
-    file: Annotated[str, typer.Argument(help="JSON or YAML with `operations`; `-` is stdin.")],
+    file: Annotated[str, Argument(help="JSON or YAML file with `operations`; `-` is stdin.")],
     *,
     output: Output = "table",
 ) -> None:
-    """Carry out the operations of a file, all of them or none.
+    """Execute the operations of a file, all or none.
 
-    The file is the body of `POST /api/v1/transaction`. Pushes without a transaction id get one that
-    is made of the file's content, so that running it again pushes nothing twice.
+    The file is the body of `POST /api/v1/transaction`. Pushes without a transaction id get one from
+    the file's content, so that running it again pushes nothing twice.
     """
     from skep.client import TransactionFailed
 
     text = _read(file)
     answer = client.request("POST", "/api/v1/transaction", with_push_ids(_parse(file, text), text))
     if not answer["success"]:
-        raise TransactionFailed(f"nothing of it happened: {answer.get('error')}")
+        raise TransactionFailed(f"the transaction was rolled back: {answer.get('error')}")
     print_rows(answer["results"], _COLUMNS, output)
 
 
 def with_push_ids(body: Any, text: bytes) -> Any:
-    """Give the pushes of a transaction ids of which a repetition has the same ones."""
+    """Give the pushes of a transaction ids that are the same when it is repeated."""
     prefix = blake2b(text, digest_size=12).hexdigest()
     try:
         parsed = convert(body, _Transaction)
     except ValidationError as error:
-        raise BadRequest(f"this is no transaction: {error}") from error
+        raise BadRequest(f"invalid transaction: {error}") from error
     pushes = [item for each in parsed.operations for item in _pushed(each)]
     for place, item in enumerate(pushes, 1):
         if not item.get("transactionId"):
@@ -60,7 +60,7 @@ def with_push_ids(body: Any, text: bytes) -> Any:
 
 
 def _pushed(operation: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the items of an operation: many in a list, or one spelled flat."""
+    """Return the items of a push: a list of them, or the operation itself."""
     if operation.get("type") != "push":
         return []
     return operation.get("items") or [operation]
@@ -70,11 +70,11 @@ def _read(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise BadRequest(f"{file} cannot be read: {error.strerror}") from error
+        raise BadRequest(f"cannot read {file}: {error.strerror}") from error
 
 
 def _parse(file: str, text: bytes) -> Any:
-    # JSON first: it is quicker, and what YAML makes of some texts would surprise.
+    # JSON first: it is faster, and YAML reads some texts in surprising ways.
     import msgspec
     import yaml
 

@@ -1,1 +1,1 @@
-"""Run and examine a broker: serve, migrate, config, doctor, bench."""
+"""Run and examine a broker: serve, migrate, config, openapi, doctor, bench."""

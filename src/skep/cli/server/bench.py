@@ -5,53 +5,49 @@ from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
+from typer import Argument, Option
 
 from skep.cli.shared.connection import ContextName, Token, find_server
-from skep.cli.shared.output import Output, print_record, print_rows
+from skep.cli.shared.output import Output, print_record, print_rows, progress_bar
 from skep.model.errors import BadRequest
 from skep.settings.connection import ConnectionChoice
 
 if TYPE_CHECKING:
-    from skep.cli.server.bench_figures import Tally
-    from skep.cli.server.bench_load import Plan
+    from skep.cli.server.bench_load import Plan, Tally
     from skep.cli.shared.connection import Server
 
 BUSY_SHARE = 0.9
-"""Of a core: beyond, this client is what limits the result."""
+"""Of a core: above, this client is the bottleneck."""
 
 
 def bench(
     url: Annotated[
-        str | None,
-        typer.Argument(help="Of a broker, Skep or Queen; by default that of the context."),
+        str | None, Argument(help="URL of a Skep or Queen broker; default: the current context.")
     ] = None,
     *,
-    producers: Annotated[int, typer.Option(min=0, help="That push at the same time.")] = 4,
-    consumers: Annotated[int, typer.Option(min=0, help="That consume at the same time.")] = 4,
+    producers: Annotated[int, Option(min=0, help="Number of producers.")] = 4,
+    consumers: Annotated[int, Option(min=0, help="Number of consumers.")] = 4,
     batch: Annotated[
-        int, typer.Option(min=1, max=1000, help="Messages in one push, and in one pop at most.")
+        int, Option(min=1, max=1000, help="Messages per push, and at most per pop.")
     ] = 100,
-    partitions: Annotated[int, typer.Option(min=1, help="To spread the messages over.")] = 10,
-    size: Annotated[int, typer.Option(min=64, help="Bytes of a payload.")] = 256,
-    duration: Annotated[float, typer.Option(min=0.1, help="Seconds to push for.")] = 10.0,
+    partitions: Annotated[int, Option(min=1, help="Number of partitions.")] = 10,
+    size: Annotated[int, Option(min=64, help="Payload size in bytes.")] = 256,
+    duration: Annotated[float, Option(min=0.1, help="Seconds to push.")] = 10.0,
     queue: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this queue and leave it; by default one that is deleted afterwards."
-        ),
+        str | None, Option(help="Use this queue and keep it; default: a temporary one.")
     ] = None,
     token: Token = None,
     context: ContextName = None,
     output: Output = "table",
 ) -> None:
-    """Push and consume as fast as a broker takes it.
+    """Push and consume as fast as a broker allows.
 
-    One process drives it, on one core. When that is busy, run several with one --queue.
+    One process on one core generates the load. If that core is busy, run several with one --queue.
     """
     from skep.cli.server.bench_load import Plan
 
     if not producers and not consumers:
-        raise BadRequest("there is nothing to do without producers and consumers")
+        raise BadRequest("nothing to do: --producers and --consumers are both 0")
     server = find_server(ConnectionChoice(url=url, token=token, context=context))
     plan = Plan(
         queue=queue or f"skep-bench-{uuid4().hex[:12]}",
@@ -71,22 +67,17 @@ def bench(
 
 
 def _run(server: "Server", plan: "Plan") -> dict[str, Any]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
     from skep.cli.server.bench_load import Load
     from skep.client import AsyncClient
-
-    console = Console(stderr=True)
-    columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
 
     async def run() -> "Tally":
         async with AsyncClient(server.urls, token=server.token) as client:
             return await Load(client, plan).run(show)
 
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
+    columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with progress_bar(*columns) as progress:
         bar = progress.add_task("", total=plan.duration_s)
 
         def show(tally: "Tally") -> None:
@@ -108,4 +99,4 @@ def _print_report(report: dict[str, Any]) -> None:
         typer.echo(f"\n{report['left']:,} messages were not consumed in time", err=True)
     if report["clientCpuShare"] >= BUSY_SHARE:
         share = f"{report['clientCpuShare']:.0%}"
-        typer.echo(f"\nthis client used {share} of a core: it may be what limits", err=True)
+        typer.echo(f"\nthis client used {share} of a core: it may be the bottleneck", err=True)

@@ -1,33 +1,137 @@
-"""The load of `skep bench`: producers and consumers of one queue, for some time.
+"""The load of `skep bench`: producers and consumers of one queue, and what they measure.
 
-It needs nothing beyond Queen's wire: configure, push, pop, ack and delete. Producers stop when the
-time is up; consumers go on until everything is consumed, or that takes too long.
+It uses Queen's wire only: configure, push, pop, ack and delete. Producers stop when the time is up;
+consumers continue until everything is consumed, or that takes too long. Latencies are counted in
+steps of 2 %, so that memory does not grow with the length of the test.
 """
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Final, TypeAlias
+from math import ceil, exp, log
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 import msgspec
 
-from skep.cli.server.bench_figures import Tally
 from skep.client import AsyncClient, AsyncMessage
 
 PROGRESS_S: Final = 0.25
 POLL_S: Final = 1.0
 DRAIN_S: Final = 30.0
-"""The longest time for what was pushed to be consumed, once nothing more is pushed."""
+"""How long consumers may take after the last push."""
 LEASE_S: Final = 60
+
+_STEP: Final = log(1.02)
+_SHORTEST_S: Final = 1e-6
+
+SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+
+class Latencies:
+    """A histogram of durations."""
+
+    def __init__(self) -> None:
+        self._counts: Final[Counter[int]] = Counter()
+        self.longest_s = 0.0
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        """Count a duration."""
+        self._counts[round(log(max(seconds, _SHORTEST_S)) / _STEP)] += times
+        self.longest_s = max(self.longest_s, seconds)
+
+    def quantile(self, share: float) -> float | None:
+        """Return a quantile, accurate to 1 %; None without durations."""
+        wanted = ceil(share * self._counts.total())
+        seen = 0
+        for step in sorted(self._counts):
+            seen += self._counts[step]
+            if seen >= wanted:
+                return min(exp(step * _STEP), self.longest_s)
+        return None
+
+    def in_milliseconds(self) -> dict[str, float | None]:
+        """Return the percentiles and the maximum."""
+        shown: dict[str, float | None] = {
+            name: _milliseconds(self.quantile(share)) for name, share in SHARES.items()
+        }
+        return {**shown, "max": _milliseconds(self.longest_s) if shown["p50"] else None}
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)
+
+
+@dataclass(slots=True)
+class Flow:
+    """The requests and messages of one direction."""
+
+    messages: int = 0
+    requests: int = 0
+    ended_at: float = 0.0
+    """When the last request was answered, by the test's clock."""
+    latencies: Latencies = field(default_factory=Latencies)
+
+    def add(self, messages: int, began: float, now: float) -> None:
+        """Count a request."""
+        self.messages += messages
+        self.requests += 1
+        self.ended_at = now
+        self.latencies.add(now - began)
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of a load test so far."""
+
+    began_at: float = 0.0
+    pushed: Flow = field(default_factory=Flow)
+    acked: Flow = field(default_factory=Flow)
+    delivery: Latencies = field(default_factory=Latencies)
+    """From push to delivery, for each message."""
+    cpu_s: float = 0.0
+    """CPU time of this process."""
+
+    @property
+    def left(self) -> int:
+        """Messages pushed and not consumed."""
+        return self.pushed.messages - self.acked.messages
+
+    def report(self, payload_bytes: int) -> dict[str, Any]:
+        """Return the result."""
+        seconds = max(self.pushed.ended_at, self.acked.ended_at) - self.began_at
+        return {
+            "seconds": round(seconds, 2),
+            "push": self._flow(self.pushed, payload_bytes),
+            "consume": self._flow(self.acked, payload_bytes),
+            "latencyMs": {
+                "push": self.pushed.latencies.in_milliseconds(),
+                "ack": self.acked.latencies.in_milliseconds(),
+                "delivery": self.delivery.in_milliseconds(),
+            },
+            "left": self.left,
+            "clientCpuShare": round(self.cpu_s / seconds, 3) if seconds > 0 else None,
+        }
+
+    def _flow(self, flow: Flow, payload_bytes: int) -> dict[str, Any]:
+        seconds = flow.ended_at - self.began_at
+        rate = flow.messages / seconds if flow.requests else 0.0
+        return {
+            "messages": flow.messages,
+            "requests": flow.requests,
+            "messagesPerSecond": round(rate, 1),
+            "megabytesPerSecond": round(rate * payload_bytes / 1e6, 3),
+        }
+
 
 OnProgress: TypeAlias = Callable[[Tally], None]
 
 
 class _Stamp(msgspec.Struct):
-    """The part of a payload that says when it was pushed, in nanoseconds since 1970."""
+    """When a payload was pushed, in nanoseconds since 1970."""
 
     at: int
 
@@ -37,11 +141,11 @@ _decode_stamp: Final = msgspec.json.Decoder(_Stamp).decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to do."""
+    """The parameters of a load test."""
 
     queue: str
     is_own_queue: bool
-    """Whether the queue is made for this, and deleted afterwards."""
+    """Whether the queue is created for the test, and deleted afterwards."""
     producers: int
     consumers: int
     batch: int
@@ -59,14 +163,14 @@ class Load:
         self._numbers: Final = count()
         self._padding: Final = "x" * max(plan.payload_bytes - len(_payload("")), 0)
         self._drained_by: float | None = None
-        """When consumers stop at last; None while there is more to come."""
+        """When consumers give up; None while producers run."""
         self._tally: Final = Tally()
 
     async def run(self, on_progress: OnProgress) -> Tally:
-        """Do it, and tell now and then how it comes along.
+        """Run the test, and report progress regularly.
 
         Raises:
-            SkepError: The broker refused something, or cannot be reached.
+            SkepError: The broker refused a request, or cannot be reached.
         """
         if self._plan.is_own_queue:
             body = {"queue": self._plan.queue, "options": {"leaseTime": LEASE_S}}
@@ -88,7 +192,7 @@ class Load:
             reporting = group.create_task(self._report(on_progress))
             consuming = [group.create_task(self._consume()) for _ in range(self._plan.consumers)]
             pushing = [group.create_task(self._produce()) for _ in range(self._plan.producers)]
-            # Somebody may only want to consume: that, too, ends when the time is up.
+            # Without producers, the test still ends when the time is up.
             pushing.append(group.create_task(asyncio.sleep(self._plan.duration_s)))
             await asyncio.gather(*pushing)
             self._drained_by = time.perf_counter() + DRAIN_S
@@ -133,7 +237,7 @@ class Load:
             try:
                 pushed_at = _decode_stamp(message.raw).at
             except msgspec.MsgspecError:
-                continue  # somebody else's message in a queue that was named
+                continue  # not one of this test, in a queue given with --queue
             self._tally.delivery.add((now - pushed_at) / 1e9)
 
     async def _report(self, on_progress: OnProgress) -> None:

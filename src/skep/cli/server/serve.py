@@ -1,10 +1,10 @@
-"""`skep serve`: run a broker, from nothing if need be.
+"""`skep serve` and `skep migrate`: run a broker, and bring a database to its schema.
 
-Order matters to the person who waits. What is cheap and often wrong (settings, the port) is
-checked before what takes seconds (the embedded PostgreSQL, migrations), and the address is only
-printed once every worker accepts connections.
+Cheap checks that often fail (settings, the port) come before slow steps (the embedded PostgreSQL,
+migrations), and the address is printed only once every worker accepts connections.
 """
 
+import asyncio
 import logging
 import signal
 import socket
@@ -16,39 +16,45 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
 import typer
+from typer import Option
 
-from skep.cli.shared.extras import require_server_extra
+from skep.cli.shared.exits import require_server_extra
 from skep.cli.shared.options import (
     ConfigFile,
+    DatabaseFlags,
     DatabaseSchema,
     DatabaseUrl,
     DataDir,
     PostgresBin,
     effective_settings,
+    with_database_flags,
 )
+from skep.model.schema_name import split_schema
 from skep.settings import Settings, redacted_url
 from skep.settings.fields import description
 from skep.settings.layers import EffectiveSettings
 from skep.settings.security import security_warnings
 
 KILL_MARGIN_S: Final = 2.0
-"""A worker cuts its last requests at the end of the grace; it needs a moment for that itself."""
+"""Workers need this long to cut their last requests when the grace ends."""
+CHECK_EXIT_CODES: Final = {"current": 0, "behind": 3, "ahead": 4}
+"""Of `skep migrate --check`; not 1 or 2, so that scripts can tell a state from a failure."""
 
 
 def serve(
     *,
-    preset: Annotated[str | None, typer.Option(help=description("preset"))] = None,
-    host: Annotated[str | None, typer.Option(help=description("host"))] = None,
-    port: Annotated[int | None, typer.Option(help=description("port"))] = None,
+    preset: Annotated[str | None, Option(help=description("preset"))] = None,
+    host: Annotated[str | None, Option(help=description("host"))] = None,
+    port: Annotated[int | None, Option(help=description("port"))] = None,
     database_url: DatabaseUrl = None,
     database_schema: DatabaseSchema = None,
     data_dir: DataDir = None,
     postgres_bin: PostgresBin = None,
-    migrate: Annotated[str | None, typer.Option(help=description("migrate"))] = None,
-    workers: Annotated[int | None, typer.Option(help=description("workers"))] = None,
-    connections: Annotated[int | None, typer.Option(help=description("connections"))] = None,
-    log_level: Annotated[str | None, typer.Option(help=description("log_level"))] = None,
-    log_format: Annotated[str | None, typer.Option(help=description("log_format"))] = None,
+    migrate: Annotated[str | None, Option(help=description("migrate"))] = None,
+    workers: Annotated[int | None, Option(help=description("workers"))] = None,
+    connections: Annotated[int | None, Option(help=description("connections"))] = None,
+    log_level: Annotated[str | None, Option(help=description("log_level"))] = None,
+    log_format: Annotated[str | None, Option(help=description("log_format"))] = None,
     config_file: ConfigFile = None,
 ) -> None:
     """Run the broker until SIGTERM or Ctrl-C."""
@@ -70,7 +76,7 @@ def serve(
     )
     effective = read_settings()
     require_server_extra()
-    # Whoever watches a terminal expects the end of it to be the end of the broker.
+    # In a terminal, SIGHUP means that the terminal closed: the broker ends with it.
     has_terminal = sys.stdin is not None and sys.stdin.isatty()
     _serve(effective, reload=None if has_terminal else lambda: read_settings().settings)
 
@@ -90,7 +96,7 @@ def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | Non
     for warning in security_warnings(settings):
         logging.getLogger("skep.security").warning(warning)
     check_files(settings)
-    # Until the supervisor takes over, both signals unwind the start and undo what it did.
+    # Until the supervisor takes over, both signals unwind the start.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         bind_listener(settings.host, settings.port) as listener,
@@ -123,7 +129,7 @@ def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | Non
 
 
 def greeting(settings: Settings, listener: socket.socket) -> str:
-    """Say where the broker listens, on what it runs, and what to try first."""
+    """Return the lines that say where the broker listens and what to try first."""
     url = base_url(listener, is_tls=settings.tls_certificate is not None)
     count = settings.worker_count
     if settings.database_url is None:
@@ -134,7 +140,7 @@ def greeting(settings: Settings, listener: socket.socket) -> str:
     return f"""\
 Skep listens on {url} ({count} worker{"s" if count > 1 else ""}, {database})
 
-Push a message, pop it, look at the dashboard, read the API:
+Push a message, pop it, open the dashboard, read the API:
   curl {url}/api/v1/push -H 'content-type: application/json' -d '{push}'
   curl '{url}/api/v1/pop/queue/demo?autoAck=true'
   {url}/
@@ -143,7 +149,7 @@ Push a message, pop it, look at the dashboard, read the API:
 
 
 def base_url(listener: socket.socket, *, is_tls: bool = False) -> str:
-    """Return the URL under which this machine reaches the listener."""
+    """Return the URL of the listener for this machine."""
     host: str = listener.getsockname()[0]
     port: int = listener.getsockname()[1]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (replaced here)
@@ -151,3 +157,50 @@ def base_url(listener: socket.socket, *, is_tls: bool = False) -> str:
     return (
         f"{scheme}://[{reachable}]:{port}" if ":" in reachable else f"{scheme}://{reachable}:{port}"
     )
+
+
+@with_database_flags
+def migrate(
+    flags: DatabaseFlags,
+    *,
+    sql: Annotated[
+        bool, Option("--sql", help="Print the SQL for an empty database; change nothing.")
+    ] = False,
+    check: Annotated[
+        bool,
+        Option(
+            "--check",
+            help="Change nothing; exit with 0 if the schema is current, 3 if it is behind, "
+            "4 if a newer skep migrated it.",
+        ),
+    ] = False,
+) -> None:
+    """Bring the database to the schema of this version. Safe to repeat."""
+    from skep.db.schema.migrate import migration_script
+
+    settings = flags.settings()
+    if sql:
+        _, schema = split_schema(settings.installation(settings.database_url or ""))
+        typer.echo(migration_script(schema=schema), nl=False)
+        return
+    from skep.app.processes.database import join_database
+
+    with join_database(settings) as database:
+        if check:
+            raise typer.Exit(_check(database.dsn))
+        _migrate(database.dsn)
+
+
+def _check(dsn: str) -> int:
+    from skep.db.schema.migrate import schema_state
+
+    state = asyncio.run(schema_state(dsn))
+    typer.echo("\n".join([f"the schema is {state.verdict}", *state.differences]))
+    return CHECK_EXIT_CODES[state.verdict]
+
+
+def _migrate(dsn: str) -> None:
+    from skep.db.schema import migrate as migration
+
+    report = asyncio.run(migration.migrate(dsn, on_step=typer.echo))
+    typer.echo("the schema is current" if report.has_changes else "nothing to do")

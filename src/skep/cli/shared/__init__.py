@@ -1,1 +1,1 @@
-"""What commands share: the broker they talk to, flags, output, pages, exit codes."""
+"""What commands share: the connection to a broker, options, output, listings, exit codes."""

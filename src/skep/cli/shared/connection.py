@@ -1,21 +1,21 @@
-"""Which broker a command speaks to, and the client it gets.
+"""The broker that a command connects to, its client, and shell completion from it.
 
-A command of `@with_client` takes an open client as its first argument and has the flags --url,
---token and --context. What they say wins over the variables SKEP_URL, SKEP_TOKEN and SKEP_CONTEXT,
-those over the current context, that over the address at which `skep serve` listens by default.
-A token that was kept with a context goes to the URL of that context only.
+A command decorated with `@with_client` takes an open client as its first argument and has the
+options --url, --token and --context. They win over the variables SKEP_URL, SKEP_TOKEN and
+SKEP_CONTEXT, those over the current context, that over the default address of `skep serve`. A
+context's stored token is sent to that context's URL only.
 """
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import typer
+from typer import Argument, Option
 
 from skep.cli.shared.contexts import Context, ContextBook, check_url, split_urls
-from skep.cli.shared.flags import show_flags
+from skep.cli.shared.options import declare_options
 from skep.model.errors import BadRequest
 from skep.settings.connection import (
     TOKEN_VARIABLE,
@@ -32,42 +32,67 @@ T = TypeVar("T")
 
 DEFAULT_URL: Final = "http://127.0.0.1:6632"
 RETRIES: Final = 2
-"""A person waits: enough to pass a hiccup by. Commands that must outlive a restart say so."""
+"""Enough for a hiccup: a person waits. Commands that must outlive a restart retry by themselves."""
+NAMES_MAX: Final = 100
+COMPLETION_TIMEOUT_S: Final = 0.7
 
 
-def _complete_context(incomplete: str) -> list[str]:
-    from skep.cli.shared.completion import complete_context
+def complete_context(incomplete: str) -> list[str]:
+    """Return the contexts that start with a text."""
+    try:
+        return [each.name for each in ContextBook().all() if each.name.startswith(incomplete)]
+    except Exception:  # noqa: BLE001 (an error must not appear in the line being typed)
+        return []
 
-    return complete_context(incomplete)
+
+def complete_queue(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the queues that start with a text, from the broker that the typed options name."""
+
+    def ask(client: "Client") -> list[str]:
+        page = client.queues.find(search=incomplete or None, limit=NAMES_MAX)
+        return [queue.name for queue in page.queues if queue.name.startswith(incomplete)]
+
+    return _ask_broker(context, ask)
 
 
-Url: TypeAlias = Annotated[
+def complete_group(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the consumer groups that start with a text."""
+
+    def ask(client: "Client") -> list[str]:
+        names = {group.name for group in client.groups.find()}
+        return sorted(name for name in names if name.startswith(incomplete))
+
+    return _ask_broker(context, ask)
+
+
+Url = Annotated[str | None, Option(help="Broker URL; separate several instances by commas.")]
+Token = Annotated[str | None, Option(help="Access token.")]
+ContextName = Annotated[
     str | None,
-    typer.Option(help="URL of the broker; several instances with commas between them."),
+    Option(help="Saved connection, see `skep context list`.", autocompletion=complete_context),
 ]
-Token: TypeAlias = Annotated[str | None, typer.Option(help="The token that says who is calling.")]
-ContextName: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="A broker by its name in `skep context list`.", autocompletion=_complete_context
-    ),
+QueueName = Annotated[str, Argument(help="Queue name.", autocompletion=complete_queue)]
+GroupName = Annotated[str, Argument(help="Consumer group.", autocompletion=complete_group)]
+OnlyQueue = Annotated[
+    str | None, Option("--queue", help="Only this queue.", autocompletion=complete_queue)
 ]
+OnlyPartition = Annotated[str | None, Option("--partition", help="Only this partition.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The broker that a command speaks to."""
+    """The broker that a command connects to."""
 
     urls: tuple[str, ...]
     token: str | None
     origin: str
-    """Where the URL comes from, for people."""
+    """What named the URL."""
     token_origin: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One place that may say something, from strong to weak."""
+    """A place that may name a URL, a token, or both."""
 
     origin: str
     url: str | None = None
@@ -77,10 +102,10 @@ class _Source:
 
 
 def find_server(flags: ConnectionChoice, book: ContextBook | None = None) -> Server:
-    """Decide which broker to speak to.
+    """Find the broker to connect to.
 
     Raises:
-        BadRequest: A URL is none.
+        BadRequest: A URL is invalid.
         NotFound: There is no such context.
     """
     book = book or ContextBook()
@@ -115,7 +140,7 @@ def _sources(
     return [
         _Source("--url", flags.url),
         _Source("--token", token=lambda: flags.token),
-        # Whoever names a context and another URL for it asks for just that.
+        # An explicit --context together with --url asks for that combination.
         named(flags.context, is_bound=False),
         _Source(URL_VARIABLE, variables.url),
         _Source(TOKEN_VARIABLE, token=lambda: variables.token),
@@ -129,7 +154,7 @@ def _sources(
 def opened_client(
     flags: ConnectionChoice, *, retries: int = RETRIES, timeout_s: float = 30.0
 ) -> Generator["Client"]:
-    """Open a client of the broker that flags, variables and contexts name."""
+    """Open a client of the broker that options, variables and contexts name."""
     from skep.client import Client, Unreachable
 
     server = find_server(flags)
@@ -137,15 +162,13 @@ def opened_client(
         try:
             yield client
         except Unreachable as error:
-            # Who named the broker that did not answer is what a person has to know first.
             told = f"{error.message.rstrip('.')} (the URL is from {server.origin})"
             raise Unreachable(told) from error
 
 
 def with_client(command: Callable[Concatenate["Client", P], T]) -> Callable[..., T]:
-    """Give a command a client as its first argument, and the flags that say of which broker."""
+    """Give a command a client as its first argument, and the options that name the broker."""
 
-    @wraps(command)
     def run(
         *args: Any,
         url: Url = None,
@@ -156,5 +179,24 @@ def with_client(command: Callable[Concatenate["Client", P], T]) -> Callable[...,
         with opened_client(ConnectionChoice(url=url, token=token, context=context)) as client:
             return command(client, *args, **kwargs)
 
-    show_flags(run, command, {"url": Url, "token": Token, "context": ContextName})
+    declare_options(run, command, {"url": Url, "token": Token, "context": ContextName})
     return run
+
+
+def _ask_broker(context: typer.Context, ask: Callable[["Client"], list[str]]) -> list[str]:
+    """Ask the broker that the typed options name; nothing if it does not answer at once."""
+    from skep.client import Client
+
+    try:
+        typed = {name: context.params.get(name) for name in ("url", "token", "context")}
+        server = find_server(ConnectionChoice(**typed))
+        with Client(
+            server.urls,
+            token=server.token,
+            retries=0,
+            timeout_s=COMPLETION_TIMEOUT_S,
+            connect_timeout_s=COMPLETION_TIMEOUT_S,
+        ) as client:
+            return ask(client)
+    except Exception:  # noqa: BLE001 (an error must not appear in the line being typed)
+        return []

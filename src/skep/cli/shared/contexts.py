@@ -1,44 +1,150 @@
-"""Contexts: brokers that a person speaks to, each with a name, a URL and perhaps a token.
+"""Saved broker connections: each has a name, a URL and perhaps a token.
 
-They stand in `contexts.toml` in the user's configuration directory; tokens stand elsewhere (see
-`token_stores`), and the file says where.
+They are in `contexts.toml` in the user's configuration directory. Tokens are in the system keyring
+where `keyring` is installed and has a backend that protects them, otherwise in a file that only its
+owner may read; neither is ever printed.
 """
 
+import os
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import typer
 
-from skep.cli.shared.token_stores import (
-    FileTokens,
-    KeyringFailed,
-    KeyringTokens,
-    Place,
-    TokenStore,
-    read_toml,
-    toml_table,
-    usable_keyring,
-    write_private,
-)
-from skep.model.errors import BadRequest, NotFound
+from skep.model.errors import BadRequest, NotFound, SkepError
 
+KEYRING_SERVICE: Final = "skep"
+_TRUSTED_PRIORITY: Final = 1
+"""Backends that keep passwords in plain text, or none at all, rank themselves below this."""
+
+Place: TypeAlias = Literal["keyring", "file"]
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class KeyringFailed(SkepError):
+    """The system keyring does not answer."""
+
+    code = "keyring_failed"
+
+
+class TokenStore(Protocol):
+    """Keeps one token per context."""
+
+    place: Place
+
+    def get(self, context: str) -> str:
+        """Return the token of a context."""
+        ...
+
+    def put(self, context: str, token: str) -> None:
+        """Store a token, replacing the previous one."""
+        ...
+
+    def remove(self, context: str) -> None:
+        """Delete the token of a context, if there is one."""
+        ...
+
+
+class KeyringTokens:
+    """Tokens in the system keyring."""
+
+    place: Place = "keyring"
+
+    def __init__(self, keyring: Any) -> None:
+        self._keyring: Final = keyring
+
+    def get(self, context: str) -> str:
+        """Return the token of a context.
+
+        Raises:
+            NotFound: The keyring has none.
+            KeyringFailed: It does not answer.
+        """
+        token = self._ask("get_password", context)
+        if token is None:
+            raise NotFound(f"the keyring has no token for context {context}; add it again")
+        return token
+
+    def put(self, context: str, token: str) -> None:
+        """Store a token, replacing the previous one."""
+        self._ask("set_password", context, token)
+
+    def remove(self, context: str) -> None:
+        """Delete the token of a context, if there is one."""
+        if self._ask("get_password", context) is not None:
+            self._ask("delete_password", context)
+
+    def _ask(self, method: str, *values: str) -> Any:
+        try:
+            return getattr(self._keyring, method)(KEYRING_SERVICE, *values)
+        except Exception as error:
+            raise KeyringFailed(f"the system keyring failed: {error}") from error
+
+
+class FileTokens:
+    """Tokens in a file that only its owner may read."""
+
+    place: Place = "file"
+
+    def __init__(self, path: Path) -> None:
+        self._path: Final = path
+
+    def get(self, context: str) -> str:
+        """Return the token of a context.
+
+        Raises:
+            NotFound: The file has none.
+            BadRequest: Other users may read the file.
+        """
+        tokens = self._read()
+        if context not in tokens:
+            raise NotFound(f"{self._path} has no token for context {context}; add it again")
+        return tokens[context]
+
+    def put(self, context: str, token: str) -> None:
+        """Store a token, replacing the previous one."""
+        write_private(self._path, toml_table("", {**self._read(), context: token}))
+
+    def remove(self, context: str) -> None:
+        """Delete the token of a context, if there is one."""
+        tokens = self._read()
+        if tokens.pop(context, None) is not None:
+            write_private(self._path, toml_table("", tokens))
+
+    def _read(self) -> dict[str, str]:
+        if not self._path.exists():
+            return {}
+        if os.name == "posix" and self._path.stat().st_mode & 0o077:
+            raise BadRequest(f"{self._path} is readable by other users: run `chmod 600` on it")
+        return read_toml(self._path)
+
+
+def usable_keyring() -> KeyringTokens | None:
+    """Return the system keyring, if it protects what it stores."""
+    try:
+        import keyring
+    except ModuleNotFoundError:
+        return None
+    backend = keyring.get_keyring()
+    return KeyringTokens(backend) if backend.priority >= _TRUSTED_PRIORITY else None
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A broker that somebody speaks to."""
+    """A saved broker connection."""
 
     name: str
     url: str
-    """One URL, or those of several instances of one installation with commas between them."""
+    """One URL, or several instances of one installation separated by commas."""
     token_in: Place | None = None
 
 
 class ContextBook:
-    """The contexts of a user. Every change is written at once."""
+    """A user's contexts. Every change is written at once."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory: Final = directory or Path(typer.get_app_dir("skep"))
@@ -52,7 +158,7 @@ class ContextBook:
 
     @property
     def current(self) -> Context | None:
-        """The context that is used when nothing else is said."""
+        """The context that commands use by default."""
         return None if self._current is None else self._contexts.get(self._current)
 
     def all(self) -> list[Context]:
@@ -66,13 +172,15 @@ class ContextBook:
             NotFound: There is none of this name.
         """
         if name not in self._contexts:
-            raise NotFound(f"there is no context {name}; `skep context list` shows them")
+            raise NotFound(f"context {name} does not exist; `skep context list` shows the contexts")
         return self._contexts[name]
 
     def add(self, name: str, url: str, token: str | None) -> Context:
-        """Keep a context, instead of one of the same name; the first one becomes the current."""
+        """Save a context, replacing one of the same name; the first becomes the current one."""
         if not _NAME.fullmatch(name):
-            raise BadRequest("the name of a context has letters, digits, dots, dashes, underscores")
+            raise BadRequest(
+                f"Invalid context name: {name!r}. Use letters, digits, dots, dashes and underscores"
+            )
         for each in split_urls(url):
             check_url(each)
         if name in self._contexts:
@@ -89,7 +197,7 @@ class ContextBook:
         self._write()
 
     def remove(self, name: str) -> None:
-        """Forget a context and its token."""
+        """Delete a context and its token."""
         context = self.find(name)
         self._forget_token(context)
         del self._contexts[name]
@@ -105,7 +213,7 @@ class ContextBook:
         store: TokenStore = usable_keyring() or self._file()
         try:
             store.put(name, token)
-        except KeyringFailed:  # locked, or nobody there to unlock it: the file will do
+        except KeyringFailed:  # for example locked, without a user to unlock it
             store = self._file()
             store.put(name, token)
         return store.place
@@ -123,7 +231,7 @@ class ContextBook:
     def _keyring(self) -> KeyringTokens:
         found = usable_keyring()
         if found is None:
-            raise KeyringFailed("the token is in the keyring of the system, which is not usable")
+            raise KeyringFailed("the token is in the system keyring, which is not available")
         return found
 
     def _write(self) -> None:
@@ -136,12 +244,12 @@ class ContextBook:
 
 
 def split_urls(text: str) -> tuple[str, ...]:
-    """Return the URLs of a text that may name several, with commas between them."""
+    """Split URLs at commas."""
     return tuple(each.strip() for each in text.split(",") if each.strip())
 
 
 def check_url(url: str) -> None:
-    """Make sure that a URL can be one of a broker.
+    """Check that a URL can be one of a broker.
 
     Raises:
         BadRequest: It cannot.
@@ -154,4 +262,39 @@ def check_url(url: str) -> None:
     except ValueError:
         is_good = False
     if not is_good or not url.isprintable():
-        raise BadRequest(f"{url!r} is not the URL of a broker, such as http://127.0.0.1:6632")
+        raise BadRequest(f"Invalid broker URL: {url!r}. Use a URL such as http://127.0.0.1:6632")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Parse a TOML file.
+
+    Raises:
+        BadRequest: It is invalid, or cannot be read.
+    """
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadRequest(f"cannot read {path}: {error}") from error
+
+
+def toml_table(name: str, values: Mapping[str, str]) -> str:
+    """Return a TOML table of strings; without a name, the one at the top of a file."""
+    import json
+
+    # A JSON string is a TOML string, except for DEL, which JSON does not escape.
+    def spell(text: str) -> str:
+        return json.dumps(text).replace("\x7f", "\\u007f")
+
+    head = f"[{name}]\n" if name else ""
+    return head + "".join(f"{spell(key)} = {spell(value)}\n" for key, value in values.items())
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file atomically by one that only its owner may read."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 (a descriptor, no path)
+        file.write(text)
+    draft.replace(path)

@@ -1,34 +1,38 @@
-"""The flags of settings that commands share. A flag is described by its setting.
+"""Options that many commands share: settings of the database, times, `--yes`.
 
-A command that works on a database is decorated by `with_database_flags` and gets, as its first
-argument, what was said about it. `skep.cli.jobs.database` has the same for job chains.
+A decorator such as `with_database_flags`, or `with_client` in `skep.cli.shared.connection`, adds
+options to a command and passes what they stand for as its first argument. The option of a setting
+is described by the setting.
 """
 
-from collections.abc import Callable, Mapping
+import inspect
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import typer
+from typer import Option
 
-from skep.cli.shared.flags import show_flags
+from skep.model.errors import BadRequest
 from skep.settings import EffectiveSettings, Settings, load_settings
 from skep.settings.fields import description
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ConfigFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", help="TOML file with settings; without it `./skep.toml` if it exists."
-    ),
+ConfigFile = Annotated[
+    Path | None, Option("--config", help="TOML settings file; default: `./skep.toml` if it exists.")
 ]
-DatabaseUrl: TypeAlias = Annotated[str | None, typer.Option(help=description("database_url"))]
-DatabaseSchema: TypeAlias = Annotated[str | None, typer.Option(help=description("database_schema"))]
-DataDir: TypeAlias = Annotated[Path | None, typer.Option(help=description("data_dir"))]
-PostgresBin: TypeAlias = Annotated[Path | None, typer.Option(help=description("postgres_bin"))]
+DatabaseUrl = Annotated[str | None, Option(help=description("database_url"))]
+DatabaseSchema = Annotated[str | None, Option(help=description("database_schema"))]
+DataDir = Annotated[Path | None, Option(help=description("data_dir"))]
+PostgresBin = Annotated[Path | None, Option(help=description("postgres_bin"))]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 _DATABASE_FLAGS: Final[Mapping[str, Any]] = {
     "database_url": DatabaseUrl,
@@ -37,46 +41,147 @@ _DATABASE_FLAGS: Final[Mapping[str, Any]] = {
     "postgres_bin": PostgresBin,
     "config_file": ConfigFile,
 }
+_AGO: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])(?: ago)?")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def command_group(name: str, summary: str) -> typer.Typer:
+    """Return a group of commands that shows its help when it is called without one."""
+    return typer.Typer(name=name, help=summary, no_args_is_help=True)
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a help text that shows these command lines. A test parses each of them."""
+    # A line with only \b keeps click from rewrapping the lines below it.
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def declare_options(
+    run: Callable[..., Any],
+    command: Callable[..., Any],
+    options: Mapping[str, Any],
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    hidden: Collection[str] | None = None,
+) -> None:
+    """Make typer see further options behind a command's own parameters.
+
+    Args:
+        run: What typer calls.
+        command: The decorated function, which gives `run` its name, help and parameters.
+        options: Types by name.
+        defaults: Of options that do not default to None.
+        hidden: The command's parameters that a decorator passes; by default the first.
+    """
+    own = inspect.signature(command).parameters
+    hidden = [next(iter(own))] if hidden is None else hidden
+    parameters = [each for name, each in own.items() if name not in hidden]
+    for name, kind in options.items():
+        default = (defaults or {}).get(name)
+        parameters.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+            )
+        )
+    shown: Any = wraps(command)(run)
+    del shown.__wrapped__
+    shown.__signature__ = inspect.Signature(parameters)
+    shown.__annotations__ = {each.name: each.annotation for each in parameters}
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFlags:
-    """What the command line says about the database, and about where settings are."""
+    """The database and the settings file that the command line names."""
 
     config_file: Path | None
     values: Mapping[str, object]
 
     def settings(self, **others: object) -> Settings:
-        """Find the settings in force.
-
-        Args:
-            others: Further settings that the command has flags of, by their names.
-        """
+        """Return the effective settings; `others` are settings with options of the command."""
         return effective_settings(self.config_file, **self.values, **others).settings
 
 
 def with_database_flags(command: Callable[Concatenate[DatabaseFlags, P], T]) -> Callable[..., T]:
-    """Give a command the flags that say which database, and what they say as its first argument."""
+    """Add the options that name a database; their values are the command's first argument."""
     return with_settings_flags(command, _DATABASE_FLAGS)
 
 
 def with_settings_flags(
     command: Callable[Concatenate[DatabaseFlags, P], T], flags: Mapping[str, Any]
 ) -> Callable[..., T]:
-    """Give a command flags of settings, `config_file` among them, and what they say."""
+    """Add options of settings, `config_file` among them."""
 
-    @wraps(command)
     def run(*args: Any, config_file: Path | None = None, **kwargs: Any) -> T:
         values = {name: kwargs.pop(name) for name in flags if name in kwargs}
         return command(DatabaseFlags(config_file, values), *args, **kwargs)
 
-    show_flags(run, command, flags)
+    declare_options(run, command, flags)
     return run
 
 
 def effective_settings(config_file: Path | None, **flags: object) -> EffectiveSettings:
-    """Find the settings in force, and show their warnings to the person at the terminal."""
+    """Return the effective settings, and print their warnings to stderr."""
     effective = load_settings(config_file=config_file, flags=flags)
     for warning in effective.warnings:
         typer.echo(f"skep: warning: {warning}", err=True)
     return effective
+
+
+def confirm(question: str, *, is_answered: bool) -> None:
+    """Ask for confirmation, unless `--yes` gave it.
+
+    Raises:
+        BadRequest: Standard input is not a terminal.
+    """
+    if is_answered:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise BadRequest(f"{question} Not a terminal: pass --yes to confirm")
+    typer.confirm(question, abort=True, err=True)
+
+
+def read_moment(text: str) -> datetime:
+    """Parse a time: ISO 8601 (UTC without a zone), or how long ago, such as `2h`.
+
+    Raises:
+        BadRequest: It is neither.
+    """
+    ago = _AGO.fullmatch(text.strip())
+    try:
+        if ago is not None:
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+        moment = datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError):
+        raise BadRequest(
+            f"Invalid time: {text!r}. Use an ISO 8601 time such as 2026-07-01T12:00:00Z, or how "
+            "long ago: 90s, 15m, 2h, 7d"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def read_fixed_moment(text: str) -> datetime:
+    """Parse a time that means the same whenever the command runs: ISO 8601 only.
+
+    Raises:
+        BadRequest: It is not.
+    """
+    if _AGO.fullmatch(text.strip()):
+        raise BadRequest(
+            f"Invalid time: {text!r} depends on when the command runs. "
+            "Use an ISO 8601 time such as 2026-07-01T12:00:00Z"
+        )
+    return read_moment(text)
+
+
+def time_option(*names: str, summary: str, fixed: bool = False) -> Any:
+    """Return an option that takes a time."""
+    parser = read_fixed_moment if fixed else read_moment
+    return Option(*names, parser=parser, metavar="TIME", help=summary)
+
+
+Since = Annotated[
+    datetime | None, time_option("--since", summary="Only from this time on: ISO 8601, or `2h`.")
+]
+Until = Annotated[
+    datetime | None, time_option("--until", summary="Only up to this time: ISO 8601, or `2h`.")
+]

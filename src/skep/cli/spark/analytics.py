@@ -1,23 +1,23 @@
-"""`skep analytics`: find out what happened in each hour, and show how far that has come."""
+"""`skep analytics` and `skep report`: compute hourly statistics, and render them as a page."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Option
 
-from skep.cli.shared.options import DatabaseFlags, with_database_flags
-from skep.cli.shared.times import read_moment
-from skep.cli.spark.options import Master, StorageText, Warehouse, session
+from skep.cli.shared.options import DatabaseFlags, command_group, time_option, with_database_flags
+from skep.cli.spark.options import Master, StorageText, Warehouse, counting_bar, session
+from skep.model.errors import BadRequest, NotFound
 from skep.spark.runtime.encryption_keys import key_options
 
 if TYPE_CHECKING:
     from skep.spark.analytics.analytics import Computed, OnDay
 
-analytics_app: Final = typer.Typer(
-    name="analytics", help="Find out what happened in each hour and queue.", no_args_is_help=True
-)
+analytics_app: Final = command_group("analytics", "Compute hourly statistics of queues.")
 
 
 @analytics_app.command()
@@ -27,41 +27,32 @@ def run(
     *,
     since: Annotated[
         datetime | None,
-        typer.Option(
+        time_option(
             "--from",
-            parser=read_moment,
-            metavar="TIME",
-            help="From the hour of this time on: ISO 8601, or `2h`. By default where the last "
-            "run ended, with its last hour once more; the first run goes back a week.",
+            summary="Start, rounded to the hour: ISO 8601, or `2h`. Default: the last hour of the "
+            "previous run; a week ago for the first run.",
         ),
     ] = None,
     until: Annotated[
         datetime | None,
-        typer.Option(
-            "--to",
-            parser=read_moment,
-            metavar="TIME",
-            help="Up to the hour of this time; by default the last that is over.",
-        ),
+        time_option("--to", summary="End, rounded to the hour; default: the last full hour."),
     ] = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option(
-            "--queue", help="Count only this queue; may be given several times. No progress then."
-        ),
+        Option("--queue", help="Only this queue; repeatable. Does not advance the progress."),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(
-            help="Count the values of this expression of Spark SQL besides partitions: "
-            "`get_json_object(payload, '$.customer')`. Needs --queue."
+        Option(
+            help="Also count the values of this Spark SQL expression: "
+            "`get_json_object(payload, '$.customer')`. Requires --queue."
         ),
     ] = None,
     master: Master = None,
     warehouse: Warehouse = None,
     storage: StorageText = None,
 ) -> None:
-    """Compute hours that are over, from log and archive."""
+    """Compute statistics of full hours, from log and archive."""
     from skep.app.processes.database import join_database
     from skep.spark.analytics.analytics import Analytics, AnalyticsPlan
     from skep.spark.lake.lake import Lake, explained
@@ -92,7 +83,7 @@ def run(
 def status(
     flags: DatabaseFlags,
 ) -> None:
-    """Show how far analytics have come."""
+    """Show how far the statistics are computed."""
     from skep.app.processes.database import join_database
     from skep.spark.analytics.analytics import analytics_progress
     from skep.spark.lake.lake import Lake, explained
@@ -100,36 +91,77 @@ def status(
     with join_database(flags.settings()) as database, explained(), Lake(database.dsn, {}) as lake:
         progress = analytics_progress(lake)
     if progress.watermark is None:
-        typer.echo("nothing is computed yet: `skep analytics run`")
+        typer.echo("Nothing is computed yet: run `skep analytics run`")
         return
     typer.echo(
-        f"computed up to {progress.watermark.isoformat()}; the last run ended "
+        f"Computed up to {progress.watermark.isoformat()}; the last run ended "
         f"{progress.finished_at.isoformat()}, with {progress.messages:,} messages"
     )
 
 
+@with_database_flags
+def report(
+    flags: DatabaseFlags,
+    *,
+    out: Annotated[Path, Option("--out", "-o", help="Output file.")] = Path("skep-report.html"),
+    since: Annotated[
+        datetime | None,
+        time_option(
+            "--from", summary="Start, rounded to the hour: ISO 8601, or `2h`; default: a week."
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        time_option("--to", summary="End, rounded to the hour; default: all that is computed."),
+    ] = None,
+    queue: Annotated[str | None, Option(help="Only this queue.")] = None,
+) -> None:
+    """Write an HTML page with plots of the hourly statistics."""
+    from skep.app.processes.database import join_database
+    from skep.spark.analytics.hours import FIRST_SPAN, Hours, begin_of_hour
+    from skep.spark.analytics.report import render_report
+    from skep.spark.analytics.report_figures import (
+        PROGRESS,
+        STATEMENT_TIMEOUT_S,
+        gather_figures,
+        rows_of,
+    )
+    from skep.spark.runtime.postgres import database as connected
+
+    with join_database(flags.settings()) as database:
+        (progress,) = connected(database.dsn, STATEMENT_TIMEOUT_S).rows(PROGRESS)
+        upto = begin_of_hour(until or progress["watermark"] or progress["now"])
+        hours = Hours(begin_of_hour(since or upto - FIRST_SPAN), upto)
+        if hours.since >= hours.upto:
+            raise BadRequest("no full hour between --from and --to")
+        figures = gather_figures(hours, rows_of(database.dsn, hours, queue))
+    if figures.is_empty:
+        raise NotFound("these hours are not computed: run `skep analytics run`")
+    try:
+        out.write_text(render_report(figures, progress["now"], queue), encoding="utf-8")
+    except OSError as error:
+        raise BadRequest(f"cannot write {out}: {error.strerror}") from None
+    typer.echo(f"Wrote {out}")
+
+
 def _summary(done: "Computed") -> str:
     if done.hours is None:
-        return "nothing to do: every hour that is over was computed"
+        return "Nothing to do: all full hours are computed"
     said = (
-        f"computed {done.hours.since.isoformat()} to {done.hours.upto.isoformat()}: "
+        f"Computed {done.hours.since.isoformat()} to {done.hours.upto.isoformat()}: "
         f"{done.messages:,} messages"
     )
     if done.left_out:
-        said += f"; {done.left_out:,} hours of queues are left out, others were busier"
+        said += f"; {done.left_out:,} hours of less busy queues are left out"
     if not done.has_lake:
-        said += "; no lake, because there is no warehouse: --warehouse, or archive_warehouse"
+        said += "; no lake: pass --warehouse or set archive_warehouse"
     return said
 
 
 @contextmanager
 def _bar() -> Generator["OnDay"]:
-    """Show the progress of a run, day by day, until the end of the block."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("analytics"), BarColumn(), MofNCompleteColumn(), TextColumn("hours"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    """Yield what shows the progress of a run, day by day."""
+    with counting_bar("hours") as progress:
         task = progress.add_task("analytics", total=None)
 
         def advance(day: Any, hours: Any) -> None:

@@ -1,36 +1,39 @@
-"""`skep archive`: copy old messages to the lake, keep it in good shape, and show what is there."""
+"""`skep archive`: copy old messages to the lake, compact it, and show what it has."""
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Option
 
-from skep.cli.shared.examples import examples
-from skep.cli.shared.options import DatabaseFlags, with_database_flags
-from skep.cli.shared.output import Output
-from skep.cli.shared.pages import one_page, print_pages
-from skep.cli.shared.stopping import stop_signals
-from skep.cli.shared.times import Since, Until
-from skep.cli.spark.options import Master, StorageText, Warehouse, session
+from skep.cli.shared.exits import stop_signals
+from skep.cli.shared.options import (
+    DatabaseFlags,
+    Since,
+    Until,
+    command_group,
+    examples,
+    with_database_flags,
+)
+from skep.cli.shared.output import Output, print_found
+from skep.cli.spark.options import Master, StorageText, Warehouse, counting_bar, session
 from skep.model.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from skep.app.processes.database import Database
     from skep.settings import Settings
     from skep.spark.lake.archive_jobs import OnProgress, RunTasks
     from skep.spark.lake.compaction import Compacted
     from skep.spark.lake.lake import Lake
 
-archive_app: Final = typer.Typer(
-    name="archive", help="Copy old messages to a lake of Iceberg tables.", no_args_is_help=True
-)
+archive_app: Final = command_group("archive", "Copy old messages to a lake of Iceberg tables.")
 
-Queues: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--queue", help="Only this queue; may be given several times.")
-]
+Queues = Annotated[list[str] | None, Option("--queue", help="Only this queue; repeatable.")]
 
 
 @archive_app.command(epilog=examples("skep archive run --warehouse s3://bucket/skep --every 300"))
@@ -42,22 +45,20 @@ def run(
     storage: StorageText = None,
     queue: Queues = None,
     master: Master = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Archive what is old enough now, then end; the default.")
-    ] = False,
+    once: Annotated[bool, Option("--once", help="Archive once and exit; the default.")] = False,
     every: Annotated[
-        float | None, typer.Option(help="Archive again and again, so many seconds apart.", min=1)
+        float | None, Option(help="Archive repeatedly, at this interval in seconds.", min=1)
     ] = None,
     compact_every: Annotated[
         float,
-        typer.Option(
-            help="With --every, also compact: after the first round, and so many seconds apart. "
+        Option(
+            help="With --every: compact after the first round and at this interval in seconds; "
             "0: never.",
             min=0,
         ),
     ] = 86_400.0,
 ) -> None:
-    """Copy what is older than `archiveAfterSeconds` to the lake."""
+    """Copy messages older than `archiveAfterSeconds` to the lake."""
     from skep.spark.lake.archive_runs import ArchivePlan, Archiver
     from skep.spark.lake.archive_service import ArchiveService
     from skep.spark.lake.compaction import CompactionPlan, Compactor
@@ -65,7 +66,7 @@ def run(
     from skep.telemetry.logs import configure_logging
 
     if once and every is not None:
-        raise BadRequest("--once and --every exclude each other")
+        raise BadRequest("pass --once or --every, not both")
     settings = flags.settings(archive_warehouse=warehouse, archive_storage=storage)
     with _lake_and_database(settings) as (lake, database), _bar() as bar:
         plan = ArchivePlan(
@@ -79,14 +80,14 @@ def run(
             with explained():
                 done = archiver.archive()
             typer.echo(
-                f"archived {done.messages:,} messages of {len(done.queues)} queues in "
+                f"Archived {done.messages:,} messages of {len(done.queues)} queues in "
                 f"{done.files} files ({done.bytes:,} bytes); {done.deleted:,} left the live log"
             )
 
         def tidy_up() -> None:
-            # Until something was old enough to be archived there is no archive.
+            # There is no archive until something was old enough.
             with explained(), suppress(NotFound):
-                _say_compacted(Compactor(lake, CompactionPlan(), _on_spark(master)).compact())
+                _echo_compacted(Compactor(lake, CompactionPlan(), _on_spark(master)).compact())
 
         if every is None:
             archive()
@@ -95,7 +96,7 @@ def run(
             service = ArchiveService(
                 archive,
                 every_s=every,
-                before_waiting=partial(_require_a_comeback, database),
+                before_waiting=partial(_require_recovery, database),
                 compact=tidy_up if compact_every else None,
                 compact_every_s=compact_every,
             )
@@ -111,17 +112,16 @@ def compact(
     storage: StorageText = None,
     master: Master = None,
     keep: Annotated[
-        float,
-        typer.Option(help="Seconds for which queries that were planned find old files.", min=0),
+        float, Option(help="Seconds to keep old files for running queries.", min=0)
     ] = 86_400.0,
 ) -> None:
-    """Put small files together, and remove what nobody needs any more."""
+    """Merge small files, and remove unused ones."""
     from skep.spark.lake.compaction import CompactionPlan, Compactor
 
     with _lake(flags.settings(archive_storage=storage)) as lake, _bar() as bar:
         plan = CompactionPlan(keep_s=keep)
         done = Compactor(lake, plan, _on_spark(master), on_progress=bar.advance).compact()
-    _say_compacted(done)
+    _echo_compacted(done)
 
 
 @archive_app.command()
@@ -130,11 +130,11 @@ def files(
     flags: DatabaseFlags,
     *,
     storage: StorageText = None,
-    queue: Annotated[str | None, typer.Option(help="Only files of this queue.")] = None,
+    queue: Annotated[str | None, Option(help="Only this queue.")] = None,
     since: Since = None,
     until: Until = None,
 ) -> None:
-    """Print the addresses of the files, for other programs to read."""
+    """Print the addresses of the files for other programs."""
     with _lake(flags.settings(archive_storage=storage)) as lake:
         for file in lake.files(queue, since=since, until=until):
             typer.echo(file.address)
@@ -162,13 +162,13 @@ def status(
             for row in archive_status(lake, tuple(queue or ()))
         ]
     columns = ("queue", "messages", "archivedAt", "state")
-    print_pages(one_page(rows), columns, output, what="queue is archived")
+    print_found(rows, columns, output, empty="no queue is archived")
 
 
-def _say_compacted(done: "Compacted") -> None:
+def _echo_compacted(done: "Compacted") -> None:
     typer.echo(
-        f"{done.files_before} files became {done.files_after}; forgot {done.snapshots} snapshots, "
-        f"removed {done.removed} files"
+        f"Compacted {done.files_before} files to {done.files_after}; deleted {done.snapshots} "
+        f"snapshots and {done.removed} files"
     )
 
 
@@ -190,11 +190,11 @@ def _lake_and_database(settings: "Settings") -> Generator[tuple["Lake", "Databas
         yield lake, database
 
 
-def _require_a_comeback(database: "Database") -> None:
-    """Make sure that a database that is away can come back; an embedded one is started again.
+def _require_recovery(database: "Database") -> None:
+    """Check that an unreachable database can come back; an embedded one is restarted.
 
     Raises:
-        WrongDatabase: It is not away, it cannot be used by this URL.
+        WrongDatabase: It is reachable, and cannot be used with this URL.
         SkepError: The embedded server cannot run.
     """
     from skep.app.processes.supervisor import revive_ended
@@ -205,7 +205,7 @@ def _require_a_comeback(database: "Database") -> None:
 
 
 def _on_spark(master: str | None) -> "RunTasks":
-    """Return what runs tasks on Spark; nothing is started until there is something to do."""
+    """Return what runs tasks on Spark, which starts with the first task."""
     from skep.spark.lake.archive_jobs import run_on_spark
 
     def run_tasks(
@@ -217,21 +217,21 @@ def _on_spark(master: str | None) -> "RunTasks":
 
 
 class _Bar:
-    """The progress of runs in the terminal: how much of what was planned, and how quickly."""
+    """The progress of runs in the terminal: messages, and how fast they are written."""
 
-    def __init__(self, progress: Any) -> None:
+    def __init__(self, progress: "Progress") -> None:
         self._progress: Final = progress
         self._task: Final = progress.add_task("archiving", total=None, size=0, rate="")
 
     def expect(self, queue: str, messages: int) -> None:
-        """Be told that a run of a queue has so many messages."""
+        """Add a run of a queue to the total."""
         task = self._progress.tasks[self._task]
         self._progress.update(
             self._task, description=queue, total=(task.total or 0) + messages, visible=True
         )
 
     def advance(self, messages: int, size_bytes: int) -> None:
-        """Be told what was done since the last time."""
+        """Count messages and bytes that were written."""
         task = self._progress.tasks[self._task]
         size = task.fields["size"] + size_bytes
         seconds = max(task.elapsed or 0, 0.001)
@@ -244,14 +244,5 @@ class _Bar:
 
 @contextmanager
 def _bar() -> Generator[_Bar]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with counting_bar("{task.fields[rate]}") as progress:
         yield _Bar(progress)

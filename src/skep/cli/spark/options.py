@@ -1,27 +1,38 @@
-"""What commands on Spark share: flags of where it runs and where the lake is, and a session."""
+"""What commands on Spark share: options, a session, and a progress bar."""
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
+from skep.cli.shared.output import progress_bar
 from skep.settings.fields import description
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from contextlib import AbstractContextManager
 
-Master: TypeAlias = Annotated[
-    str | None, typer.Option(help="Where Spark runs: `local[*,4]`, `spark://host:7077` and so on.")
+    from pyspark.sql import SparkSession
+    from rich.progress import Progress
+
+Master = Annotated[
+    str | None, Option(help="Spark master: `local[*,4]`, `spark://host:7077` and so on.")
 ]
-StorageText: TypeAlias = Annotated[
-    str | None, typer.Option("--storage", help=description("archive_storage"))
-]
-Warehouse: TypeAlias = Annotated[
-    str | None, typer.Option(help=description("archive_warehouse") + " Needed the first time.")
+StorageText = Annotated[str | None, Option("--storage", help=description("archive_storage"))]
+Warehouse = Annotated[
+    str | None, Option(help=description("archive_warehouse") + " Required the first time.")
 ]
 
 
 def session(name: str, master: str | None) -> "SparkSession":
-    """Start Spark for one command; what it has to say is said by us."""
+    """Start Spark for one command; Spark itself logs errors only."""
     from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
 
     return spark_session(name, master=master or DEFAULT_MASTER, config={"spark.log.level": "ERROR"})
+
+
+def counting_bar(text: str) -> "AbstractContextManager[Progress]":
+    """Show a bar with `n/m` and a text, a format string of rich."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+    return progress_bar(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(text)
+    )

@@ -1,18 +1,22 @@
-"""`skep pipeline`: run computations between queues on Spark, show them, stop them."""
+"""`skep pipeline`: run, show and stop computations between queues on Spark."""
 
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Argument, Option
 
-from skep.cli.shared.examples import examples
-from skep.cli.shared.options import DatabaseFlags, with_database_flags
-from skep.cli.shared.output import Output
-from skep.cli.shared.pages import one_page, print_pages
-from skep.cli.shared.stopping import stop_signals
-from skep.cli.spark.options import Master
+from skep.cli.shared.exits import stop_signals
+from skep.cli.shared.options import (
+    DatabaseFlags,
+    command_group,
+    examples,
+    with_database_flags,
+)
+from skep.cli.shared.output import Output, print_found
+from skep.cli.spark.options import Master, counting_bar
 from skep.model.errors import NotFound, Refused
 from skep.model.limits import PIPELINE_SILENT_S
 
@@ -20,21 +24,12 @@ if TYPE_CHECKING:
     from skep.settings import Settings
     from skep.spark.pipelines.registry import Progress, Registry
 
-pipeline_app: Final = typer.Typer(
-    name="pipeline", help="Compute between queues on Spark.", no_args_is_help=True
-)
+pipeline_app: Final = command_group("pipeline", "Run computations between queues on Spark.")
 
-Name: TypeAlias = Annotated[str, typer.Argument(help="The name in the pipeline's definition.")]
+Name = Annotated[str, Argument(help="Pipeline name.")]
 
-LOOK_S: Final = 0.2
-_COLUMNS: Final = (
-    "name",
-    "state",
-    "messages",
-    "messagesPerSecond",
-    "lagMessages",
-    "lastError",
-)
+POLL_S: Final = 0.2
+_COLUMNS: Final = ("name", "state", "messages", "messagesPerSecond", "lagMessages", "lastError")
 
 
 @pipeline_app.command(
@@ -45,19 +40,17 @@ def run(
     flags: DatabaseFlags,
     file: Annotated[
         str,
-        typer.Argument(help="`pipeline.yaml`, `file.py`, `file.py:name` or `package.module:name`."),
+        Argument(help="`pipeline.yaml`, `file.py`, `file.py:name` or `package.module:name`."),
     ],
     *,
     master: Master = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option(help="Where progress is kept; by default `pipelines/NAME` in the data dir."),
+        Option(help="Checkpoint directory; default: `pipelines/NAME` in the data dir."),
     ] = None,
-    reset: Annotated[
-        bool, typer.Option("--reset", help="Forget the checkpoint and begin anew.")
-    ] = False,
+    reset: Annotated[bool, Option("--reset", help="Delete the checkpoint and start over.")] = False,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="End when everything there is has been read.")
+        bool, Option("--available-now", help="End when all stored messages are read.")
     ] = False,
 ) -> None:
     """Run a pipeline until it ends or is stopped."""
@@ -86,23 +79,20 @@ def run(
 @pipeline_app.command(name="list")
 @with_database_flags
 def list_pipelines(flags: DatabaseFlags, *, output: Output = "table") -> None:
-    """List the pipelines that this database knows."""
+    """List the pipelines of this database."""
     with _registry(flags.settings()) as registry:
         rows = [_summary(row) for row in registry.listed()]
-    print_pages(one_page(rows), _COLUMNS, output, what="pipeline has run on this database")
+    print_found(rows, _COLUMNS, output, empty="no pipeline has run on this database")
 
 
 @pipeline_app.command()
 @with_database_flags
-def status(
-    flags: DatabaseFlags,
-    name: Name,
-) -> None:
-    """Show all that is known of a pipeline."""
+def status(flags: DatabaseFlags, name: Name) -> None:
+    """Show a pipeline."""
     with _registry(flags.settings()) as registry:
         row = registry.find(name)
     if row is None:
-        raise NotFound(f"there is no pipeline {name}; `skep pipeline list` shows them")
+        raise NotFound(f"pipeline {name} does not exist; `skep pipeline list` shows the pipelines")
     shown = {**row, "state": _state(row)}
     for column in ("name", "silent_s", "total", "should_stop"):
         del shown[column]
@@ -118,31 +108,29 @@ def stop(
     flags: DatabaseFlags,
     name: Name,
     *,
-    wait: Annotated[
-        float, typer.Option(help="Seconds to wait until it has stopped; 0 only asks.", min=0)
-    ] = 30.0,
+    wait: Annotated[float, Option(help="Seconds to wait for it; 0: do not wait.", min=0)] = 30.0,
 ) -> None:
     """Stop a pipeline, wherever it runs."""
     with _registry(flags.settings()) as registry:
         asked = registry.stop(name)
         if asked["state"] not in ("starting", "running"):
-            typer.echo(f"{name} does not run: it is {asked['state']}")
+            typer.echo(f"Pipeline {name} is not running: it is {asked['state']}")
             return
         if asked["silent_s"] > PIPELINE_SILENT_S:
             raise Refused(
-                f"pipeline {name} has not reported for {asked['silent_s']:.0f} s: whoever ran it "
-                "is gone. Run it again to go on where it was"
+                f"pipeline {name} has not reported for {asked['silent_s']:.0f} s: its process is "
+                "gone. Run it again to continue"
             )
         if _has_stopped(registry, name, wait):
-            typer.echo(f"{name} has stopped")
+            typer.echo(f"Stopped pipeline {name}")
         elif wait:
-            raise Refused(f"pipeline {name} was asked to stop and has not done so in {wait:g} s")
+            raise Refused(f"pipeline {name} did not stop within {wait:g} s")
         else:
-            typer.echo(f"{name} was asked to stop")
+            typer.echo(f"Asked pipeline {name} to stop")
 
 
 def _summary(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a list shows of a pipeline, by the names of the wire."""
+    """Return a row of the list, by the names of the wire."""
     return {
         "name": row["name"],
         "state": _state(row),
@@ -159,12 +147,12 @@ def _has_stopped(registry: "Registry", name: str, wait_s: float) -> bool:
         row = registry.find(name)
         if row is None or row["state"] not in ("starting", "running"):
             return True
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     return False
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    """Return the state, with a word about those that nobody runs any more."""
+    """Return the state, with the silence of a pipeline whose process is gone."""
     is_gone = row["state"] in ("starting", "running") and row["silent_s"] > PIPELINE_SILENT_S
     return f"{row['state']}, silent for {row['silent_s']:.0f} s" if is_gone else row["state"]
 
@@ -184,18 +172,8 @@ def _registry(settings: "Settings") -> Generator["Registry"]:
 
 @contextmanager
 def _bar(name: str) -> Generator[Any]:
-    """Yield what shows progress in the terminal: how much is read, how much is left, how fast."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    """Yield what shows the progress: messages read and left, and the rate."""
+    with counting_bar("{task.fields[rate]}") as bar:
         task = bar.add_task(name, total=None, rate="starting Spark")
 
         def show(progress: "Progress") -> None:

@@ -1,68 +1,82 @@
-"""`skep import` and `skep export`: between queues and files, or other queues."""
+"""`skep import`, `skep export` and `skep replay`: between queues and files, or other queues."""
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
+from typer import Option
 
-from skep.cli.shared.options import DatabaseFlags, with_database_flags
-from skep.cli.shared.times import Since, Until
-from skep.cli.spark.options import Master, StorageText, session
-from skep.cli.spark.transfer_options import (
-    Decrypt,
-    Name,
-    OnError,
-    Where,
-    summary,
-    transfer_bar,
-)
+from skep.cli.shared.connection import OnlyPartition
+from skep.cli.shared.options import DatabaseFlags, Since, Until, time_option, with_database_flags
+from skep.cli.spark.options import Master, StorageText, counting_bar, session
 from skep.model.errors import BadRequest
 from skep.spark.runtime.encryption_keys import key_options
 
-_SUFFIXES = {".parquet": "parquet", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
+if TYPE_CHECKING:
+    from skep.spark.transfer.jobs import Outcome, Reached
+
+Where = Annotated[
+    str | None,
+    Option(
+        help="Only messages that satisfy this Spark SQL condition: "
+        "`get_json_object(payload, '$.total') > 100`."
+    ),
+]
+Name = Annotated[str | None, Option(help="Idempotency key: a repeated key is not executed again.")]
+OnError = Annotated[
+    Literal["fail", "dead-letter"], Option(help="What to do with rows that cannot be stored.")
+]
+Decrypt = Annotated[
+    bool, Option("--decrypt", help="Allow encrypted messages to be written in plain text.")
+]
+
+_SUFFIXES: Final = {".parquet": "parquet", ".ndjson": "ndjson", ".jsonl": "ndjson", ".csv": "csv"}
 
 
 @with_database_flags
 def import_rows(
     flags: DatabaseFlags,
     source: Annotated[
-        str, typer.Option("--from", help="A file, a directory, or with `--format queue` a queue.")
+        str, Option("--from", help="File or directory; with `--format queue`, a queue.")
     ],
     *,
-    queue: Annotated[str, typer.Option(help="The queue to import into; made if it is new.")],
+    queue: Annotated[str, Option(help="Target queue; created if missing.")],
     format_: Annotated[
         Literal["parquet", "ndjson", "csv", "queue"] | None,
-        typer.Option("--format", help="What it is; by default what the name ends with."),
+        Option("--format", help="Input format; default: by the file name."),
     ] = None,
     mapping: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--map",
-            help="A column of the messages and how to make it, in Spark SQL: "
+            help="Message column and its Spark SQL expression: "
             "`partition=string(customer_id)`, `payload=struct(id, total)`. Repeatable.",
         ),
     ] = None,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Each line of NDJSON is a payload, whatever it holds.")
+        bool, Option("--lines", help="Take each NDJSON line as a payload, as it is.")
     ] = False,
     source_url: Annotated[
-        str | None, typer.Option(help="The database of the other queue; by default the same.")
+        str | None, Option(help="Database of the source queue; default: the same.")
     ] = None,
     name: Name = None,
     decrypt: Decrypt = False,
     on_error: OnError = "fail",
     master: Master = None,
 ) -> None:
-    """Store rows of files, or messages of a queue, in a queue.
+    """Import rows of files, or messages of a queue, into a queue.
 
-    All of them are stored, once, or none.
+    All of them are stored, exactly once, or none.
     """
     from skep.app.processes.database import join_database
     from skep.spark.transfer.transfer import Import, ImportPlan
 
     settings = flags.settings()
     chosen: Any = format_ or _format_of(source)
-    with join_database(settings) as database, transfer_bar(f"{source} to {queue}") as bar:
+    with join_database(settings) as database, _bar(f"{source} to {queue}") as bar:
         plan = ImportPlan(
             url=database.dsn,
             queue=queue,
@@ -76,36 +90,36 @@ def import_rows(
             on_error=on_error,
             keys=key_options(settings),
         )
-        done = Import(lambda: session("skep import", master), plan).run(bar.reach)
-    typer.echo(summary(done, "imported"))
+        done = Import(lambda: session("skep import", master), plan).run(bar)
+    typer.echo(_summary(done, "Imported"))
 
 
 @with_database_flags
 def export_messages(
     flags: DatabaseFlags,
-    path: Annotated[str, typer.Option("--to", help="The directory to write; must be new.")],
+    path: Annotated[str, Option("--to", help="Output directory; must not exist.")],
     *,
-    queue: Annotated[str, typer.Option(help="The queue to export, archive included.")],
+    queue: Annotated[str, Option(help="Queue to export, including its archive.")],
     format_: Annotated[
         Literal["parquet", "ndjson", "csv"] | None,
-        typer.Option("--format", help="What to write; by default what the name ends with."),
+        Option("--format", help="Output format; default: by the file name."),
     ] = None,
     since: Since = None,
     until: Until = None,
     where: Where = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A column to write, in Spark SQL: `partition`, "
-            "`get_json_object(payload, '$.id') as id`. Repeatable; by default all of a message."
+        Option(
+            help="Column to write, in Spark SQL: `partition`, "
+            "`get_json_object(payload, '$.id') as id`. Repeatable; default: all columns."
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace existing files.")] = False,
     decrypt: Decrypt = False,
     master: Master = None,
     storage: StorageText = None,
 ) -> None:
-    """Write the messages of a queue to files."""
+    """Export the messages of a queue to files."""
     from skep.app.processes.database import join_database
     from skep.spark.transfer.transfer import Export, ExportPlan
 
@@ -127,19 +141,119 @@ def export_messages(
             keys=key_options(settings),
         )
         messages = Export(lambda: session("skep export", master), plan).run()
-    typer.echo(f"exported {messages:,} messages to {path}")
+    typer.echo(f"Exported {messages:,} messages to {path}")
+
+
+@with_database_flags
+def replay(
+    flags: DatabaseFlags,
+    *,
+    queue: Annotated[str, Option(help="Source queue.")],
+    since: Annotated[
+        datetime,
+        time_option("--from", summary="Start: ISO 8601, UTC without a zone.", fixed=True),
+    ],
+    until: Annotated[
+        datetime,
+        time_option("--to", summary="End, exclusive; must be in the past.", fixed=True),
+    ],
+    into: Annotated[str, Option(help="Target queue; created if missing.")],
+    where: Where = None,
+    partition: OnlyPartition = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Count the messages; write nothing.")
+    ] = False,
+    keep_ids: Annotated[
+        bool,
+        Option("--keep-ids", help="Keep transaction ids; the target skips duplicates."),
+    ] = False,
+    name: Name = None,
+    decrypt: Decrypt = False,
+    on_error: OnError = "fail",
+    master: Master = None,
+    storage: StorageText = None,
+) -> None:
+    """Push the messages that a queue stored in a period again.
+
+    Reads the archive, too. All of them are stored, exactly once, or none.
+    """
+    from skep.app.processes.database import join_database
+    from skep.spark.transfer.replay import Replay, ReplayPlan
+
+    settings = flags.settings(archive_storage=storage)
+    with join_database(settings) as database:
+        plan = ReplayPlan(
+            url=database.dsn,
+            queue=queue,
+            into=into,
+            since=since,
+            until=until,
+            where=where,
+            partition=partition,
+            name=name,
+            keeps_ids=keep_ids,
+            may_decrypt=decrypt,
+            on_error=on_error,
+            storage=settings.archive_storage,
+            keys=key_options(settings),
+        )
+        job = Replay(lambda: session("skep replay", master), plan)
+        if dry_run:
+            counted = job.count()
+            typer.echo(
+                f"Would replay {counted.messages:,} messages of {counted.partitions:,} partitions"
+                + (f", {counted.first} to {counted.last}" if counted.messages else "")
+            )
+            return
+        with _bar(f"{queue} to {into}") as bar:
+            done = job.run(bar)
+    typer.echo(_summary(done, "Replayed"))
+
+
+def _summary(done: "Outcome", verb: str) -> str:
+    """Return the result of a job in one line."""
+    if done.is_repeated and done.committed_at is not None:
+        return (
+            f"Nothing to do: {verb.lower()} at {done.committed_at.isoformat()}, "
+            f"{done.messages:,} messages; pass another --name to repeat it"
+        )
+    said = f"{verb} {done.messages:,} messages"
+    if done.duplicates:
+        said += f"; {done.duplicates:,} were duplicates"
+    if done.rejected:
+        said += f"; {done.rejected:,} could not be stored and are dead letters"
+    return said
+
+
+@contextmanager
+def _bar(title: str) -> Generator[Callable[["Reached"], None]]:
+    """Yield what shows the progress of a job: its tasks, and the messages written so far."""
+    with counting_bar("tasks, {task.fields[said]}") as progress:
+        task = progress.add_task(title, total=None, said="")
+
+        def show(reached: "Reached") -> None:
+            seconds = max(progress.tasks[task].elapsed or 0, 0.001)
+            said = f"{reached.messages:,} messages, {reached.messages / seconds:,.0f} messages/s"
+            progress.update(
+                task,
+                total=reached.tasks or None,
+                completed=reached.tasks_done,
+                said=said if reached.messages else "reading",
+            )
+
+        yield show
 
 
 def _format_of(path: str) -> str:
-    """Tell a format by the end of a name.
+    """Return the format of a file name.
 
     Raises:
-        BadRequest: It does not tell.
+        BadRequest: The suffix is unknown.
     """
     try:
         return _SUFFIXES[PurePath(path).suffix.lower()]
     except KeyError:
-        raise BadRequest(f"{path} does not end as a known format does: give --format") from None
+        raise BadRequest(f"unknown format of {path}: pass --format") from None
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,0 +1,185 @@
+"""`skep config` and `skep openapi`: the settings and the HTTP API, with their reference pages."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from typer import Option
+
+from skep.cli.shared.exits import require_server_extra
+from skep.cli.shared.options import ConfigFile, effective_settings
+from skep.server.api_document.contract import CONTRACT, ContractRoute, route_shape
+from skep.settings.fields import FIELDS, accepted_values, description
+from skep.settings.layers import PRESETS
+from skep.settings.queen import DATABASE_VARIABLES, POOL_VARIABLE, SINGLE_VARIABLES
+from skep.settings.reload import RELOADABLE
+
+_SETTINGS_HEAD: Final = """\
+# Settings
+
+This page is written by `make docs` from the code; do not edit it.
+
+A setting is looked for in four places, the later winning: its default, the TOML file (`--config`,
+`SKEP_CONFIG`, or `./skep.toml`), the environment (`SKEP_` and the name in capitals), the flag of
+`skep serve` where there is one. `skep config` prints what is in force and where it comes from.
+
+SIGHUP makes `skep serve` read its settings again; those marked with * take effect at once, a change
+of any other is named in the log and needs a restart. A broker that was started from a terminal
+stops at SIGHUP instead.
+
+| setting | default | accepted | meaning |
+|---|---|---|---|
+"""
+
+_PRESETS_HEAD: Final = f"""
+## Presets
+
+What `preset` changes, where nothing else is set.
+
+| setting | {" | ".join(PRESETS)} |
+|---|{"---|" * len(PRESETS)}
+"""
+
+_PRESET_FIELDS: Final = list(dict.fromkeys(name for values in PRESETS.values() for name in values))
+
+_QUEEN_HEAD: Final = """
+## Variables of Queen
+
+A Queen deployment can be pointed at Skep with its environment unchanged. These variables are
+understood; a `SKEP_` variable wins over them.
+
+| variable | setting |
+|---|---|
+"""
+_API_HEAD: Final = """\
+# HTTP API
+
+This page is written by `make docs` from the OpenAPI document; do not edit it. A broker serves the
+document, with every parameter and body, at `/openapi.json` and as a page at `/docs`; `skep openapi`
+prints it without a broker.
+
+`Queen` marks the routes of Queen MQ's wire contract, which its clients call; `Skep` those that only
+we have. Errors have one shape everywhere, `{"error", "code"}`. A {queue} or other name in a path is
+percent-encoded. The role is what a caller needs where tokens are asked for:
+[security.md](security.md).
+
+"""
+_SOCKET: Final = """\
+One more is no HTTP operation and so not in the document: a WebSocket at
+`/api/v1/stream/queue/{queue}`, described in [live.md](live.md).
+"""
+_CONTRACT_HEAD: Final = """
+## The wire contract
+
+Every route of Queen 0.15, of what its clients call beyond that, and of the replay that came with
+1.6, all of them served; by section of the wire reference.
+
+| section | route |
+|---|---|
+"""
+_METHODS: Final = ("get", "post", "put", "delete")
+
+
+def config(
+    *,
+    config_file: ConfigFile = None,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    reference: Annotated[
+        bool, Option("--reference", help="Print the settings reference as Markdown.")
+    ] = False,
+) -> None:
+    """Print the effective settings and where each comes from. Passwords are hidden."""
+    if reference:
+        typer.echo(render_settings_page(), nl=False)
+        return
+    effective = effective_settings(config_file)
+    values, origins = effective.settings.printable(), effective.origins
+    if as_json:
+        entries = {name: {"value": v, "origin": origins[name]} for name, v in values.items()}
+        typer.echo(msgspec.json.format(msgspec.json.encode(entries)).decode())
+        return
+    for name, value in values.items():
+        typer.echo(f"{name:<28}{'' if value is None else value!s:<40} {origins[name]}")
+
+
+def render_settings_page() -> str:
+    """Return the page as Markdown."""
+    rows = [_row(name) for name in FIELDS]
+    presets = [_preset_row(name) for name in _PRESET_FIELDS]
+    queen = [f"| `{variable}` | `{field}` |\n" for variable, (field, _) in SINGLE_VARIABLES.items()]
+    database = ", ".join(f"`{name}`" for name in DATABASE_VARIABLES)
+    queen += [
+        f"| {database}, `PG_USE_SSL` | `database_url`, made of them |\n",
+        f"| `{POOL_VARIABLE}` | `connections`, divided by the number of workers |\n",
+    ]
+    return "".join([_SETTINGS_HEAD, *rows, _PRESETS_HEAD, *presets, _QUEEN_HEAD, *queen])
+
+
+def _row(name: str) -> str:
+    default = FIELDS[name].default
+    if default is msgspec.NODEFAULT:
+        shown = "by account"
+    else:
+        spelled = str(default).lower() if isinstance(default, bool) else default
+        shown = "none" if default is None else f"`{spelled}`"
+    mark = " *" if name in RELOADABLE else ""
+    return f"| `{name}`{mark} | {shown} | {accepted_values(name)} | {description(name)} |\n"
+
+
+def _preset_row(name: str) -> str:
+    values = [preset.get(name, FIELDS[name].default) for preset in PRESETS.values()]
+    return f"| `{name}` | {' | '.join(f'`{value}`' for value in values)} |\n"
+
+
+def openapi(
+    *,
+    reference: Annotated[
+        bool, Option("--reference", help="Print the API reference as Markdown.")
+    ] = False,
+) -> None:
+    """Print the OpenAPI document of the HTTP API. Needs no database."""
+    require_server_extra()
+    from skep.app.parts.document import describe_api
+
+    document = describe_api()
+    if reference:
+        typer.echo(render_http_page(document), nl=False)
+        return
+    typer.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
+
+
+def render_http_page(document: dict[str, Any]) -> str:
+    """Return the page as Markdown."""
+    contract = {route.shape for route in CONTRACT}
+    tables = [_table(tag, rows) for tag, rows in _rows_by_tag(document, contract).items()]
+    return "".join([_API_HEAD, *tables, _SOCKET, _CONTRACT_HEAD, *map(_contract_row, CONTRACT)])
+
+
+def _rows_by_tag(document: dict[str, Any], contract: set[tuple[str, str]]) -> dict[str, list[str]]:
+    rows: dict[str, list[str]] = {}
+    for method, path, operation in _operations(document):
+        origin = "Queen" if route_shape(method, path) in contract else "Skep"
+        statuses = " ".join(sorted(operation["responses"]))
+        summary = operation["summary"].rstrip(".")
+        rows.setdefault(operation["tags"][0], []).append(
+            f"| `{method.upper()} {path}` | {summary} | {operation['x-access']} | {statuses} "
+            f"| {origin} |\n"
+        )
+    return dict(sorted(rows.items()))
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in sorted(document["paths"].items()):
+        for method in _METHODS:
+            if method in item:
+                yield method, path, item[method]
+
+
+def _table(tag: str, rows: list[str]) -> str:
+    head = f"## {tag}\n\n| route | does | role | statuses | of |\n|---|---|---|---|---|\n"
+    return head + "".join(rows) + "\n"
+
+
+def _contract_row(route: ContractRoute) -> str:
+    return f"| {route.section} | `{route.method} {route.path}` |\n"
