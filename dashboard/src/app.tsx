@@ -24,7 +24,7 @@ export function App() {
     return (
       <main>
         <Empty title="The broker does not answer">
-          <p>{session.value.reason} This page tries again every few seconds.</p>
+          <p>{session.value.reason} Retrying every few seconds.</p>
         </Empty>
       </main>
     );
@@ -55,8 +55,8 @@ function Frame({ isOpen }: { isOpen: boolean }) {
 
 function NoSuchPage() {
   return (
-    <Empty title="There is no such page">
-      <p><a href="/">The overview</a> shows where everything is.</p>
+    <Empty title="Page not found">
+      <p><a href="/">The overview</a> links to everything.</p>
     </Empty>
   );
 }

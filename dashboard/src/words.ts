@@ -53,10 +53,20 @@ export function ago(iso: string | null | undefined, now = Date.now()): string {
   return passed < 2 ? "now" : `${seconds(passed)} ago`;
 }
 
-/** How a figure compares with the one of the range before. */
+/** The name of a consumer group for people: Queen reserves one for queue mode. */
+export function groupName(name: string): string {
+  return name === "__QUEUE_MODE__" ? "default group" : name;
+}
+
+/** A consumer group within a sentence. */
+export function theGroup(name: string | null): string {
+  return name === "__QUEUE_MODE__" ? "the default group" : `group ${name ?? "–"}`;
+}
+
+/** How a figure compares with that of the previous period. */
 export function change(now: number, before: number): string {
-  if (before === 0) return now === 0 ? "as before" : "none before";
+  if (before === 0) return now === 0 ? "unchanged" : "none in the previous period";
   const share = (now - before) / before;
-  if (Math.abs(share) < 0.005) return "as before";
-  return `${share > 0 ? "+" : "−"}${Math.abs(share * 100).toFixed(Math.abs(share) < 0.1 ? 1 : 0)}% on the range before`;
+  if (Math.abs(share) < 0.005) return "unchanged";
+  return `${share > 0 ? "+" : "−"}${Math.abs(share * 100).toFixed(Math.abs(share) < 0.1 ? 1 : 0)}% vs previous period`;
 }

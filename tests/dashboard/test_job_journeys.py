@@ -71,7 +71,7 @@ async def test_an_open_chain_is_cancelled_with_those_that_wait(open_page, broker
     stage = await open_page(broker, f"/chains/{first}")
 
     await stage.click("Cancel the chain")
-    await stage.page.get_by_label("Also the chains that wait for it").check()
+    await stage.page.get_by_label("Also cancel the chains that wait for it").check()
     await stage.click("Cancel it")
 
     await stage.sees("cancelled in the dashboard")
@@ -114,11 +114,11 @@ async def test_a_type_shows_what_is_open_and_is_held_up(open_page, broker, ask, 
     await ask.start(f"0 {queue}")
     await ask.start(f"0 {queue}", delaySeconds=600)
     stage = await open_page(broker, "/chains?tab=types")
-    await stage.row("Types of jobs", f"0 {queue}")
+    await stage.row("Job types", f"0 {queue}")
 
     await stage.click(f"Pause 0 {queue}")
 
-    await stage.row("Types of jobs", f"0 {queue}", "paused")
+    await stage.row("Job types", f"0 {queue}", "paused")
     await stage.sees(f"Resume 0 {queue}", role="button")
 
 
@@ -144,7 +144,7 @@ async def test_a_replay_is_spelled_from_the_form(open_page, broker, client, queu
     await stage.fill("Into queue", "it's again")
     await stage.page.get_by_label("Only count").check()
 
-    command = stage.page.get_by_label("Command that replays")
+    command = stage.page.get_by_label("Replay command")
     await expect(command).to_contain_text("--into 'it'\\''s again'")
     await expect(command).to_contain_text(f"skep replay --queue {queue}")
     await expect(command).to_contain_text("--dry-run")

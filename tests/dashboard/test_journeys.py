@@ -32,7 +32,7 @@ def empty_broker(start_broker, built_site):
 async def test_an_empty_broker_says_what_to_do_next(empty_broker, open_page):
     stage = await open_page(empty_broker)
 
-    await stage.sees("This broker is empty and ready")
+    await stage.sees("This broker has no queues yet")
     await stage.sees(f"curl -X POST {empty_broker.url}/api/v1/push")
     await stage.click("create a queue", role="link")
     await stage.fill("Name", "first")
@@ -74,7 +74,7 @@ async def test_a_message_is_found_by_its_id_and_replayed(open_page, broker, clie
     await stage.fill("Transaction id", f"find-{queue}")
     await (await stage.row("Messages", f"find-{queue}")).get_by_role("link").first.click()
     await stage.sees("cannot reach the bank")
-    await stage.sees("Given up for group g after 1 failure")
+    await stage.sees("Dead-lettered for group g after 1 failure")
     await stage.click("Retry")
 
     await expect(stage.page.locator(".toast")).to_be_visible()
@@ -82,7 +82,7 @@ async def test_a_message_is_found_by_its_id_and_replayed(open_page, broker, clie
     assert again["data"] == {"n": 1}
     await stage.click("pushed again", role="link")
     await stage.sees("Pushed again from a dead letter of group g")
-    await stage.sees("With a consumer of group g")
+    await stage.sees("Leased by group g")
 
 
 async def test_dead_letters_are_grouped_and_redriven(open_page, broker, client, queue):
@@ -168,9 +168,9 @@ async def test_an_edited_configuration_shows_the_difference_first(open_page, bro
 
     await stage.page.get_by_label("Lease", exact=True).fill("90")
     await stage.sees("leaseTime: 60 → 90")
-    await stage.click("Store changes")
+    await stage.click("Save changes")
 
-    await stage.sees("The configuration is stored and in force.")
+    await stage.sees("Saved the configuration.")
     assert (await client.configure(queue))["options"]["leaseTime"] == 90
 
 
@@ -179,12 +179,12 @@ async def test_clearing_needs_the_name_to_be_typed(open_page, broker, client, qu
     stage = await open_page(broker, f"/queues/{queue}")
 
     await stage.click("Clear")
-    drop = stage.page.get_by_role("button", name="Drop all messages")
+    drop = stage.page.get_by_role("button", name="Delete all messages")
     await expect(drop).to_be_disabled()
     await stage.page.get_by_role("dialog").get_by_role("textbox").fill(queue)
     await drop.click()
 
-    await stage.sees("2 messages dropped.")
+    await stage.sees("Deleted 2 messages.")
     assert await client.pop(queue) == []
 
 
@@ -268,7 +268,7 @@ async def test_a_role_is_offered_what_it_may_do(role, offered, withheld, open_pa
     stage.allowed = ("401",)
     await stage.sees("Sign in to Skep")
 
-    await stage.fill("Token (JWT)", token_of(role))
+    await stage.fill("Access token (JWT)", token_of(role))
     await stage.click("Sign in")
 
     await stage.sees(queue, role="heading")
@@ -284,7 +284,7 @@ async def test_a_role_is_offered_what_it_may_do(role, offered, withheld, open_pa
 async def test_a_replay_is_offered_to_those_who_may_write(role, offers, open_page, guarded):
     stage = await open_page(guarded, "/pipelines?tab=archive")
     stage.allowed = ("401",)
-    await stage.fill("Token (JWT)", token_of(role))
+    await stage.fill("Access token (JWT)", token_of(role))
     await stage.click("Sign in")
 
     await stage.sees("Copy the command", role="button")
@@ -299,7 +299,7 @@ READABLE = {
     "/groups": "Stuck partitions",
     "/dead-letters": "Dead letters",
     "/chains": "No chain matches",
-    "/chains?tab=types": "No job was ever started",
+    "/chains?tab=types": "No jobs yet",
     "/pipelines": "Nothing reads with Spark yet",
     "/pipelines?tab=archive": "No queue has an archive",
     "/traces": "No traces yet",
@@ -316,7 +316,7 @@ async def test_a_reader_sees_pages_without_a_refusal(open_page, guarded, queue):
     )
     stage = await open_page(guarded, "/")
     stage.allowed = ("401",)
-    await stage.fill("Token (JWT)", token_of("read-only"))
+    await stage.fill("Access token (JWT)", token_of("read-only"))
     await stage.click("Sign in")
     await stage.sees("Overview", role="heading")
     refused = {}
@@ -333,7 +333,7 @@ async def test_a_token_that_is_not_accepted_is_refused_with_a_reason(open_page, 
     stage = await open_page(guarded, "/")
     stage.allowed = ("401",)
 
-    await stage.fill("Token (JWT)", "not a token")
+    await stage.fill("Access token (JWT)", "not a token")
     await stage.click("Sign in")
 
     await expect(stage.page.get_by_role("alert")).to_be_visible()

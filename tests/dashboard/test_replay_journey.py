@@ -61,7 +61,7 @@ async def test_a_replay_is_ordered_and_watched_until_it_has_ended(
     await button.click()
     dialog = stage.page.get_by_role("dialog")
     await expect(dialog).to_contain_text(f"put into {queue}-again once more")
-    await stage.click("Replay them")
+    await stage.click("Replay")
     await stage.row("Replays", f"{queue}-again", "ready")
 
     async with AsyncExitStack() as stack:
@@ -95,7 +95,7 @@ async def test_an_order_that_is_refused_keeps_the_question_open(open_page, broke
     stage.allowed = ("404",)
 
     await stage.click("Start the replay")
-    await stage.click("Replay them")
+    await stage.click("Replay")
 
     await stage.sees(f"there is no queue '{queue}-missing'")
     await expect(stage.page.get_by_role("dialog")).to_be_visible()

@@ -21,7 +21,7 @@ export function Archive() {
         <Coverage queues={data.queues} total={data.total} />
       ) : (
         <Empty title="No queue has an archive">
-          <p>Set “Archive after” in the configuration of a queue, and run <code>skep archive run</code> now and then.</p>
+          <p>Set “Archive after” in the configuration of a queue, and run <code>skep archive run</code> regularly.</p>
         </Empty>
       ))}
       <Replay />
@@ -29,7 +29,7 @@ export function Archive() {
   );
 }
 
-/** Per queue, on one axis of time: what is gone, what is in the archive, what is in the live log. */
+/** Per queue, on one time axis: what is deleted, archived, and in the live log. */
 function Coverage({ queues, total }: { queues: Archived[]; total: number }) {
   const now = Date.now();
   const times = queues.flatMap((each) => [each.goneTo, each.coveredFrom, each.liveFrom]).filter((at) => at !== null).map((at) => Date.parse(at));

@@ -78,7 +78,7 @@ function tooMany(jobs: Job[], blockers: Map<string, Blocker[]>, waiting: Blocker
   return most > BLOCKERS_SHOWN ? ` Only the first ${BLOCKERS_SHOWN} of each are drawn.` : "";
 }
 
-/** Say the drawing in words, for those who do not see it. */
+/** Describe the drawing in words for screen readers. */
 function spoken(jobs: Job[], blockers: Map<string, Blocker[]>, waiting: Blocker[]): string {
   const steps = jobs.map((job) => {
     const awaited = (blockers.get(job.id) ?? []).map((each) => `${each.type}, ${each.state}`);

@@ -131,7 +131,7 @@ function Actions({ chain, jobs, reload }: { chain: Chain; jobs: Job[]; reload: (
   const trigger = (job: Job) => attempt(async () => {
     await act("triggerJob", { names: { job_id: job.id } });
     reload();
-    return "It runs as soon as a worker is free.";
+    return "Triggered: it runs as soon as a worker is free.";
   });
   return (
     <div class="row">
@@ -143,9 +143,9 @@ function Actions({ chain, jobs, reload }: { chain: Chain; jobs: Job[]; reload: (
         <Confirm title="Retry the chain" verb="Retry it" onClose={close} work={async () => {
           await act("retryChain", { names });
           reload();
-          return "It is tried again.";
+          return "Resumed the chain.";
         }}>
-          <p>It goes on from the job at which it ended, with all attempts of that job.</p>
+          <p>It continues with the job at which it ended, with all attempts of that job.</p>
         </Confirm>
       )}
       {asked === "cancel" && (
@@ -154,8 +154,8 @@ function Actions({ chain, jobs, reload }: { chain: Chain; jobs: Job[]; reload: (
           reload();
           return "Cancelled.";
         }}>
-          <p>No further job of it starts; a job that runs is told to stop.</p>
-          <label class="row"><input type="checkbox" checked={isCascade} onChange={(event) => setCascade(event.currentTarget.checked)} />Also the chains that wait for it</label>
+          <p>It starts no more jobs; a running job is asked to stop.</p>
+          <label class="row"><input type="checkbox" checked={isCascade} onChange={(event) => setCascade(event.currentTarget.checked)} />Also cancel the chains that wait for it</label>
         </Confirm>
       )}
       {asked === "delete" && (
@@ -164,7 +164,7 @@ function Actions({ chain, jobs, reload }: { chain: Chain; jobs: Job[]; reload: (
           navigate(hrefTo(["chains"]));
           return "Deleted.";
         }}>
-          <p>The chain goes with its jobs and their history. This cannot be undone.</p>
+          <p>The chain is deleted with its jobs and their history. This cannot be undone.</p>
         </Confirm>
       )}
     </div>

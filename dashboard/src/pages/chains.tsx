@@ -57,7 +57,7 @@ function ChainList() {
       <Failure error={error} />
       {data && (data.items.length ? <Listed chains={data.items} after={data.after} /> : (
         <Empty title="No chain matches">
-          <p>Chains appear here as soon as a program, or anybody, starts one:</p>
+          <p>Chains appear here once an application starts one:</p>
           <pre tabIndex={0}>{`curl -X POST ${location.origin}/api/v1/chains -H 'content-type: application/json' \\\n  -d '{"chains": [{"type": "send-mail", "input": {"to": "ann@example.com"}}]}'`}</pre>
         </Empty>
       ))}
@@ -109,12 +109,12 @@ function Types() {
     [after],
     { everySeconds: 5 },
   );
-  if (data && !data.views.length) return <Empty title="No job was ever started"><p>Types appear with their first job.</p></Empty>;
+  if (data && !data.views.length) return <Empty title="No jobs yet"><p>Types appear with their first job.</p></Empty>;
   return (
-    <Card title="Types of jobs" note={data && `ended: of chains that ended in the last ${seconds(data.spanSeconds)}`}>
+    <Card title="Job types" note={data && `ended: of chains that ended in the last ${seconds(data.spanSeconds)}`}>
       <Failure error={error} />
       <Table
-        caption="Types of jobs"
+        caption="Job types"
         rows={data?.views ?? []}
         keyOf={({ row }) => row.name}
         columns={[
@@ -143,7 +143,7 @@ function about(open: TypeView["open"], number: number): string {
 
 function limitsOf(type: Schemas["TypeRow"]): string {
   const told = [
-    type.concurrency === null ? null : `${count(type.concurrency)} at once`,
+    type.concurrency === null ? null : `${count(type.concurrency)} at a time`,
     type.keyConcurrency === null ? null : `${count(type.keyConcurrency)} per key`,
     type.rateLimit === null ? null : `${count(type.rateLimit)} per ${seconds(type.ratePeriodS)}`,
   ];
@@ -154,7 +154,7 @@ function Hold({ type, reload }: { type: Schemas["TypeRow"]; reload: () => void }
   const change = () => attempt(async () => {
     await act(type.isPaused ? "resumeJobType" : "pauseJobType", { names: { name: type.name } });
     reload();
-    return type.isPaused ? "Jobs of the type start again." : "No more jobs of the type start; those that run go on.";
+    return type.isPaused ? "Resumed the type." : "Paused the type; running jobs continue.";
   });
   return (
     <div class="row">
@@ -189,21 +189,21 @@ function Schedules() {
           />
           {data.after && <a class="button" href={location.pathname + spellQuery({ after: data.after })}>More</a>}
         </Card>
-      ) : <Empty title="No schedules"><p>A schedule starts a chain by the clock: <code>PUT /api/v1/schedules/NAME</code>, or in a program.</p></Empty>)}
+      ) : <Empty title="No schedules"><p>A schedule starts a chain at given times: <code>PUT /api/v1/schedules/NAME</code>, or in an application.</p></Empty>)}
       {doomed !== null && (
         <Confirm title="Delete the schedule" verb="Delete" typed={doomed} onClose={() => setDoomed(null)} work={async () => {
           await act("deleteSchedule", { names: { name: doomed } });
           reload();
           return "Deleted.";
         }}>
-          <p>It starts nothing any more. The chains that it started go on.</p>
+          <p>It starts no more chains. Chains that it started continue.</p>
         </Confirm>
       )}
     </>
   );
 }
 
-const MISSED = { skip: "skipped", once: "made up for once", all: "all made up for" } as const;
+const MISSED = { skip: "skipped", once: "run once", all: "all run later" } as const;
 
 function ScheduleActions({ schedule, reload, onDelete }: { schedule: Schemas["ScheduleRow"]; reload: () => void; onDelete: () => void }) {
   if (!may("putSchedule")) return null;
@@ -211,7 +211,7 @@ function ScheduleActions({ schedule, reload, onDelete }: { schedule: Schemas["Sc
     const { name, type, cron, input, timezone, missed, priority, maxAttempts } = schedule;
     await act("putSchedule", { names: { name }, body: { type, cron, input, timezone, missed, priority, maxAttempts, isEnabled: !schedule.isEnabled } });
     reload();
-    return schedule.isEnabled ? "Paused." : "It runs again.";
+    return schedule.isEnabled ? "Paused." : "Resumed.";
   });
   return (
     <div class="row">
@@ -243,7 +243,7 @@ function Workers() {
           />
           {data.after && <a class="button" href={location.pathname + spellQuery({ after: data.after })}>More</a>}
         </Card>
-      ) : <Empty title="No worker runs jobs"><p>Start one where the code of the jobs is:</p><pre tabIndex={0}>skep worker module:app</pre></Empty>)}
+      ) : <Empty title="No workers"><p>Start one where the code of the jobs is installed:</p><pre tabIndex={0}>skep worker module:app</pre></Empty>)}
     </>
   );
 }

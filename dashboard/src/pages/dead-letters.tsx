@@ -12,7 +12,7 @@ import { useLoad } from "../state/loading";
 import { place, setQuery } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count } from "../words";
+import { count, groupName } from "../words";
 
 type Letter = Schemas["DeadLetter"];
 type Redrive = Schemas["Redrive"];
@@ -43,7 +43,7 @@ export function DeadLetters() {
           <TextFilter label="Error" name="error" placeholder="Part of the message" />
         </div>
         <Failure error={error} />
-        {data && data.messages.length === 0 && <Empty title="No dead letters"><p>Messages whose retries are used up, or that were given up, appear here.</p></Empty>}
+        {data && data.messages.length === 0 && <Empty title="No dead letters"><p>Messages appear here when their retries are used up, or when a consumer dead-letters them.</p></Empty>}
         {data && data.messages.length > 0 && (
           <>
             <div class="grid"><Causes filter={filter} /><Trend queue={filter.queue} /></div>
@@ -125,7 +125,7 @@ function Letters(props: { letters: Letter[]; chosen: ReadonlySet<number>; onChoo
           { title: "Chosen", cell: (letter) => <input type="checkbox" aria-label={`Choose ${letter.transactionId}`} checked={props.chosen.has(letter.dlqId)} onChange={() => toggle(letter.dlqId)} /> },
           { title: "Transaction id", cell: (letter) => <button class="plain mono clip" onClick={() => setShown(letter)}>{letter.transactionId}</button> },
           { title: "Queue", cell: (letter) => letter.queue ? <QueueLink name={letter.queue} /> : "–", isWide: true },
-          { title: "Group", cell: (letter) => letter.consumerGroup ?? "–" },
+          { title: "Group", cell: (letter) => letter.consumerGroup ? groupName(letter.consumerGroup) : "–" },
           { title: "Error", cell: (letter) => letter.errorMessage, isWide: true },
           { title: "Deliveries", cell: (letter) => count(letter.attempts), isNumber: true },
           { title: "Failed", cell: (letter) => <When at={letter.failedAt} /> },
@@ -144,12 +144,12 @@ function LetterDialog({ letter, onClose, reload }: { letter: Letter; onClose: ()
       onClose();
     }
   };
-  const replay = run(async () => ((await act("replayLetter", { names, body: {} })).result === "moved" ? "Pushed again." : "It was there already."));
+  const replay = run(async () => ((await act("replayLetter", { names, body: {} })).result === "moved" ? "Pushed again." : "Duplicate: it was pushed before."));
   const remove = run(async () => (await act("deleteLetter", { names }), "Deleted."));
   return (
     <Dialog title={letter.transactionId} onClose={onClose}>
       <div class="stack">
-        <Facts facts={[["Queue", letter.queue], ["Partition", letter.partition], ["Group", letter.consumerGroup], ["Error", letter.errorMessage], ["Failures", String(letter.retryCount)], ["Pushed", <When at={letter.createdAt} />], ["Failed", <When at={letter.failedAt} />]]} />
+        <Facts facts={[["Queue", letter.queue], ["Partition", letter.partition], ["Group", letter.consumerGroup && groupName(letter.consumerGroup)], ["Error", letter.errorMessage], ["Failures", String(letter.retryCount)], ["Pushed", <When at={letter.createdAt} />], ["Failed", <When at={letter.failedAt} />]]} />
         {letter.payloadError ? <div class="note note-warn">{letter.payloadError}</div> : <Payload value={letter.data} />}
         <div class="row end">
           {may("deleteLetter") && <button class="danger" onClick={remove}>Delete</button>}
@@ -170,7 +170,7 @@ function RedriveButtons({ total, chosen, onStarted }: { total: number; chosen: R
     const body = asked === "chosen" ? { ids: [...chosen] } : { queue, consumerGroup, error };
     await act("redrive", { body: body as never });
     onStarted();
-    return "The redrive has begun.";
+    return "Started the redrive.";
   };
   return (
     <div class="row">
@@ -214,7 +214,7 @@ function RedriveProgress({ redrive, reload }: { redrive: Redrive; reload: () => 
     <div class="form">
       <div class="row">
         <Badge word={redrive.state} />
-        <span>{count(redrive.moved)} of {redrive.totalIsEstimate && "≈ "}{count(redrive.total)} pushed again{redrive.duplicates > 0 && `, ${count(redrive.duplicates)} were there already`}</span>
+        <span>{count(redrive.moved)} of {redrive.totalIsEstimate && "≈ "}{count(redrive.total)} pushed again{redrive.duplicates > 0 && `, ${count(redrive.duplicates)} duplicates`}</span>
         <span class="muted small"><When at={redrive.createdAt} /></span>
         {redrive.state === "running" && may("cancelRedrive") && <button onClick={cancel}>Cancel</button>}
       </div>

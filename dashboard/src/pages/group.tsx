@@ -1,4 +1,4 @@
-// A group on a queue: lag per partition as a heat map, and seek with a look ahead.
+// A group on a queue: lag per partition as a heat map, and seek with a preview.
 import { useState } from "preact/hooks";
 import { act } from "../api/actions";
 import { get, type Schemas } from "../api/client";
@@ -10,7 +10,7 @@ import { useLoad } from "../state/loading";
 import { hrefTo, navigate } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, seconds } from "../words";
+import { count, groupName, seconds } from "../words";
 import { SeekDialog } from "./seek";
 
 type Lag = Schemas["GroupLag"];
@@ -25,7 +25,7 @@ export function GroupPage({ group, queue }: { group: string; queue: string }) {
   );
   return (
     <>
-      <PageHead title={group}>{data && <Actions lag={data} reload={reload} />}</PageHead>
+      <PageHead title={groupName(group)}>{data && <Actions lag={data} reload={reload} />}</PageHead>
       <div class="stack">
         <Failure error={error} />
         {data && (
@@ -64,11 +64,11 @@ function HeatMap({ lag }: { lag: Lag }) {
           <button key={each.partitionId} class={`heat-${heatOf(each)}`} title={`${each.partition}: ${count(each.offsetLag)} behind, ${seconds(each.timeLagSeconds)}`} aria-label={`${each.partition}: ${each.offsetLag} messages, ${each.timeLagSeconds} seconds behind`} onClick={() => setChosen(each)} />
         ))}
       </div>
-      <p class="muted small">Pale: nothing unread. Then up to 10 s, 1 min, 10 min, and more.</p>
+      <p class="muted small">Palest: nothing unread; then up to 10 s, 1 min, 10 min, and more.</p>
       {shown && (
         <div class="note" role="status">
           <strong class="wrap">{shown.partition}</strong>: {count(shown.offsetLag)} messages and {seconds(shown.timeLagSeconds)} behind
-          {shown.leased && ", with a consumer"}{shown.failing > 0 && `, failed ${shown.failing} times`}; at {count(shown.acked)} of {count(shown.head)}.{" "}
+          {shown.leased && ", leased"}{shown.failing > 0 && `, failed ${shown.failing} times`}; at {count(shown.acked)} of {count(shown.head)}.{" "}
           <a href={hrefTo(["messages"], { queue: lag.queueName, partition: shown.partition })}>Messages</a>
         </div>
       )}
@@ -105,7 +105,7 @@ function Actions({ lag, reload }: { lag: Lag; reload: () => void }) {
   const toggle = () => attempt(async () => {
     await act(isPaused ? "resumeGroup" : "pauseGroup", { names });
     reload();
-    return isPaused ? "Delivered to again." : "Paused.";
+    return isPaused ? "Resumed." : "Paused.";
   });
   return (
     <div class="row">
@@ -114,12 +114,12 @@ function Actions({ lag, reload }: { lag: Lag; reload: () => void }) {
       {may("deleteGroup") && <button class="danger" onClick={() => setAsked("delete")}>Delete</button>}
       {asked === "seek" && <SeekDialog names={names} onClose={close} onDone={reload} />}
       {asked === "delete" && (
-        <Confirm title="Delete the group" verb="Forget its progress" typed={lag.consumerGroup} onClose={close} work={async () => {
+        <Confirm title="Delete the group" verb="Delete the group" typed={groupName(lag.consumerGroup)} onClose={close} work={async () => {
           await act("deleteGroup", { names });
           navigate("/groups");
-          return "Its progress is forgotten.";
+          return "Deleted the group.";
         }}>
-          <p>The progress of this group on {lag.queueName} is forgotten. If somebody polls in its name again it begins anew.</p>
+          <p>The progress of this group on {lag.queueName} is deleted. If a consumer polls with its name again, it starts over.</p>
         </Confirm>
       )}
     </div>

@@ -5,7 +5,7 @@ import { currentPage, TextFilter } from "../parts/fields";
 import { Empty, Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { hrefTo, place, spellQuery } from "../state/place";
-import { count, seconds } from "../words";
+import { count, groupName, seconds } from "../words";
 import { GroupPage } from "./group";
 
 const LIMIT = 100;
@@ -25,7 +25,7 @@ function GroupList() {
     <>
       <PageHead title="Consumer groups" />
       <div class="stack">
-        <div class="filters"><TextFilter label="Queue" name="queue" placeholder="Its whole name" /></div>
+        <div class="filters"><TextFilter label="Queue" name="queue" placeholder="Full name" /></div>
         <Failure error={error} />
         {data && (data.length ? (
           <Card>
@@ -34,7 +34,7 @@ function GroupList() {
               rows={data}
               keyOf={(entry) => `${entry.name}/${entry.queueName}`}
               columns={[
-                { title: "Group", cell: (entry) => <a class="wrap" href={hrefTo(["groups", entry.name, entry.queueName])}>{entry.name}</a>, isWide: true },
+                { title: "Group", cell: (entry) => <a class="wrap" href={hrefTo(["groups", entry.name, entry.queueName])}>{groupName(entry.name)}</a>, isWide: true },
                 { title: "Queue", cell: (entry) => <QueueLink name={entry.queueName} />, isWide: true },
                 { title: "State", cell: (entry) => <Badge word={entry.state} /> },
                 { title: "Behind", cell: (entry) => `${entry.estimated ? "≈ " : ""}${count(entry.totalLag)}`, isNumber: true },
@@ -47,7 +47,7 @@ function GroupList() {
               {data.length === LIMIT && <a class="button" href={location.pathname + spellQuery({ page: String(page + 1) })}>Next</a>}
             </div>
           </Card>
-        ) : <Empty title="No consumer group yet"><p>A group is there as soon as somebody polls in its name.</p></Empty>)}
+        ) : <Empty title="No consumer group yet"><p>A group is created when a consumer first polls with its name.</p></Empty>)}
         <Stuck queue={queue} />
       </div>
     </>
@@ -57,7 +57,7 @@ function GroupList() {
 function Stuck({ queue }: { queue: string | null }) {
   const { data, error } = useLoad((signal) => get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: STUCK_S, limit: 50, queue }, signal }), [queue], { everySeconds: 15 });
   return (
-    <Card title="Stuck partitions" note="first unread message older than a minute, worst first">
+    <Card title="Stuck partitions" note="oldest unread message over a minute old, slowest first">
       <Failure error={error} />
       {data?.length ? (
         <Table
@@ -65,7 +65,7 @@ function Stuck({ queue }: { queue: string | null }) {
           rows={data}
           keyOf={(each) => `${each.consumer_group}/${each.partition_id}`}
           columns={[
-            { title: "Group", cell: (each) => <a href={hrefTo(["groups", each.consumer_group, each.queue_name])}>{each.consumer_group}</a>, isWide: true },
+            { title: "Group", cell: (each) => <a href={hrefTo(["groups", each.consumer_group, each.queue_name])}>{groupName(each.consumer_group)}</a>, isWide: true },
             { title: "Queue", cell: (each) => <QueueLink name={each.queue_name} />, isWide: true },
             { title: "Partition", cell: (each) => <span class="clip">{each.partition_name}</span> },
             { title: "Behind", cell: (each) => count(each.offset_lag), isNumber: true },

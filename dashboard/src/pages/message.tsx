@@ -11,7 +11,7 @@ import { useLoad } from "../state/loading";
 import { navigate, hrefTo } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { count, moment } from "../words";
+import { count, moment, theGroup } from "../words";
 
 type Message = Schemas["DescribedMessage"];
 type Trace = Schemas["Trace"];
@@ -91,25 +91,25 @@ function eventsOf(message: Message, traces: Trace[], history: History): Event[] 
 
 function letterEvents(letter: History["letters"][number]): Event[] {
   const other = letter.otherPartitionId && letter.otherId ? hrefTo(["messages", letter.otherPartitionId, letter.otherId]) : undefined;
-  if (letter.isOrigin) return [{ at: letter.redrivenAt, text: <>Pushed again from a <a href={other}>dead letter</a> of group {letter.group ?? "–"}</>, detail: letter.error }];
-  const died: Event = { at: letter.failedAt, text: `Given up for group ${letter.group ?? "–"} after ${times(letter.failures, "failure")}`, detail: letter.error };
+  if (letter.isOrigin) return [{ at: letter.redrivenAt, text: <>Pushed again from a <a href={other}>dead letter</a> of {theGroup(letter.group)}</>, detail: letter.error }];
+  const died: Event = { at: letter.failedAt, text: `Dead-lettered for ${theGroup(letter.group)} after ${times(letter.failures, "failure")}`, detail: letter.error };
   return letter.redrivenAt ? [died, { at: letter.redrivenAt, text: <>Redriven: <a href={other}>pushed again</a></> }] : [died];
 }
 
 const times = (number: number, word: string) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 
 function standing(delivery: History["deliveries"][number]): Event {
-  const { group, state } = delivery;
+  const group = theGroup(delivery.group);
   const past = [
     delivery.deliveries ? `delivered ${times(delivery.deliveries, "time")}` : null,
     delivery.failures ? `failed ${times(delivery.failures, "time")}` : null,
   ];
   const now = {
-    done: { text: `Done for group ${group}`, detail: null },
-    leased: { text: `With a consumer of group ${group}`, detail: `lease until ${moment(delivery.until)}` },
-    retrying: { text: `Failed for group ${group}, waits to be tried again`, detail: `at ${moment(delivery.until)}` },
-    waiting: { text: `Waits for group ${group}`, detail: delivery.ahead ? `behind ${times(delivery.ahead, "message")}` : "next in its partition" },
-  }[state];
+    done: { text: `Done for ${group}`, detail: null },
+    leased: { text: `Leased by ${group}`, detail: `lease until ${moment(delivery.until)}` },
+    retrying: { text: `Failed for ${group}, waits for a retry`, detail: `at ${moment(delivery.until)}` },
+    waiting: { text: `Waiting for ${group}`, detail: delivery.ahead ? `behind ${times(delivery.ahead, "message")}` : "next in its partition" },
+  }[delivery.state];
   return { at: null, text: now.text, detail: [now.detail, ...past].filter(Boolean).join(", ") };
 }
 
@@ -124,7 +124,7 @@ function Timeline(props: { message: Message; traces: Trace[]; history: History }
           </li>
         ))}
       </ol>
-      <p class="muted small">The log keeps a position per group, not an event per delivery: when a message was handed out or acknowledged, and which consumer did it, is known only where consumers attach traces.</p>
+      <p class="muted small">The log keeps a position per group, not an event per delivery: when a message was delivered or acknowledged, and by which consumer, is known only if consumers record traces.</p>
     </>
   );
 }
@@ -149,7 +149,7 @@ function Actions({ message, reload }: { message: Message; reload: () => void }) 
           reload();
           return outcome.message;
         }}>
-          <p>Every group that is not done with it gives it up. It can be redriven later.</p>
+          <p>It becomes a dead letter of every group that has not completed it. It can be redriven later.</p>
         </Confirm>
       )}
       {asked === "delete" && (

@@ -87,7 +87,7 @@ function Found() {
         </Card>
       ) : (
         <Empty title="No message matches">
-          {data.nextCursor ? <p><a href={location.pathname + spellQuery({ cursor: data.nextCursor })}>Search further back</a></p> : <p>{span ? "Nothing was pushed that fits the filters." : "Nothing was pushed in the last hour; look further back by the filter above."}</p>}
+          {data.nextCursor ? <p><a href={location.pathname + spellQuery({ cursor: data.nextCursor })}>Search further back</a></p> : <p>{span ? "No message matches the filters." : "Nothing was pushed in the last hour; extend the period with the filter above."}</p>}
         </Empty>
       ))}
     </>

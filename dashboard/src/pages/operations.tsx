@@ -43,7 +43,7 @@ function AcceptedOperations() {
     { everySeconds: 5 },
   );
   return (
-    <Card title="Operation queue" note="pushes and acknowledgments accepted while there was no room for them">
+    <Card title="Operation queue" note="pushes and acknowledgments accepted under overload">
       <Failure error={error} />
       {data && (
         <div class="stats">
@@ -104,23 +104,23 @@ function Maintenance() {
         <>
           <div class="stats">
             <Stat label="Pushes" value={data.maintenanceMode ? "To disk" : "To PostgreSQL"} tone={data.maintenanceMode ? "warn" : undefined} />
-            <Stat label="Polls" value={data.popMaintenanceMode ? "Held back" : "Delivered"} tone={data.popMaintenanceMode ? "warn" : undefined} />
-            <Stat label="On disk" value={count(data.bufferedMessages)} note={data.bufferHealthy ? "files are sound" : "files need a look"} tone={data.bufferHealthy ? undefined : "bad"} />
+            <Stat label="Polls" value={data.popMaintenanceMode ? "Stopped" : "Delivered"} tone={data.popMaintenanceMode ? "warn" : undefined} />
+            <Stat label="On disk" value={count(data.bufferedMessages)} note={data.bufferHealthy ? "files are intact" : "files need attention"} tone={data.bufferHealthy ? undefined : "bad"} />
             <Stat label="Set aside" value={count(data.bufferStats.failedFiles.count)} note={bytes(data.bufferStats.failedFiles.totalBytes)} tone={data.bufferStats.failedFiles.count ? "bad" : undefined} />
           </div>
           <div class="row">
-            {may("setPushMaintenance") && <button onClick={() => setAsked("setPushMaintenance")}>{data.maintenanceMode ? "End maintenance of pushes" : "Keep pushes on disk"}</button>}
-            {may("setPopMaintenance") && <button onClick={() => setAsked("setPopMaintenance")}>{data.popMaintenanceMode ? "Deliver again" : "Hold back deliveries"}</button>}
+            {may("setPushMaintenance") && <button onClick={() => setAsked("setPushMaintenance")}>{data.maintenanceMode ? "End push maintenance" : "Keep pushes on disk"}</button>}
+            {may("setPopMaintenance") && <button onClick={() => setAsked("setPopMaintenance")}>{data.popMaintenanceMode ? "Resume deliveries" : "Stop deliveries"}</button>}
           </div>
         </>
       )}
       {asked && (
-        <Confirm title="Maintenance" verb={isOn ? "End it" : "Begin it"} onClose={() => setAsked(null)} work={async () => {
+        <Confirm title="Maintenance" verb={isOn ? "End maintenance" : "Start maintenance"} onClose={() => setAsked(null)} work={async () => {
           const { message } = await act(asked, { body: { enabled: !isOn } });
           reload();
           return message;
         }}>
-          <p>{asked === "setPushMaintenance" ? "Pushes are kept in files and stored when maintenance ends." : "Polls get nothing while it lasts."} All instances follow.</p>
+          <p>{asked === "setPushMaintenance" ? "Pushes are kept in files and stored when maintenance ends." : "Polls return nothing during maintenance."} This applies to all instances.</p>
         </Confirm>
       )}
     </Card>
@@ -132,10 +132,10 @@ function ScheduledMessages() {
   const deliver = (id: string) => () => attempt(async () => {
     await act("deliverScheduled", { names: { scheduled_id: id } });
     reload();
-    return "Its time has come.";
+    return "Delivered the message.";
   });
   return (
-    <Card title="Scheduled messages" note={data && `${data.isTotalExact ? "" : "≈ "}${count(data.total)} wait for their time`}>
+    <Card title="Scheduled messages" note={data && `${data.isTotalExact ? "" : "≈ "}${count(data.total)} scheduled`}>
       <Failure error={error} />
       {data && data.messages.length > 0 && (
         <Table

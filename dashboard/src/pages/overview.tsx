@@ -39,7 +39,7 @@ export function Overview() {
       <PageHead title="Overview">
         <label class="row small">
           <input type="checkbox" checked={isCompared} onChange={(event) => setQuery({ compare: event.currentTarget.checked ? "1" : null })} />
-          Compare with the range before
+          Compare with previous period
         </label>
         <TimeRangeChoice />
       </PageHead>
@@ -63,10 +63,10 @@ function FirstSteps() {
   return (
     <>
       <PageHead title="Overview" />
-      <Empty title="This broker is empty and ready">
-        <p>Push a first message; its queue is created by it:</p>
+      <Empty title="This broker has no queues yet">
+        <p>Push a message to create its queue:</p>
         <pre tabIndex={0}>{example}</pre>
-        <p>or <a href="/queues?create=1">create a queue</a> here. <a href="/docs">The HTTP API</a> shows everything else.</p>
+        <p>or <a href="/queues?create=1">create a queue</a> here. <a href="/docs">The HTTP API</a> describes everything else.</p>
       </Empty>
     </>
   );
@@ -87,7 +87,7 @@ function Figures({ status, before }: { status: Status | undefined; before: Statu
       <Stat label="In per second" value={rate(sample?.pushedPerSecond ?? newest?.ingestedPerSecond)} note={compared((point) => point.ingested)} />
       <Stat label="Out per second" value={rate(sample?.poppedPerSecond ?? newest?.popPerSecond)} note={compared((point) => point.popMessages)} />
       <Stat label="Waiting" value={count(sample?.messages.pending ?? status?.messages.pending)} note={sample?.estimated ? "estimated" : "messages, slowest group"} href="/groups" />
-      <Stat label="Oldest unread" value={seconds(lag)} note="behind, worst partition" href="/groups" tone={lag !== undefined && lag > 300 ? "warn" : undefined} />
+      <Stat label="Oldest unread" value={seconds(lag)} note="in the slowest partition" href="/groups" tone={lag !== undefined && lag > 300 ? "warn" : undefined} />
       <Stat label="Push to delivery" value={millis(newest?.avgLagMs)} note={newest ? `worst ${millis(newest.maxLagMs)}` : undefined} />
       <Stat label="Being processed" value={count(sample?.messages.processing ?? status?.messages.processing)} note={status ? `${count(status.leases.active)} leases` : undefined} />
       <Stat label="Dead letters" value={count(letters)} href="/dead-letters" tone={letters ? "bad" : undefined} note={compared((point) => point.dlqCount)} />
@@ -105,7 +105,7 @@ function Charts({ status, before, rangeS }: { status: Status | undefined; before
   const compared = (pick: (point: Point) => number | null) => times.map((time) => nearest(earlier, time, pick));
   const line = (label: string, colour: 1 | 2 | 3 | 4, pick: (point: Point) => number | null) => [
     { label, colour, values: points.map(pick) },
-    ...(before ? [{ label: `${label} before`, colour, values: compared(pick), isBefore: true }] : []),
+    ...(before ? [{ label: `${label}, previous period`, colour, values: compared(pick), isBefore: true }] : []),
   ];
   return (
     <div class="grid">
@@ -116,14 +116,14 @@ function Charts({ status, before, rangeS }: { status: Status | undefined; before
         <Plot label="From push to delivery" times={times} spanS={rangeS} spell={millis} lines={[...line("Average", 1, (point) => point.avgLagMs), ...line("Worst", 2, (point) => point.maxLagMs)]} />
       </Card>
       <Percentiles rangeS={rangeS} />
-      <Card title="What went wrong">
-        <Plot label="What went wrong" times={times} spanS={rangeS} spell={count} lines={[...line("Failed acknowledgments", 2, (point) => point.ackFailed), ...line("Dead letters", 4, (point) => point.dlqCount), ...line("Database errors", 1, (point) => point.dbErrors)]} />
+      <Card title="Errors">
+        <Plot label="Errors" times={times} spanS={rangeS} spell={count} lines={[...line("Failed acknowledgments", 2, (point) => point.ackFailed), ...line("Dead letters", 4, (point) => point.dlqCount), ...line("Database errors", 1, (point) => point.dbErrors)]} />
       </Card>
     </div>
   );
 }
 
-/** The point of the range before that lies at the same distance; buckets may not fall together. */
+/** The point of the previous period at the same offset; buckets may not align. */
 function nearest(points: Map<number, Point>, time: number, pick: (point: Point) => number | null): number | null {
   let best: [number, Point] | null = null;
   for (const [at, point] of points) {
@@ -156,7 +156,7 @@ function Percentiles({ rangeS }: { rangeS: number }) {
 
 function Workers({ workers }: { workers: Status["workers"] | undefined }) {
   return (
-    <Card title="Workers" note="that reported in the range">
+    <Card title="Workers" note="that reported in this period">
       <Table
         caption="Workers"
         rows={workers ?? []}
@@ -174,7 +174,7 @@ function Workers({ workers }: { workers: Status["workers"] | undefined }) {
 }
 
 function Health() {
-  // Which instances there are is for those who run them.
+  // Only administrators may see the instances.
   const isAdmin = hasRole("admin");
   const { data, error } = useLoad(
     async (signal) => {
@@ -198,7 +198,7 @@ function Health() {
         <Stat label="PostgreSQL" value={data ? `v${data.postgres.version}` : "–"} note={data && bytes(data.postgres.databaseSizeBytes)} href="/system" />
         <Stat label="Cache hits" value={percent(hitRatio === null || hitRatio === undefined ? null : hitRatio / 100)} note="of reads" href="/system" />
         {isAdmin && <Stat label="Instances" value={count(alive)} note={data?.cluster ? `${count(data.cluster.instances.length)} known` : undefined} href="/system" />}
-        <Stat label="Spilled to disk" value={count(data?.buffers.pending)} note={data && (data.buffers.dbHealthy ? "database reached" : "database away")} tone={data && !data.buffers.dbHealthy ? "bad" : undefined} href="/operations" />
+        <Stat label="Spilled to disk" value={count(data?.buffers.pending)} note={data && (data.buffers.dbHealthy ? "database connected" : "database unreachable")} tone={data && !data.buffers.dbHealthy ? "bad" : undefined} href="/operations" />
         <Stat label="Operation queue" value={count(data?.operations.total.waiting)} note={data ? `about ${seconds(data.operations.estimatedWait)} wait` : undefined} href="/operations" />
         <Stat label="Long transactions" value={count(data?.postgres.longTransactions.length)} note="five seconds and more" tone={data?.postgres.longTransactions.length ? "warn" : undefined} href="/system" />
       </div>

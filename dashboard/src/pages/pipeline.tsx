@@ -55,8 +55,8 @@ function Batches({ batches }: { batches: Pipeline["recent"] }) {
   const longest = Math.max(1, ...batches.map((batch) => batch.durationMs));
   const spoken = batches.map((batch) => `${millis(batch.durationMs)} for ${count(batch.rows)} rows`).join("; ");
   return (
-    <Card title="Durations of the last batches" note={`the longest ${millis(longest)}`}>
-      <div class="bars" role="img" aria-label={`The oldest first: ${spoken}`}>
+    <Card title="Durations of the last batches" note={`longest ${millis(longest)}`}>
+      <div class="bars" role="img" aria-label={`Oldest first: ${spoken}`}>
         {batches.map((batch) => (
           <div key={`${batch.sink}/${batch.number}`} title={`${batch.sink} ${batch.number}, ${moment(batch.startedAt)}: ${count(batch.rows)} rows in ${millis(batch.durationMs)}`} style={{ height: `${(batch.durationMs / longest) * 100}%` }} />
         ))}
@@ -72,7 +72,7 @@ function About({ pipeline }: { pipeline: Pipeline }) {
         facts={[
           ["State", <PipelineState pipeline={pipeline} />],
           ["Started", <When at={pipeline.startedAt} />],
-          ["Last sign of life", <When at={pipeline.reportedAt} />],
+          ["Last heartbeat", <When at={pipeline.reportedAt} />],
           ["Ended", <When at={pipeline.endedAt} />],
           ["Run by", pipeline.runner],
           ["Spark", pipeline.master],
@@ -93,9 +93,9 @@ function Stop({ name, reload }: { name: string; reload: () => void }) {
         <Confirm title="Stop the pipeline" verb="Stop it" onClose={() => setAsked(false)} work={async () => {
           await act("stopPipeline", { names: { name } });
           reload();
-          return "Whoever runs it was told.";
+          return "Stop requested.";
         }}>
-          <p>It ends after the batch under way. Started again by <code>skep pipeline run</code> it goes on where it was.</p>
+          <p>It ends after the current batch. <code>skep pipeline run</code> continues where it stopped.</p>
         </Confirm>
       )}
     </>

@@ -80,7 +80,7 @@ function PipelineTable({ pipelines }: { pipelines: Pipeline[] }) {
         { title: "Last batch", cell: (pipeline) => pipeline.lastBatch ? `${count(pipeline.lastBatch.rows)} rows, ${millis(pipeline.lastBatch.durationMs)}` : "–", isNumber: true },
         { title: "Messages per second", cell: (pipeline) => rate(pipeline.messagesPerSecond), isNumber: true },
         { title: "Read by this run", cell: (pipeline) => count(pipeline.messages), isNumber: true },
-        { title: "Last sign of life", cell: (pipeline) => <When at={pipeline.reportedAt} /> },
+        { title: "Last heartbeat", cell: (pipeline) => <When at={pipeline.reportedAt} /> },
         { title: "Last error", cell: (pipeline) => pipeline.lastError, isWide: true },
       ]}
     />

@@ -16,8 +16,8 @@ export function PushDialog(props: { queue: string; onClose: () => void; onPushed
     const isDone = await attempt(async () => {
       const results = await act("push", { body: { items: [item as never] } });
       const result = Array.isArray(results) ? results[0] : undefined;
-      if (result?.status === "failed") throw new Error(result.error ?? "It was refused.");
-      return result?.status === "duplicate" ? "A message with this transaction id is there already." : "Pushed.";
+      if (result?.status === "failed") throw new Error(result.error ?? "The push was refused.");
+      return result?.status === "duplicate" ? "Duplicate: a message with this transaction id exists." : "Pushed.";
     });
     if (isDone) {
       props.onPushed();
@@ -41,6 +41,6 @@ function problemOf(text: string): string | null {
     JSON.parse(text);
     return null;
   } catch (error) {
-    return error instanceof Error ? error.message : "This is not JSON.";
+    return error instanceof Error ? error.message : "Not valid JSON.";
   }
 }

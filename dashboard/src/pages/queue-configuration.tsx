@@ -27,7 +27,7 @@ export function QueueConfiguration({ name }: { name: string }) {
     await act("configureQueue", { body: { queue: name, options: options as never } });
     setDraft({});
     reload();
-    return "The configuration is stored and in force.";
+    return "Saved the configuration.";
   });
   const canEdit = may("configureQueue");
   return (
@@ -44,7 +44,7 @@ export function QueueConfiguration({ name }: { name: string }) {
       ))}
       {canEdit && (
         <Card title="Changes">
-          {changed.length === 0 ? <p class="muted">Nothing is changed yet.</p> : (
+          {changed.length === 0 ? <p class="muted">No changes yet.</p> : (
             <div class="diff" role="status">
               {changed.map((key) => (
                 <div key={key}>{key}: <del>{spell(data.options[key])}</del> → <ins>{spell(draft[key])}</ins></div>
@@ -53,7 +53,7 @@ export function QueueConfiguration({ name }: { name: string }) {
           )}
           <div class="row end">
             <button type="button" disabled={!changed.length} onClick={() => setDraft({})}>Discard</button>
-            <button class="primary" disabled={!changed.length}>Store changes</button>
+            <button class="primary" disabled={!changed.length}>Save changes</button>
           </div>
         </Card>
       )}

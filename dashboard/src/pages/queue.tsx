@@ -12,7 +12,7 @@ import { useLoad } from "../state/loading";
 import { hrefTo, navigate, place } from "../state/place";
 import { may } from "../state/session";
 import { attempt } from "../state/toasts";
-import { ago, count, millis, rate } from "../words";
+import { ago, count, groupName, millis, rate } from "../words";
 import { PushDialog } from "./push";
 import { QueueConfiguration } from "./queue-configuration";
 
@@ -65,7 +65,7 @@ function Actions({ queue, reload }: { queue: Detail; reload: () => void }) {
   const toggle = () => attempt(async () => {
     await act(queue.isPaused ? "resumeQueue" : "pauseQueue", { names });
     reload();
-    return queue.isPaused ? "Delivered again." : "Paused: nothing is delivered until it is resumed.";
+    return queue.isPaused ? "Resumed." : "Paused: nothing is delivered until it is resumed.";
   });
   return (
     <div class="row">
@@ -76,10 +76,10 @@ function Actions({ queue, reload }: { queue: Detail; reload: () => void }) {
       {may("deleteQueue") && <button class="danger" onClick={() => setAsked("delete")}>Delete</button>}
       {asked === "push" && <PushDialog queue={queue.name} onClose={close} onPushed={reload} />}
       {asked === "clear" && (
-        <Confirm title="Clear the queue" verb="Drop all messages" typed={queue.name} onClose={close} work={async () => {
+        <Confirm title="Clear the queue" verb="Delete all messages" typed={queue.name} onClose={close} work={async () => {
           const { messages } = await act("clearQueue", { names });
           reload();
-          return `${count(messages)} messages dropped.`;
+          return `Deleted ${count(messages)} messages.`;
         }}>
           <p>All {count(queue.totals.total)} messages are dropped for all groups. This cannot be undone.</p>
         </Confirm>
@@ -90,7 +90,7 @@ function Actions({ queue, reload }: { queue: Detail; reload: () => void }) {
           navigate("/queues");
           return `Deleted ${queue.name}.`;
         }}>
-          <p>The queue goes with its messages, groups and dead letters. This cannot be undone.</p>
+          <p>The queue is deleted with its messages, groups and dead letters. This cannot be undone.</p>
         </Confirm>
       )}
     </div>
@@ -120,8 +120,8 @@ function Activity({ name }: { name: string }) {
         <Card title="Waiting polls">
           <Plot label="Waiting polls" times={times} spanS={range} spell={count} lines={[{ label: "Parked", colour: 1, values: points.map((point) => point.parkedCount) }]} />
         </Card>
-        <Card title="What went wrong">
-          <Plot label="What went wrong" times={times} spanS={range} spell={count} lines={[{ label: "Failed", colour: 2, values: points.map((point) => point.ackFailed) }, { label: "Dead letters", colour: 4, values: points.map((point) => point.deadLetters) }, { label: "Redelivered", colour: 1, values: points.map((point) => point.redelivered) }]} />
+        <Card title="Errors">
+          <Plot label="Errors" times={times} spanS={range} spell={count} lines={[{ label: "Failed", colour: 2, values: points.map((point) => point.ackFailed) }, { label: "Dead letters", colour: 4, values: points.map((point) => point.deadLetters) }, { label: "Redelivered", colour: 1, values: points.map((point) => point.redelivered) }]} />
         </Card>
       </div>
     </div>
@@ -177,7 +177,7 @@ function Skew({ partitions, total }: { partitions: Schemas["PartitionSummary"][]
         {bars.map((bar, bucket) => <div key={bucket} title={`${bar} partitions with ${labels[bucket]} or more`} style={{ height: `${(bar / tallest) * 100}%` }} />)}
       </div>
       <div class="bar-labels" aria-hidden="true">{labels.map((label) => <span key={label}>{label}</span>)}</div>
-      <p class="muted small">Partitions by messages in them, each bar twice the size of the one before.</p>
+      <p class="muted small">Partitions by number of messages; each bar covers twice the size of the previous one.</p>
     </Card>
   );
 }
@@ -191,7 +191,7 @@ function Groups({ queue }: { queue: Detail }) {
         rows={data ?? []}
         keyOf={(group) => group.name}
         columns={[
-          { title: "Group", cell: (group) => <a href={hrefTo(["groups", group.name, queue.name])}>{group.name}</a>, isWide: true },
+          { title: "Group", cell: (group) => <a href={hrefTo(["groups", group.name, queue.name])}>{groupName(group.name)}</a>, isWide: true },
           { title: "State", cell: (group) => <Badge word={group.state} /> },
           { title: "Behind", cell: (group) => count(group.totalLag), isNumber: true },
           { title: "Partitions behind", cell: (group) => `${count(group.partitionsWithLag)} of ${count(group.partitionCount)}`, isNumber: true },

@@ -45,7 +45,7 @@ function QueueList() {
           <ChoiceFilter label="Order" name="sort" choices={[["", "By name"], ["newest", "Newest first"], ["oldest", "Oldest first"]]} />
         </div>
         <Failure error={error} />
-        {data && (data.queues.length ? <Listed page={data} /> : <Empty title="No queue matches"><p>Queues are created by the first push to them, or here.</p></Empty>)}
+        {data && (data.queues.length ? <Listed page={data} /> : <Empty title="No queue matches"><p>The first push to a queue creates it; or create it here.</p></Empty>)}
       </div>
       {query.get("create") && <CreateQueue onClose={() => setQuery({ create: null }, { replace: true })} />}
     </>
@@ -90,7 +90,7 @@ function CreateQueue({ onClose }: { onClose: () => void }) {
       <form class="form" onSubmit={create}>
         <Field label="Name"><input value={name} required onInput={(event) => setName(event.currentTarget.value)} /></Field>
         <Field label="Namespace (optional)"><input value={namespace} onInput={(event) => setNamespace(event.currentTarget.value)} /></Field>
-        <p class="muted small">It gets the default options, which can be changed on its page.</p>
+        <p class="muted small">It has the default options; change them on its page.</p>
         <div class="row end"><button type="button" onClick={onClose}>Cancel</button><button class="primary" disabled={!name}>Create</button></div>
       </form>
     </Dialog>

@@ -33,7 +33,7 @@ export function Replay() {
       <Form onStarted={reload} />
       <Failure error={error} />
       {data && data.items.length > 0 && (
-        <Card title="Replays" note="the newest first">
+        <Card title="Replays" note="newest first">
           <Replays replays={data.items} reload={reload} />
           {data.after && <a class="button" href={location.pathname + spellQuery({ after: data.after })}>Earlier replays</a>}
         </Card>
@@ -57,12 +57,12 @@ function Form({ onStarted }: { onStarted: () => void }) {
   const start = async () => {
     const { isDuplicate } = await act("startReplay", { body: order as never });
     onStarted();
-    return isDuplicate ? "This replay had been started already." : "The replay is ordered.";
+    return isDuplicate ? "This replay was already started." : "Requested the replay.";
   };
   return (
     <Card title="Replay" note="from the archive and the live log">
       <div class="form">
-        <p>A replay runs on Spark, where the data is. It is stored all at once or not at all, and can be repeated.</p>
+        <p>A replay runs on Spark. All of its messages are stored, or none, and it can be repeated safely.</p>
         <div class="filters">
           <TextFilter label="Queue" name="queue" />
           <MomentFilter label="From" name="from" />
@@ -76,20 +76,20 @@ function Form({ onStarted }: { onStarted: () => void }) {
         {may("startReplay") && (
           <div class="row">
             <button class="primary" disabled={!isComplete || isCounting} onClick={() => setAsked(true)}>Start the replay</button>
-            {isCounting && <span class="muted small">Only the command can count.</span>}
+            {isCounting && <span class="muted small">Counting requires the command.</span>}
           </div>
         )}
-        <p class="muted small">Or run the command on a machine that has Spark and reaches the database:</p>
-        <Command label="Command that replays" text={replayCommand(order, isCounting)} />
+        <p class="muted small">Or run the command on a machine with Spark and access to the database:</p>
+        <Command label="Replay command" text={replayCommand(order, isCounting)} />
       </div>
       {isAsked && (
-        <Confirm title="Start the replay" verb="Replay them" onClose={() => setAsked(false)} work={start}>
+        <Confirm title="Start the replay" verb="Replay" onClose={() => setAsked(false)} work={start}>
           <p>
             What <strong>{order.queue}</strong> stored from {moment(order.from)} until {moment(order.to)}
             {order.partition && <> in its partition <strong>{order.partition}</strong></>}
             {order.where && <> where <code>{order.where}</code></>} is put into <strong>{order.into}</strong> once more.
           </p>
-          <p>{order.queue === order.into ? "All its consumer groups get these messages a second time." : "All consumer groups of that queue get it."} A worker with Spark does it; until it has ended, it can be cancelled, and then nothing is stored.</p>
+          <p>{order.queue === order.into ? "All its consumer groups receive these messages again." : "All consumer groups of that queue receive them."} A worker with Spark runs it. Until it ends it can be cancelled, and nothing is stored.</p>
         </Confirm>
       )}
     </Card>
@@ -103,7 +103,7 @@ function Replays({ replays, reload }: { replays: Ordered[]; reload: () => void }
       rows={replays}
       keyOf={(replay) => replay.id}
       columns={[
-        { title: "Ordered", cell: (replay) => <a href={hrefTo(["chains", replay.id])}><When at={replay.createdAt} /></a> },
+        { title: "Requested", cell: (replay) => <a href={hrefTo(["chains", replay.id])}><When at={replay.createdAt} /></a> },
         { title: "Queue", cell: (replay) => replay.order && <QueueLink name={replay.order.queue} />, isWide: true },
         { title: "Into", cell: (replay) => replay.order && <QueueLink name={replay.order.into} />, isWide: true },
         { title: "Stored", cell: (replay) => replay.order && `${moment(replay.order.from)} – ${moment(replay.order.to)}` },
@@ -126,8 +126,8 @@ function Standing({ replay }: { replay: Ordered }) {
 }
 
 function outcome(result: Schemas["ReplayResult"]): string {
-  const told = [result.isRepeated ? `done before: ${count(result.messages)} messages` : `${count(result.messages)} messages`];
-  if (result.duplicates) told.push(`${count(result.duplicates)} were there already`);
+  const told = [result.isRepeated ? `already done: ${count(result.messages)} messages` : `${count(result.messages)} messages`];
+  if (result.duplicates) told.push(`${count(result.duplicates)} duplicates`);
   if (result.rejected) told.push(`${count(result.rejected)} became dead letters`);
   return told.join(", ");
 }
@@ -137,7 +137,7 @@ function Cancel({ replay, reload }: { replay: Ordered; reload: () => void }) {
   const cancel = () => attempt(async () => {
     await act("cancelChain", { names: { chain_id: replay.id }, body: { reason: "cancelled in the dashboard" } });
     reload();
-    return "The replay is cancelled.";
+    return "Cancelled the replay.";
   });
   return <button onClick={cancel}>Cancel</button>;
 }

@@ -6,7 +6,7 @@ import { Dialog } from "../parts/dialog";
 import { Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { attempt } from "../state/toasts";
-import { count } from "../words";
+import { count, groupName } from "../words";
 import { Field } from "../parts/field";
 
 type Target = "end" | "start" | "time";
@@ -35,10 +35,10 @@ export function SeekDialog(props: { names: { group: string; queue: string }; onC
     }
   };
   return (
-    <Dialog title={`Move ${props.names.group}`} onClose={props.onClose}>
+    <Dialog title={`Move ${groupName(props.names.group)}`} onClose={props.onClose}>
       <form class="form" onSubmit={seek}>
         <Field label="To"><select value={target} onChange={(event) => setTarget(event.currentTarget.value as Target)}>
-            <option value="end">The end: skip what is unread</option>
+            <option value="end">The end: skip unread messages</option>
             <option value="start">The start: replay everything</option>
             <option value="time">A time</option>
           </select></Field>
@@ -47,7 +47,7 @@ export function SeekDialog(props: { names: { group: string; queue: string }; onC
         <div class="note" role="status">
           {preview.data && isComplete
             ? <>This skips <strong>{count(preview.data.skipped)}</strong> unread messages and replays <strong>{count(preview.data.replayed)}</strong> in {count(preview.data.partitions)} partitions{preview.data.estimated && " (estimated)"}.</>
-            : "Choose where to move it, and see what that skips and replays."}
+            : "Choose a position to see what the move skips and replays."}
         </div>
         <div class="row end"><button type="button" onClick={props.onClose}>Cancel</button><button class="primary" disabled={!isComplete || !preview.data}>Move</button></div>
       </form>

@@ -15,7 +15,7 @@ export function Settings() {
     return (
       <>
         <PageHead title="Settings" />
-        <Empty title="For administrators"><p>Your role does not include the settings of the broker.</p></Empty>
+        <Empty title="For administrators"><p>Your role may not see the broker settings.</p></Empty>
       </>
     );
   }
@@ -35,7 +35,7 @@ export function Settings() {
               columns={[
                 { title: "Setting", cell: (setting) => <code>{setting.name}</code> },
                 { title: "Value", cell: (setting) => setting.value === null ? <span class="muted">not set</span> : <span class="mono wrap">{setting.value}</span>, isWide: true },
-                { title: "Comes from", cell: (setting) => <Badge word={setting.origin} tone={setting.origin === "default" ? "plain" : "good"} /> },
+                { title: "Source", cell: (setting) => <Badge word={setting.origin} tone={setting.origin === "default" ? "plain" : "good"} /> },
                 { title: "Meaning", cell: (setting) => <span class="small">{setting.description}</span>, isWide: true },
               ]}
             />

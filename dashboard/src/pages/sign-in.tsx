@@ -16,9 +16,9 @@ export function SignIn({ reason }: { reason: string | null }) {
     <main class="sign-in">
       <form class="card form" onSubmit={submit}>
         <h1>Sign in to Skep</h1>
-        <p class="muted">This broker asks for a token. What you may do depends on its role.</p>
+        <p class="muted">This broker requires an access token. Its role determines what you may do.</p>
         {reason && <div class="note note-bad" role="alert">{reason}</div>}
-        <Field label="Token (JWT)" hint="Kept in this tab until it is closed."><input type="password" value={token} autocomplete="off" spellcheck={false} required onInput={(event) => setToken(event.currentTarget.value)} /></Field>
+        <Field label="Access token (JWT)" hint="Kept in this tab until you close it."><input type="password" value={token} autocomplete="off" spellcheck={false} required onInput={(event) => setToken(event.currentTarget.value)} /></Field>
         <div><button class="primary" disabled={isBusy || !token.trim()}>Sign in</button></div>
       </form>
     </main>

@@ -46,7 +46,7 @@ export function Streams() {
           reload();
           return "Deleted.";
         }}>
-          <p>The query and all its state are deleted. If it runs again it begins with no state.</p>
+          <p>The query and all its state are deleted. If it runs again, it starts without state.</p>
         </Confirm>
       )}
     </>

@@ -52,10 +52,10 @@ function Usage() {
     <>
       <Failure error={usage.error ?? workers.error} />
       <div class="grid">
-        <Card title="Processor" note="of one core, by worker"><Plot label="Processor" times={cpu.times} spanS={range} lines={cpu.lines} spell={percent} /></Card>
+        <Card title="CPU" note="of one core, by worker"><Plot label="CPU" times={cpu.times} spanS={range} lines={cpu.lines} spell={percent} /></Card>
         <Card title="Memory" note="resident, by worker"><Plot label="Memory" times={memory.times} spanS={range} lines={memory.lines} spell={bytes} /></Card>
         <Card title="Event loops"><Plot label="Event loop lag" times={times} spanS={range} spell={millis} lines={[{ label: "Average", colour: 1, values: points.map((point) => point.avgEventLoopLagMs) }, { label: "Worst", colour: 2, values: points.map((point) => point.maxEventLoopLagMs) }]} /></Card>
-        <Card title="Connections to PostgreSQL"><Plot label="Connections" times={times} spanS={range} spell={count} lines={[{ label: "Connections", colour: 1, values: points.map((point) => point.dbConnections) }, { label: "Calls that wait", colour: 2, values: points.map((point) => point.maxJobQueueSize) }]} /></Card>
+        <Card title="Connections to PostgreSQL"><Plot label="Connections" times={times} spanS={range} spell={count} lines={[{ label: "Connections", colour: 1, values: points.map((point) => point.dbConnections) }, { label: "Waiting calls", colour: 2, values: points.map((point) => point.maxJobQueueSize) }]} /></Card>
       </div>
     </>
   );
@@ -76,7 +76,7 @@ function Instances() {
           { title: "Version", cell: (instance) => instance.version },
           { title: "Workers", cell: (instance) => count(instance.workers), isNumber: true },
           { title: "Started", cell: (instance) => <When at={instance.startedAt} /> },
-          { title: "Last heard", cell: (instance) => `${seconds(instance.silentSeconds)} ago`, isNumber: true },
+          { title: "Last heartbeat", cell: (instance) => `${seconds(instance.silentSeconds)} ago`, isNumber: true },
         ]}
       />
     </Card>
@@ -95,7 +95,7 @@ function Postgres() {
           <Stat label="Tables from cache" value={ofHundred(caches.tables?.hitRatio ?? null)} />
           <Stat label="Indexes from cache" value={ofHundred(caches.indexes?.hitRatio ?? null)} />
           <Stat label="Shared buffers" value={text(data.bufferConfig, "sharedBuffersSize")} />
-          <Stat label="Long transactions" value={count(data.longTransactions.length)} tone={data.longTransactions.length ? "warn" : undefined} note="five seconds and more" />
+          <Stat label="Long transactions" value={count(data.longTransactions.length)} tone={data.longTransactions.length ? "warn" : undefined} note="five seconds or longer" />
           <Stat label="Lock waits" value={count(data.locks.length)} tone={data.locks.length ? "warn" : undefined} />
         </div>
       </Card>
@@ -117,7 +117,7 @@ function Tables({ stats }: { stats: Schemas["PostgresStats"] }) {
         keyOf={(row) => text(row, "table")}
         columns={[
           { title: "Table", cell: (row) => text(row, "table") },
-          { title: "Whole", cell: (row) => bytes(number(row, "totalSizeBytes")), isNumber: true },
+          { title: "Total", cell: (row) => bytes(number(row, "totalSizeBytes")), isNumber: true },
           { title: "Rows", cell: (row) => bytes(number(row, "tableSizeBytes")), isNumber: true },
           { title: "Indexes", cell: (row) => bytes(number(row, "indexSizeBytes")), isNumber: true },
         ]}
@@ -146,10 +146,10 @@ function Vacuum({ stats }: { stats: Schemas["PostgresStats"] }) {
 
 function Calls({ stats }: { stats: Schemas["PostgresStats"] }) {
   return (
-    <Card title="Calls under way" note="the longest first">
-      {stats.activeQueries.length === 0 ? <p class="muted">None at this moment.</p> : (
+    <Card title="Running statements" note="longest first">
+      {stats.activeQueries.length === 0 ? <p class="muted">None.</p> : (
         <Table
-          caption="Calls under way"
+          caption="Running statements"
           rows={stats.activeQueries}
           keyOf={(row) => text(row, "pid")}
           columns={[

@@ -46,12 +46,12 @@ export function LiveTail({ queue, partition }: { queue: string; partition: strin
   }, [queue, partition, isHeld]);
 
   return (
-    <Card title={`Live: ${queue}`} note={isHeld ? "held" : state}>
+    <Card title={`Live: ${queue}`} note={isHeld ? "paused" : state}>
       <Failure error={error} />
       <div class="row">
-        <button onClick={() => setHeld(!isHeld)}>{isHeld ? "Go on" : "Hold"}</button>
-        <button onClick={() => setMessages([])}>Clear the list</button>
-        <span class="muted small" role="status">{messages.length ? `${messages.length} shown, the newest first` : "Messages appear here as they are pushed."}</span>
+        <button onClick={() => setHeld(!isHeld)}>{isHeld ? "Resume" : "Pause"}</button>
+        <button onClick={() => setMessages([])}>Clear list</button>
+        <span class="muted small" role="status">{messages.length ? `${messages.length} shown, newest first` : "Messages appear here as they are pushed."}</span>
       </div>
       <Table
         caption="Messages as they arrive"

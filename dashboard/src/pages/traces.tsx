@@ -5,7 +5,7 @@ import { currentPage, Pager } from "../parts/fields";
 import { Empty, Failure } from "../parts/notes";
 import { useLoad } from "../state/loading";
 import { hrefTo, place } from "../state/place";
-import { count, moment } from "../words";
+import { count, groupName, moment } from "../words";
 
 const LIMIT = 100;
 
@@ -24,7 +24,7 @@ function TraceNames() {
       {data && (data.trace_names.length ? (
         <Card>
           <Table
-            caption="Names of traces"
+            caption="Trace names"
             rows={data.trace_names}
             keyOf={(entry) => entry.trace_name}
             columns={[
@@ -36,7 +36,7 @@ function TraceNames() {
           />
           <Pager total={data.total} limit={LIMIT} />
         </Card>
-      ) : <Empty title="No traces yet"><p>Consumers attach events to messages by <code>POST /api/v1/traces</code>, filed under names that tie messages of different queues together.</p></Empty>)}
+      ) : <Empty title="No traces yet"><p>Consumers record events of messages with <code>POST /api/v1/traces</code>, under names that connect messages of different queues.</p></Empty>)}
     </>
   );
 }
@@ -54,7 +54,7 @@ function TracesOf({ name }: { name: string }) {
             {data.traces.map((trace) => (
               <li key={trace.id}>
                 <div class="row"><Badge word={trace.event_type} tone="plain" /> {trace.queue_name && <QueueLink name={trace.queue_name} />} <a class="clip mono" href={hrefTo(["messages", trace.partition_id, trace.transaction_id])}>{trace.transaction_id}</a></div>
-                <div class="muted small wrap">{moment(trace.created_at)}{trace.consumer_group && ` · ${trace.consumer_group}`}{trace.worker_id && ` · ${trace.worker_id}`} · {JSON.stringify(trace.data)}</div>
+                <div class="muted small wrap">{moment(trace.created_at)}{trace.consumer_group && ` · ${groupName(trace.consumer_group)}`}{trace.worker_id && ` · ${trace.worker_id}`} · {JSON.stringify(trace.data)}</div>
               </li>
             ))}
           </ol>

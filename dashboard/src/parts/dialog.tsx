@@ -39,7 +39,7 @@ export function Confirm(props: {
       <form class="form" onSubmit={run}>
         <div>{props.children}</div>
         {props.typed !== undefined && (
-          <Field label={<>Type <strong class="mono wrap">{props.typed}</strong> to go on</>}><input value={text} onInput={(event) => setText(event.currentTarget.value)} autocomplete="off" /></Field>
+          <Field label={<>Type <strong class="mono wrap">{props.typed}</strong> to confirm</>}><input value={text} onInput={(event) => setText(event.currentTarget.value)} autocomplete="off" /></Field>
         )}
         <div class="row end">
           <button type="button" onClick={props.onClose}>Cancel</button>

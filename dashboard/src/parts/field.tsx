@@ -1,4 +1,4 @@
-// A field with its name and a hint, tied together for those who do not see them.
+// A field with its name and a hint, associated for screen readers.
 import { cloneElement, type ComponentChildren, type VNode } from "preact";
 import { useId } from "preact/hooks";
 

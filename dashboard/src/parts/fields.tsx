@@ -8,8 +8,8 @@ const SETTLE_MS = 300;
 export function TextFilter(props: { label: string; name: string; placeholder?: string }) {
   const current = place.value.query.get(props.name) ?? "";
   const [text, setText] = useState(current);
-  // The text gives way to the address only where somebody else changed that, never to what was typed
-  // here a moment ago; an effect would run after the first key of whoever types at once.
+  // The text follows the address only when the address was changed elsewhere, never over recent typing;
+  // an effect would run after the first key press of a fast typist.
   const known = useRef(current);
   if (known.current !== current) {
     known.current = current;

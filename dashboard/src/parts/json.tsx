@@ -1,4 +1,4 @@
-// A payload: as a tree, or as it was sent. Everything is text, whatever it says.
+// A payload: as a tree, or as it was sent. Everything is rendered as text.
 import { useState } from "preact/hooks";
 import { copy } from "./copy";
 

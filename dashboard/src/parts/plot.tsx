@@ -9,7 +9,7 @@ export type Line = {
   label: string;
   values: (number | null)[];
   colour: 1 | 2 | 3 | 4;
-  /** Of the range before: drawn with dashes. */
+  /** Of the previous period: drawn with dashes. */
   isBefore?: boolean;
 };
 
@@ -32,7 +32,7 @@ function spellTick(time: number, spanS: number): string {
   return spanS > 2 * DAY_S ? date.toLocaleDateString("sv-SE").slice(5) : date.toLocaleTimeString("sv-SE").slice(0, 5);
 }
 
-/** `spanS` is how far the plot reaches back from now, whatever of it is known. */
+/** `spanS` is how far the plot reaches back from now, even where data is missing. */
 export function Plot(props: { label: string; times: number[]; lines: Line[]; spell: (value: number) => string; spanS: number }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -83,7 +83,7 @@ export function Plot(props: { label: string; times: number[]; lines: Line[]; spe
   return <div class="plot" ref={box} role="img" aria-label={describe(props.label, props.lines, props.spell)} />;
 }
 
-/** Say in words what the lines show, for those who do not see them. */
+/** Describe the lines in words for screen readers. */
 function describe(label: string, lines: Line[], spell: (value: number) => string): string {
   const told = lines.map((line) => {
     const known = line.values.filter((value): value is number => value !== null);

@@ -56,8 +56,8 @@ function Account() {
 
 function ThemeChoice() {
   return (
-    <Field label="Colours"><select value={theme.value} onChange={(event) => chooseTheme(event.currentTarget.value as Theme)}>
-        <option value="auto">As the system</option>
+    <Field label="Theme"><select value={theme.value} onChange={(event) => chooseTheme(event.currentTarget.value as Theme)}>
+        <option value="auto">System</option>
         <option value="light">Light</option>
         <option value="dark">Dark</option>
       </select></Field>

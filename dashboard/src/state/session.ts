@@ -24,7 +24,7 @@ function forget(reason: string | null): void {
 }
 
 export async function openSession(token = sessionStorage.getItem(KEY)): Promise<void> {
-  authorize(token, () => forget(token ? "The token is not accepted any more." : null));
+  authorize(token, () => forget(token ? "The token is no longer accepted." : null));
   try {
     const account = await get("/api/me");
     if (token) sessionStorage.setItem(KEY, token);
