@@ -26,8 +26,8 @@ from skep.settings.security import security_warnings
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from skep.db.schema.server import ServerFacts
     from skep.db.schema.migrate import SchemaState
+    from skep.db.schema.server import ServerFacts
 
 T = TypeVar("T")
 State: TypeAlias = Literal["ok", "warning", "broken"]
@@ -123,8 +123,8 @@ def _examine_home(settings: Settings) -> Iterator[Finding]:
 def _examine_database(settings: Settings) -> Iterator[Finding]:
     from skep.app.processes.database import should_migrate
     from skep.db.access.sessions import require_own_sessions
-    from skep.db.schema.server import inspect_server
     from skep.db.schema.migrate import schema_state
+    from skep.db.schema.server import inspect_server
 
     dsn = find_database(settings)
     if isinstance(dsn, Finding):
