@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from skep import enqueue
-from skep.broker.staged.store import SEQUENCE_CALL
+from skep.broker.staged.move import SEQUENCE_CALL
 from skep.db.access.errors import RejectedData
 from skep.db.access.slots import Slots
 from skep.enqueue import Message

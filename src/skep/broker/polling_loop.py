@@ -1,7 +1,7 @@
-"""A task that looks again and again, each time when its plan says so.
+"""A task that polls the database, each time when a plan says so.
 
-For those who move messages into the log: a plan decides when to look, and may be told meanwhile
-that it should be earlier. What a look finds, and when the next one is due, is theirs to know.
+For what moves messages into the log. The plan decides when to poll next, and may be told meanwhile
+that it should be sooner.
 """
 
 import asyncio
@@ -11,48 +11,50 @@ from typing import Final
 STOP_PATIENCE_S: Final = 2.0
 
 
-class LookLoop:
-    """Looks whenever it is time, until it is stopped."""
+class PollingLoop:
+    """Polls whenever it is time, until it is stopped."""
 
-    def __init__(self, look: Callable[[], Awaitable[None]], next_look: Callable[[], float]) -> None:
+    def __init__(
+        self, poll: Callable[[], Awaitable[None]], next_poll_at: Callable[[], float]
+    ) -> None:
         """Take what to do, and what says when, by the event loop's clock."""
-        self._look: Final = look
-        self._next_look: Final = next_look
+        self._poll: Final = poll
+        self._next_poll_at: Final = next_poll_at
         self._loop: Final = asyncio.get_running_loop()
-        self._is_earlier: Final = asyncio.Event()
+        self._is_sooner: Final = asyncio.Event()
         self._is_stopping = False
-        self._task: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
-        self._task = self._loop.create_task(self._run())
+        """Begin to poll."""
+        self._polling = self._loop.create_task(self._run())
 
-    def hurry(self) -> None:
-        """Hear that the next look is earlier than it was."""
-        self._is_earlier.set()
+    def poll_sooner(self) -> None:
+        """Ask the plan again: the next poll is sooner than it was."""
+        self._is_sooner.set()
 
     async def stop(self) -> None:
-        """Stop looking. A call under way may end; given up, the database ends or undoes it."""
+        """Stop polling. A call under way may end; the database ends or undoes one given up."""
         self._is_stopping = True
-        self._is_earlier.set()
-        if self._task is None:
+        self._is_sooner.set()
+        if self._polling is None:
             return
-        await asyncio.wait([self._task], timeout=STOP_PATIENCE_S)
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        self._task = None
+        await asyncio.wait([self._polling], timeout=STOP_PATIENCE_S)
+        self._polling.cancel()
+        await asyncio.gather(self._polling, return_exceptions=True)
+        self._polling = None
 
     async def _run(self) -> None:
         while not self._is_stopping:
             await self._until_due()
             if not self._is_stopping:
-                await self._look()
+                await self._poll()
 
     async def _until_due(self) -> None:
-        while not self._is_stopping and (at := self._next_look()) > self._loop.time():
-            self._is_earlier.clear()
+        while not self._is_stopping and (at := self._next_poll_at()) > self._loop.time():
+            self._is_sooner.clear()
             try:
                 async with asyncio.timeout_at(at):
-                    await self._is_earlier.wait()
+                    await self._is_sooner.wait()
             except TimeoutError:
                 return

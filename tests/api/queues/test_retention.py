@@ -135,7 +135,7 @@ class TestRun:
                     "delete from skep.leadership where service = 'retention by request'"
                 )
 
-        assert refused["error"] == "a run that was asked for is under way"
+        assert refused["error"] == "another requested retention run is under way; try again later"
 
     async def test_a_run_leaves_no_lease_behind(self, broker, client):
         await run(client)

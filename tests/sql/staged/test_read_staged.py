@@ -1,7 +1,7 @@
 import asyncio
 import random
 
-from skep.broker.staged.read import Portion, Position, StagedMessage, position_after
+from skep.broker.staged.read import Position, StagedBatch, StagedMessage, position_after
 from tests.sql.support.enqueued import names, read, stage, staged_ids
 
 
@@ -141,4 +141,4 @@ def portion(rows, found):
         )
         for row in found
     ]  # fmt: skip
-    return Portion(messages, rows[0].read_at, rows[0].snapshot, len(found) >= 7)
+    return StagedBatch(messages, rows[0].read_at, rows[0].snapshot, len(found) >= 7)

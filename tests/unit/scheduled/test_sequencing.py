@@ -246,11 +246,11 @@ def _append(database, at):
 def test_hearing_of_something_later_changes_nothing():
     plan = SequencePlan(0.0)
     plan.begin()
-    plan.looked(0.0, moved=0, is_busy=False, next_s=1.0)
+    plan.polled(0.0, moved=0, is_busy=False, next_s=1.0)
 
     assert plan.hear_of_due(0.5)
     assert not plan.hear_of_due(0.7)
-    assert plan.next_look() == 0.5
+    assert plan.next_poll_at() == 0.5
 
 
 def test_what_is_heard_of_during_a_look_is_not_forgotten():
@@ -258,6 +258,6 @@ def test_what_is_heard_of_during_a_look_is_not_forgotten():
     plan.begin()
     plan.hear_of_due(0.3)
 
-    plan.looked(0.1, moved=0, is_busy=False, next_s=None)
+    plan.polled(0.1, moved=0, is_busy=False, next_s=None)
 
-    assert plan.next_look() == 0.3
+    assert plan.next_poll_at() == 0.3

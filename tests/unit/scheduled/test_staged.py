@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.staged.mover import (
+from skep.broker.staged.move import Moved
+from skep.broker.staged.sequence import (
     IDLE_S,
     PAUSE_S,
     RECOVERY_S,
     START_OVER_S,
-    UNTOLD_S,
+    UNNOTIFIED_S,
     YIELD_S,
     StagedPlan,
     StagedSequencer,
 )
-from skep.broker.staged.store import Moved
 from skep.db.access.errors import NotExecuted
 from tests.support.virtual_time import VirtualTimeLoop
 
@@ -37,12 +37,12 @@ def arun():
 def after(plan, now, moved):
     """Let the plan look once; return when it looks next."""
     plan.begin(now)
-    plan.looked(now, moved)
-    return plan.next_look()
+    plan.polled(now, moved)
+    return plan.next_poll_at()
 
 
 def test_the_first_look_is_at_once():
-    assert StagedPlan(7).next_look() == 7
+    assert StagedPlan(7).next_poll_at() == 7
 
 
 def test_nothing_found_is_looked_for_again_after_a_while():
@@ -54,16 +54,16 @@ def test_who_is_told_looks_at_once_but_not_without_end():
     after(plan, 0, NOTHING)
 
     assert plan.hear() is True
-    assert plan.next_look() == PAUSE_S
+    assert plan.next_poll_at() == PAUSE_S
 
 
 def test_what_is_told_during_a_look_is_looked_for_again():
     plan = StagedPlan(0)
     plan.begin(0)
     plan.hear()
-    plan.looked(1, NOTHING)
+    plan.polled(1, NOTHING)
 
-    assert plan.next_look() == 1 + PAUSE_S
+    assert plan.next_poll_at() == 1 + PAUSE_S
 
 
 def test_what_nobody_told_of_is_looked_for_more_often_until_there_is_no_more():
@@ -73,8 +73,8 @@ def test_what_nobody_told_of_is_looked_for_more_often_until_there_is_no_more():
         moments.append(after(plan, moments[-1], NOTHING))
     pauses = [later - earlier for earlier, later in pairwise(moments)]
 
-    assert moments[0] == UNTOLD_S
-    assert pauses[:4] == pytest.approx([2 * UNTOLD_S, 4 * UNTOLD_S, 8 * UNTOLD_S, 16 * UNTOLD_S])
+    assert moments[0] == UNNOTIFIED_S
+    assert pauses[:4] == pytest.approx([UNNOTIFIED_S * 2**n for n in (1, 2, 3, 4)])
     assert max(pauses) == pytest.approx(IDLE_S)
 
 
@@ -99,7 +99,7 @@ def test_after_a_failure_everything_is_looked_at_again_but_later():
     assert plan.begin(1) is False
     plan.failed(1)
 
-    assert plan.next_look() == 1 + RECOVERY_S
+    assert plan.next_poll_at() == 1 + RECOVERY_S
     assert plan.begin(2) is True
 
 
@@ -118,16 +118,16 @@ def test_nobody_who_was_told_waits_long_and_nobody_else_for_ever(events):
             plan.hear()
             is_told = True
             continue
-        now = max(now, plan.next_look())
+        now = max(now, plan.next_poll_at())
         plan.begin(now)
         if event == "fail":
             plan.failed(now)
         else:
-            plan.looked(now, event)
+            plan.polled(now, event)
         is_told = False
-        assert now <= plan.next_look() <= now + IDLE_S
+        assert now <= plan.next_poll_at() <= now + IDLE_S
     if is_told:
-        assert plan.next_look() <= now + RECOVERY_S
+        assert plan.next_poll_at() <= now + RECOVERY_S
 
 
 class Mover:

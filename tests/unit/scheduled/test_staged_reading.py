@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.staged.read import Portion, Position, StagedMessage, position_after
+from skep.broker.staged.read import Position, StagedBatch, StagedMessage, position_after
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -15,7 +15,7 @@ def message(number, id_=0):
 
 
 def portion(*numbers, is_cut=False):
-    return Portion([message(number) for number in numbers], NOW, "seen now", is_cut)
+    return StagedBatch([message(number) for number in numbers], NOW, "seen now", is_cut)
 
 
 def test_an_empty_portion_moves_only_what_was_seen():
@@ -73,7 +73,7 @@ class Database:
         xids = {number: xid for xid, number in self.drawn.items()}
         self.taken |= {(xids[number], place) for number, place in taken}
         messages = [message(number, place) for number, place in taken]
-        return Portion(messages, NOW, str(len(self.snapshots) - 1), len(taken) >= limit)
+        return StagedBatch(messages, NOW, str(len(self.snapshots) - 1), len(taken) >= limit)
 
 
 STEPS = st.lists(

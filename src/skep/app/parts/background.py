@@ -16,8 +16,8 @@ from skep.broker.retention.retention import (
     PurgeDuty,
     RetentionDuty,
     RetentionOnRequest,
+    StagingSweep,
 )
-from skep.broker.retention.staging_sweep import StagingSweep
 from skep.broker.stats.rollups import LagSampleDuty, MetricsPurge, RollUpDuty
 from skep.jobs.service.upkeep import ChainPrune, JobUpkeep
 from skep.model.priorities import Priority

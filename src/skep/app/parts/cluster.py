@@ -12,10 +12,9 @@ from typing import Final
 from skep import __version__
 from skep.app.processes.assignment import WorkerAssignment
 from skep.broker.cluster.changes import Changes
-from skep.broker.cluster.instances import Instances, OwnInstance
 from skep.broker.cluster.notices import Notice
 from skep.broker.cluster.peers import Peers
-from skep.broker.cluster.report import Cluster
+from skep.broker.cluster.report import Cluster, Instances, OwnInstance
 from skep.broker.cluster.wakeups import Wakeups
 from skep.db.access.slots import Slots
 from skep.settings.peers import peer_addresses

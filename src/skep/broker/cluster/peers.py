@@ -1,13 +1,16 @@
-"""The other instances on the same database: tell them, and judge what they tell.
+"""The other instances on the same database: send them notices, and judge what they send.
 
-Hints and changes go to every peer the settings name, by datagram or by request. What arrives is
-taken when it is genuine, fresh, new and not our own; everything else is counted by why it was not
-(`Verdict`) and leaves no trace.
+Hints and changes go to every peer in the settings, by datagram or by request. A notice is accepted
+if it is genuine, fresh, new and from another instance; any other is only counted, by `Verdict`.
 
-With a shared secret every notice is signed. Without one nobody can be recognised: hints are
-exchanged all the same, those heard by datagram only from the hosts of configured peers, since a
-hint can cause no more than a look; changes are neither sent nor taken. Without peers, or with all
-of them silent, parked polls look by themselves and nothing but a moment is lost.
+With a shared secret every notice is signed. Without one senders cannot be recognised: hints are
+still exchanged, those by datagram only with the hosts of configured peers, since a hint can only
+cause a query; changes are neither sent nor accepted. Without peers, parked polls find messages a
+moment later.
+
+Every process sends datagrams; the first process of an instance receives for all of it, because only
+a process that sees every datagram can detect a replay. Sending never waits: a datagram that the
+kernel has no room for is lost.
 """
 
 import asyncio
@@ -16,12 +19,12 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from skep.broker.cluster.datagrams import PeerDatagrams
 from skep.broker.cluster.notices import (
     CHANGES_PER_DATAGRAM,
     INSTANCE_BYTES,
@@ -46,11 +49,118 @@ from skep.settings.peers import PeerAddresses
 
 _log = logging.getLogger(__name__)
 
+LOOKUP_PAUSE_S: Final = 30.0
+LOOKUP_RETRY_S: Final = 2.0
+
 _notice_decoder: Final = msgspec.json.Decoder(Notice)
+
+Address: TypeAlias = tuple[Any, ...]
+"""What the socket library calls an address: host, port, and more for IPv6."""
+
+
+class PeerDatagrams(asyncio.DatagramProtocol):
+    """The datagrams between this process and other instances.
+
+    A name may stand for several addresses (a headless service of Kubernetes names all its pods);
+    it is looked up again from time to time.
+    """
+
+    def __init__(
+        self, peers: Sequence[tuple[str, int]], hear: Callable[[bytes, str], None]
+    ) -> None:
+        """Take the peers by name, and what receives a datagram and the host it came from."""
+        self.sent_count = 0
+        self.failed_count = 0
+        self._peers: Sequence[tuple[str, int]] = peers
+        self._hear: Final = hear
+        self._addresses: list[tuple[int, Address]] = []
+        self._senders: Final[dict[int, socket.socket]] = {}
+        self._transport: asyncio.DatagramTransport | None = None
+        self._lookup: asyncio.Task[None] | None = None
+
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts that the names of the peers stand for."""
+        return {address[0] for _, address in self._addresses}
+
+    async def start(self, own_socket: socket.socket | None) -> None:
+        """Look up the peers, and receive on this socket, if there is one."""
+        loop = asyncio.get_running_loop()
+        if own_socket is not None:
+            transport, _ = await loop.create_datagram_endpoint(lambda: self, sock=own_socket)
+            self._transport = transport
+        self.point_to(self._peers)
+
+    def point_to(self, peers: Sequence[tuple[str, int]]) -> None:
+        """Send to these peers from now on."""
+        self._peers = peers
+        if self._lookup is not None:
+            self._lookup.cancel()
+        self._addresses = []
+        self._lookup = asyncio.get_running_loop().create_task(self._keep_looking_up())
+
+    async def stop(self) -> None:
+        """Stop sending and receiving."""
+        if self._lookup is not None:
+            self._lookup.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._lookup
+        if self._transport is not None:
+            self._transport.close()
+        for sender in self._senders.values():
+            sender.close()
+        self._senders.clear()
+        self._addresses = []
+
+    def send(self, datagram: bytes) -> None:
+        """Send a datagram to every peer."""
+        for family, address in self._addresses:
+            try:
+                self._sender(family).sendto(datagram, address)
+            except OSError as error:
+                self.failed_count += 1
+                _log.debug("could not send a datagram to a peer: %s", error)
+            else:
+                self.sent_count += 1
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        """Pass on a datagram."""
+        self._hear(data, addr[0])
+
+    def error_received(self, exc: Exception) -> None:
+        """Log that a datagram could not be delivered."""
+        _log.debug("could not send a datagram to a peer: %s", exc)
+
+    def _sender(self, family: int) -> socket.socket:
+        sender = self._senders.get(family)
+        if sender is None:
+            sender = self._senders[family] = socket.socket(family, socket.SOCK_DGRAM)
+            sender.setblocking(False)
+        return sender
+
+    async def _keep_looking_up(self) -> None:
+        while self._peers:
+            is_complete = await self._look_up()
+            await asyncio.sleep(LOOKUP_PAUSE_S if is_complete else LOOKUP_RETRY_S)
+
+    async def _look_up(self) -> bool:
+        loop = asyncio.get_running_loop()
+        found: dict[tuple[int, Address], None] = {}
+        is_complete = True
+        for host, port in self._peers:
+            try:
+                entries = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+            except OSError as error:
+                is_complete = False
+                _log.debug("peer %s cannot be resolved: %s", host, error)
+            else:
+                found.update({(int(family), address): None for family, *_, address in entries})
+        self._addresses = list(found)
+        return is_complete
 
 
 class RequestPeer(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """How one peer is told by requests."""
+    """The requests to one peer."""
 
     url: str
     sent: int
@@ -60,24 +170,24 @@ class RequestPeer(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class PeerStats(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What one process told and heard since it started."""
+    """What one process sent and received since it started."""
 
     is_authenticated: bool
-    """Whether there is a shared secret; without one, changes are neither sent nor taken."""
+    """Whether there is a shared secret; without one, changes are neither sent nor accepted."""
     is_listening: bool
-    """Whether this is the process of its instance that hears datagrams."""
+    """Whether this is the process of its instance that receives datagrams."""
     datagram_hosts: list[str]
     datagrams_sent: int
     datagrams_failed: int
     request_peers: list[RequestPeer]
     heard: dict[str, int]
-    """Notices that arrived, by what became of them."""
+    """Notices received, by verdict."""
     changes_withheld: int
-    """Changes that were not sent for want of a secret."""
+    """Changes that were not sent because there is no secret."""
 
 
 class Peers:
-    """What one process tells other instances, and hears of them."""
+    """What one process sends to other instances, and receives from them."""
 
     def __init__(
         self,
@@ -88,7 +198,7 @@ class Peers:
         hear: Callable[[Notice], None],
         now_ms: Callable[[], int],
     ) -> None:
-        """Take the peers, the shared secret, the name of this instance and whom to tell."""
+        """Take the peers, the shared secret, the id of this instance and what receives notices."""
         self._instance: Final = instance[:INSTANCE_BYTES]
         self._sender: Final = self._instance + secrets.token_bytes(SENDER_BYTES - INSTANCE_BYTES)
         self._numbers: Final = count(1)
@@ -100,19 +210,17 @@ class Peers:
         self._is_listening = False
         self._is_started = False
         self._addresses = addresses
-        self._secret = secret
         self._datagrams: Final = PeerDatagrams(addresses.datagrams, self._hear_datagram)
         self._requests: list[PeerRequests] = []
-        self._datagram_signer = NoticeSigner(secret, channel=b"datagram")
-        self._request_signer = NoticeSigner(secret, channel=b"request")
+        self._use_secret(secret)
 
     @property
     def is_enabled(self) -> bool:
-        """Whether this instance has anything to do with others."""
+        """Whether this instance exchanges notices with others."""
         return bool(self._secret or self._addresses.datagrams or self._addresses.urls)
 
     async def start(self, own_socket: socket.socket | None) -> None:
-        """Begin to tell, and to hear when a socket is given."""
+        """Begin to send, and to receive if a socket is given."""
         self._is_started = True
         self._is_listening = own_socket is not None
         await self._datagrams.start(own_socket)
@@ -120,23 +228,20 @@ class Peers:
         self._warn_without_secret()
 
     async def stop(self) -> None:
-        """Hear and tell nothing any more."""
+        """Stop sending and receiving."""
         self._is_started = False
         await self._datagrams.stop()
         await asyncio.gather(*(peer.stop() for peer in self._requests))
 
     async def change(self, addresses: PeerAddresses, secret: str | None) -> None:
-        """Tell other peers, or sign with another secret, from now on."""
+        """Send to other peers, or sign with another secret, from now on."""
         if (addresses, secret) == (self._addresses, self._secret) or not self._is_started:
             return
-        self._addresses, self._secret = addresses, secret
-        self._datagram_signer = NoticeSigner(secret, channel=b"datagram")
-        self._request_signer = NoticeSigner(secret, channel=b"request")
+        self._addresses = addresses
+        self._use_secret(secret)
         self._datagrams.point_to(addresses.datagrams)
-        former, self._requests = (
-            self._requests,
-            [PeerRequests(url, self._sign) for url in addresses.urls],
-        )
+        former = self._requests
+        self._requests = [PeerRequests(url, self._sign) for url in addresses.urls]
         await asyncio.gather(*(peer.stop() for peer in former))
         self._warn_without_secret()
 
@@ -145,14 +250,14 @@ class Peers:
         self._tell(wake, ())
 
     def tell_changes(self, changed: Sequence[Change]) -> None:
-        """Tell every peer to read this again, if it can know that it is we who say so."""
+        """Tell every peer to read this again, if notices can be signed."""
         if not self._secret:
             self._withheld += len(changed)
             return
         self._tell((), changed)
 
     def take_request(self, stamp: str | None, content: bytes) -> Verdict:
-        """Judge a notice that came by HTTP, and hear it if it is to be taken."""
+        """Judge a notice that came by HTTP, and pass it on if it is accepted."""
         if stamp is None:
             verdict, notice = Verdict.UNSIGNED, None
             if not self._secret:
@@ -162,7 +267,7 @@ class Peers:
         return self._close(verdict, notice)
 
     def stats(self) -> PeerStats:
-        """Say what was told and heard so far."""
+        """Return what was sent and received so far."""
         return PeerStats(
             is_authenticated=bool(self._secret),
             is_listening=self._is_listening,
@@ -182,6 +287,11 @@ class Peers:
             heard={verdict.value: self._heard[verdict] for verdict in Verdict},
             changes_withheld=self._withheld,
         )
+
+    def _use_secret(self, secret: str | None) -> None:
+        self._secret = secret
+        self._datagram_signer = NoticeSigner(secret, channel=b"datagram")
+        self._request_signer = NoticeSigner(secret, channel=b"request")
 
     def _tell(self, wake: Sequence[tuple[int, int]], changed: Sequence[Change]) -> None:
         if self._addresses.datagrams:
@@ -234,13 +344,14 @@ class Peers:
         return self._guard.judge(sealed.stamp, self._now_ms())
 
     def _close(self, verdict: Verdict, notice: Notice | None) -> Verdict:
-        """Count a notice, and hear it if it is to be taken: without a secret its hints only."""
+        """Count a notice, and pass it on if it is accepted: without a secret its hints only."""
         if notice is not None and notice.changed and not self._secret:
             verdict, notice = Verdict.UNSIGNED, Notice(wake=notice.wake)
         self._heard[verdict] += 1
         if self._heard[verdict] == 1 and verdict in {Verdict.FORGED, Verdict.STALE}:
             _log.warning(
-                "refused a %s notice: do all instances share secret and time?", verdict.value
+                "refused a %s notice: check that all instances have the same peer_secret and time",
+                verdict.value,
             )
         if notice is not None:
             self._hear(notice)

@@ -1,22 +1,119 @@
-"""What an instance knows of the cluster it belongs to, and how a client wakes its polls by name."""
+"""The instances that serve this installation, and what this one knows of its cluster.
 
-from typing import Final, Protocol
+The first process of each instance reports to the database every few seconds; an instance that was
+silent for three reports is shown as missing. This is for people and dashboards only: a lease
+decides which process leads, the settings decide which peers get notices.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Literal
+from uuid import UUID, uuid4
 
 import msgspec
 
-from skep.broker.cluster.instances import Instance, Instances
 from skep.broker.cluster.notices import Verdict
 from skep.broker.cluster.peers import Peers, PeerStats
+from skep.broker.timestamps import wire_time
 from skep.db.access.slots import Caller
-from skep.model.errors import BadRequest, ForgedNotice, NotFound
+from skep.model.errors import BadRequest, ForgedNotice, NotFound, SkepError
 from skep.model.limits import POP_PARTITIONS_MAX
 from skep.model.names import check_name
 
+_log = logging.getLogger(__name__)
+
 FIND_CALL: Final = "select id from skep.find_queues($1, null)"
+REPORT_CALL: Final = "select skep.report_instance($1, $2, $3, $4, $5)"
+FORGET_CALL: Final = "select skep.forget_instance($1)"
+LIST_CALL: Final = "select * from skep.list_instances($1)"
+
+REPORT_S: Final = 5.0
+MISSING_S: Final = 3 * REPORT_S
+FORGET_S: Final = 2.0
+INSTANCES_MAX: Final = 1_000
+
+
+class OwnInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """What an instance reports of itself."""
+
+    host: str
+    port: int
+    version: str
+    worker_count: int
+
+
+class Instance(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """An instance that reported within the last hour."""
+
+    id: str
+    host: str
+    port: int
+    version: str
+    workers: int
+    started_at: str
+    state: Literal["alive", "missing"]
+    silent_seconds: float
+
+
+class Instances:
+    """Reports this instance, and lists all."""
+
+    def __init__(self, caller: Caller, own: OwnInstance | None) -> None:
+        """Take what to report; None in all processes but the first."""
+        self._caller: Final = caller
+        self._own: Final = own
+        self._id: Final[UUID] = uuid4()
+        self._reporting: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to report."""
+        if self._own is not None:
+            self._reporting = asyncio.get_running_loop().create_task(self._report(self._own))
+
+    async def stop(self) -> None:
+        """Remove this instance from the list."""
+        if self._reporting is None:
+            return
+        self._reporting.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._reporting
+        try:
+            async with asyncio.timeout(FORGET_S):
+                await self._caller.call(FORGET_CALL, self._id)
+        except (SkepError, TimeoutError) as error:
+            _log.debug("could not remove this instance from the list: %s", error)
+
+    async def listed(self) -> list[Instance]:
+        """Return the instances that reported lately, the latest first."""
+        rows = await self._caller.call(LIST_CALL, INSTANCES_MAX)
+        return [
+            Instance(
+                id=str(row["id"]),
+                host=row["host"],
+                port=row["port"],
+                version=row["version"],
+                workers=row["worker_count"],
+                started_at=wire_time(row["started_at"]).decode(),
+                state="alive" if row["silent_s"] < MISSING_S else "missing",
+                silent_seconds=round(max(row["silent_s"], 0.0), 3),
+            )
+            for row in rows
+        ]
+
+    async def _report(self, own: OwnInstance) -> None:
+        arguments = (self._id, own.host, own.port, own.version, own.worker_count)
+        while True:
+            try:
+                await self._caller.call(REPORT_CALL, *arguments)
+            except SkepError as error:
+                _log.debug("could not report this instance: %s", error)
+            await asyncio.sleep(REPORT_S)
 
 
 class ClusterReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
-    """What this process told and heard, and who else serves the installation."""
+    """What this process sent and received, and the instances of the installation."""
 
     enabled: bool
     reason: str | None = None
@@ -26,23 +123,15 @@ class ClusterReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True, o
     instances: list[Instance]
 
 
-class WakeInstance(Protocol):
-    """Whoever wakes the polls of this instance."""
-
-    def __call__(self, queue_id: int, partition_count: int) -> None:
-        """Let the polls of a queue look again."""
-        ...
-
-
 class Cluster:
-    """Answers for the cluster in one process."""
+    """The cluster as one process sees it."""
 
     def __init__(
         self,
         caller: Caller,
         peers: Peers,
         instances: Instances,
-        wake: WakeInstance,
+        wake: Callable[[int, int], None],
         *,
         worker_id: int,
     ) -> None:
@@ -53,7 +142,7 @@ class Cluster:
         self._worker_id: Final = worker_id
 
     async def report(self) -> ClusterReport:
-        """Say what was told and heard so far, and which instances there are."""
+        """Return what was sent and received so far, and which instances there are."""
         is_enabled = self._peers.is_enabled
         return ClusterReport(
             enabled=is_enabled,
@@ -64,20 +153,20 @@ class Cluster:
         )
 
     def take_notice(self, stamp: str | None, content: bytes) -> None:
-        """Hear what another instance tells.
+        """Take a notice of another instance.
 
         Raises:
-            ForgedNotice: It is not from one of ours, or came before.
+            ForgedNotice: It is not signed by one of ours, or came before.
             BadRequest: It is not a notice.
         """
         verdict = self._peers.take_request(stamp, content)
         if verdict is Verdict.GARBAGE:
-            raise BadRequest("this is not a notice of another instance")
+            raise BadRequest("the body is not a notice of another instance")
         if verdict not in {Verdict.TAKEN, Verdict.OWN}:
             raise ForgedNotice(f"the notice was not taken: {verdict.value}")
 
     async def wake_queue(self, queue: str) -> None:
-        """Let the polls of a queue look again, those of this instance.
+        """Let the polls of this instance on a queue try again.
 
         Raises:
             NotFound: There is no such queue.

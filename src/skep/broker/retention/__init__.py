@@ -1,1 +1,5 @@
-"""What the leader removes in the background, in bounded steps, and what holds keep."""
+"""The leader removes old messages and records in the background, in bounded steps.
+
+`housekeeping` runs the duties in `retention`; `holds` keep what external readers need, `history`
+shows what was removed.
+"""

@@ -1,8 +1,8 @@
-"""Holds: what readers outside (Spark, an archive) still need, and retention must not delete.
+"""Holds: what external readers (Spark, an archive) still need, and retention must not delete.
 
-A hold is a name on a queue and a position: a snapshot of PostgreSQL. Whatever the snapshot sees,
-the reader has; the rest is kept. A reader places its hold again with each position it reaches.
-One that stays away for longer than it said is taken for dead.
+A hold is a name on a queue and a position: a snapshot of PostgreSQL. The reader has read what the
+snapshot sees; the rest is kept. A reader places its hold again with each position it reaches; one
+that is not placed again within its time lapses.
 """
 
 import re
@@ -66,7 +66,8 @@ class Holds:
         rows = await self._caller.call(PLACE_CALL, queue, name, position, keep_s)
         if not rows:
             raise NotFound(f"queue {queue} does not exist")
-        return Hold(queue, name, rows[0][0], keep_s, rows[0][1], is_active=True)
+        (row,) = rows
+        return Hold(queue, name, row["position"], keep_s, row["updated_at"], is_active=True)
 
     async def release(self, queue: str, name: str) -> None:
         """Release a hold.

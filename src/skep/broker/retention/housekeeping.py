@@ -1,11 +1,9 @@
 """Do background work while this process leads: named duties, each at its own pace.
 
-A `Duty` does one bounded step per `run` and says whether there is more. `Pace` decides (pure) when
-it is called again: in pieces with pauses in proportion to the time they took, so that work in bulk
-leaves the database to the messages; after its interval when there is nothing left; later and later
-while it fails. Nothing a duty raises ends its loop or touches another duty.
-
-Duties run side by side. What they do to the database at the same time is bounded by the
+A `Duty` does one bounded step per `run` and says whether there is more. `Pace` (pure) decides when
+it runs again: after a pause in proportion to the time the step took, so that bulk work leaves the
+database to messages; after its interval when nothing is left; with growing pauses while it fails.
+An error in a duty ends neither its loop nor another duty. Duties run concurrently, bounded by the
 connections they are given.
 """
 
@@ -27,7 +25,7 @@ REST_S_MIN: Final = 0.01
 JITTER: Final = 0.1
 """Intervals vary by this share, so that duties (and installations) do not march in step."""
 FIRST_SHARE: Final = 0.1
-"""A new leader looks at each duty within this share of its interval."""
+"""A new leader runs each duty within this share of its interval."""
 FIRST_S_MAX: Final = 5.0
 BACKOFF_S_MIN: Final = 1.0
 BACKOFF_S_MAX: Final = 60.0
@@ -40,20 +38,20 @@ STOP_S: Final = 2.0
 
 
 class Duty(Protocol):
-    """Something that is to be done now and then, by one process of the installation."""
+    """Work that one process of the installation repeats."""
 
     @property
     def name(self) -> str:
-        """What it is called in logs."""
+        """Its name in logs."""
         ...
 
     @property
     def interval_s(self) -> float:
-        """How long to wait when there is nothing left to do."""
+        """How long to wait when nothing is left to do."""
         ...
 
     async def run(self) -> bool:
-        """Do a bounded piece of the work; return whether there is more."""
+        """Do a bounded step; return whether there is more."""
         ...
 
 

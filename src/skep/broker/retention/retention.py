@@ -1,19 +1,16 @@
-"""Delete what queues keep too long, bury what waited too long, remove what is empty.
+"""Delete expired messages, evict those that waited too long, remove what is idle or left behind.
 
-A run goes through the queues that want something, in steps. Each step is one call of a function
-that checks the lease it works under, looks at a bounded number of rows and writes the history in
-its own transaction. `StepSize` (pure) keeps steps near the same length whatever a segment weighs;
-the pauses between them are the housekeeper's.
-
-What may be deleted is decided in SQL, under the locks of the partitions. This module only remembers
-how far it has come.
+A run goes through the queues with work to do, in steps. Each step is one call of a function that
+checks the lease it runs under, reads a bounded number of rows and writes the history in the same
+transaction. `StepSize` (pure) keeps steps near the same length; the housekeeper pauses between
+them. SQL decides what may be deleted, under the locks of the partitions.
 """
 
 import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -31,6 +28,7 @@ PURGE_LETTERS_CALL: Final = "select skep.purge_dead_letters($1, $2, $3, $4, $5)"
 PURGE_HISTORY_CALL: Final = "select skep.purge_history($1, $2, $3, $4)"
 PURGE_REDRIVES_CALL: Final = "select skep.purge_redrives($1, $2, $3, $4)"
 NOW_CALL: Final = "select skep.now()"
+SWEEP_STAGING_CALL: Final = "select skep.sweep_staging(skep.now() - $1::interval, $2)"
 
 STEP_S: Final = 0.05
 """How long a step should take: pushes into the partitions it works on wait for it."""
@@ -39,27 +37,32 @@ STEP_SIZE_MIN: Final = 10
 SLICE_S: Final = 0.1
 """Quick steps of a run, over queues with nothing to do, follow one another for so long."""
 SCOUT_SEGMENTS_MAX: Final = 100_000
-"""Old segments that a run looks at in a queue although a lagging group still keeps them. The next
-run goes on where this one stopped."""
+"""Old segments kept by a lagging group that a run checks in a queue. The next run goes on there."""
 PARTITIONS_PER_STEP: Final = 2_000
-"""Partitions that the search for idle ones looks at."""
+"""Partitions that the search for idle ones checks."""
 PURGE_BATCH: Final = 1_000
 PURGE_INTERVAL_S: Final = 300.0
 REDRIVE_KEEP_DAYS: Final = 30
-"""How long one can ask what became of a redrive and of the letters it moved."""
+"""How long the outcome of a redrive can be queried."""
 CLEANUP_INTERVAL_S: Final = 10.0
-"""Between two looks at some partitions: a hundred thousand are gone through in ten minutes."""
+"""Between two steps over some partitions: a hundred thousand take ten minutes."""
 DAY_S: Final = 86_400
 
 REQUESTED_SERVICE: Final = "retention by request"
 REQUESTED_S_MAX: Final = 10.0
-"""How long a run that somebody asked for may keep him waiting."""
+"""How long a requested run may take."""
+
+STAGING_KEEP: Final = timedelta(days=1)
+"""A Spark write that takes longer from its first row to its commit is refused, and starts again."""
+STAGING_STEP: Final = 500
+"""Rows of each table; a staged segment is up to a hundred kilobytes."""
+STAGING_INTERVAL_S: Final = 600.0
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StepSize:
-    """How much a step takes on, so that it ends in time."""
+    """How many rows a step processes, so that it ends in time."""
 
     __slots__ = ("_largest", "current")
 
@@ -68,7 +71,7 @@ class StepSize:
         self.current = min(STEP_SIZE_FIRST, largest)
 
     def adapt(self, spent_s: float) -> None:
-        """Take less after a long step and more after a short one."""
+        """Halve after a long step, double after a short one."""
         if spent_s > STEP_S:
             self.current = max(min(STEP_SIZE_MIN, self._largest), self.current // 2)
         elif spent_s < STEP_S / 2:
@@ -76,7 +79,7 @@ class StepSize:
 
 
 class Limits(NamedTuple):
-    """The most a step may take on."""
+    """The most a step may process."""
 
     segments: int
     messages: int
@@ -91,7 +94,7 @@ class EvictionStop(NamedTuple):
 
 
 class RetentionRun:
-    """One pass through the queues that want something deleted or evicted."""
+    """One pass through the queues with messages to delete or evict."""
 
     def __init__(
         self,
@@ -106,11 +109,11 @@ class RetentionRun:
         """Prepare a run.
 
         Args:
-            caller: Where the steps go.
-            term: The lease they name.
-            limits: The most a step may take on.
+            caller: Of the database.
+            term: The lease that steps name.
+            limits: The most a step may process.
             resume: By queue, where the search for completed segments goes on; kept up to date.
-            note_letters: Is told what was buried.
+            note_letters: Counts dead letters.
             now: A clock.
         """
         self.run_id: Final = uuid4()
@@ -153,7 +156,7 @@ class RetentionRun:
             else:
                 is_done = await self._retain(queue_id, kind, size.current)
         except Exception:
-            # A queue that cannot be worked on must not keep the others from their turn.
+            # A queue that fails must not block the others.
             self._finish_queue()
             raise
         size.adapt(self._now() - began)
@@ -244,7 +247,7 @@ class RetentionDuty:
 
 
 class CleanupDuty:
-    """Walks through the partitions, some at a time, and removes those that are idle for long."""
+    """Removes partitions that are idle for long, checking some at a time."""
 
     def __init__(self, caller: Caller, term: Term, *, idle_days: int) -> None:
         self.name: Final = "partition cleanup"
@@ -255,7 +258,7 @@ class CleanupDuty:
         self._reached = 0
 
     async def run(self) -> bool:
-        """Look at some partitions. Never more at once: nobody waits for it."""
+        """Check some partitions; never more before the next interval."""
         rows = await self._caller.call(
             CLEAN_CALL, *self._term, uuid4(), self._reached, PARTITIONS_PER_STEP, self._idle_s
         )
@@ -294,20 +297,34 @@ class PurgeDuty:
         return count >= PURGE_BATCH
 
 
+class StagingSweep:
+    """Removes what writers on Spark left behind, a step at a time."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.name: Final = "sweep of staging"
+        self.interval_s: Final = STAGING_INTERVAL_S
+        self._caller: Final = caller
+
+    async def run(self) -> bool:
+        """Remove a step's worth; return whether there may be more."""
+        ((count,),) = await self._caller.call(SWEEP_STAGING_CALL, STAGING_KEEP, STAGING_STEP)
+        return count >= STAGING_STEP
+
+
 class RequestedRun(NamedTuple):
-    """What a run that somebody asked for did."""
+    """What a requested run did."""
 
     run_id: UUID
     removed: Counter[str]
     is_complete: bool
-    """False when it ran out of time; the leader, or another request, goes on."""
+    """False when it ran out of time; the leader or another request goes on."""
 
 
 class RetentionOnRequest:
-    """Runs retention because somebody asks, in whichever process he asked.
+    """Runs retention on request, in the process that got the request.
 
-    Such a run has a lease of its own, so it needs no leader, and two cannot run at the same time.
-    Beside a run of the leader it is safe: both lock the partitions they delete from.
+    The run has a lease of its own, so it needs no leader and two cannot overlap. It may run beside
+    one of the leader: both lock the partitions they delete from.
     """
 
     def __init__(self, caller: Caller, limits: Limits, note_letters: NoteLetters) -> None:
@@ -316,7 +333,7 @@ class RetentionOnRequest:
         self._note_letters: Final = note_letters
 
     async def run(self) -> RequestedRun:
-        """Run to the end, or for as long as one can be kept waiting.
+        """Run to the end, or for `REQUESTED_S_MAX`.
 
         Raises:
             Refused: Another such run is under way.
@@ -324,7 +341,7 @@ class RetentionOnRequest:
         term = Term(REQUESTED_SERVICE, uuid4())
         rows = await self._caller.call(TAKE_CALL, *term, 3 * REQUESTED_S_MAX)
         if not rows[0][0]:
-            raise Refused("a run that was asked for is under way")
+            raise Refused("another requested retention run is under way; try again later")
         try:
             run = RetentionRun(
                 self._caller, term, self._limits, resume={}, note_letters=self._note_letters

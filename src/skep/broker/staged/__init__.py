@@ -1,5 +1,5 @@
 """Messages that applications staged in their own transactions.
 
-`read` finds new ones in commit order, `store` applies the rules of the queues and appends them,
-`mover` decides when to look.
+`read` finds new ones in commit order, `move` applies the rules of the queues and appends them,
+`sequence` decides when.
 """

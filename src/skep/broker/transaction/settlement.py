@@ -1,19 +1,13 @@
 """Settle: acks and pushes that happen together or not at all.
 
 Transactions and stream cycles are both made of this. A `Stager` checks what a client sent and
-turns it into rows of a call; a `Settler` runs the call, and when it is done tells everyone who has
-to know: the duplicate cache, the memory of leases, waiting polls.
-
-The duplicate cache is one of its own, apart from that of live pushes. A word given by a cache holds
-only for keys looked up since its span last grew. Here looking up and giving the word is one step
-without an await, whatever runs at the same time; the push path relies on having only one call in
-flight per partition instead, and would break that rule if somebody else let its spans grow. To each
-cache the other's pushes look like those of another broker, and are probed once.
+turns it into rows of a call; a `Settler` runs the call, then updates the duplicate cache and the
+memory of leases, and wakes polls.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -32,6 +26,7 @@ from skep.broker.directory import Directory, Partition, PartitionListener, Parti
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.broker.push.rules import RuleBook
 from skep.broker.push.size_limit import AdmissionGate, Full
+from skep.broker.transaction.partitions import CachedPartitions
 from skep.db.access.slots import Caller
 from skep.engine.dedup.cache import DedupCache
 from skep.model.envelopes import (
@@ -49,9 +44,6 @@ from skep.telemetry.meters import OTHER_QUEUES, Meters
 
 PARTITION_TRIES_MAX: Final = 3
 """How often a partition may vanish under a call before its queue is taken to be in deletion."""
-
-_NEVER: Final = datetime.max.replace(tzinfo=UTC)
-"""guaranteed_since of a broker that guarantees nothing."""
 
 TEXT_BY_REFUSAL: Final = {**REFUSAL_BY_OUTCOME, "required_lease": "Invalid or expired lease"}
 
@@ -122,12 +114,12 @@ class Settled(msgspec.Struct):
     """The ack or required lease that was refused, from 0."""
     acks: list[AckSettled]
     pushes: list[PushSettled]
-    further: Sequence[Any]
-    """The columns that the call returns beyond those of `settle_operations`."""
+    row: Any
+    """What the call returned, for columns beyond those of `settle_operations`."""
 
 
 class Unacceptable(Refused):
-    """An operation cannot be done, whatever the state of the broker."""
+    """An operation can never be done, in any state of the broker."""
 
     code = "unacceptable"
 
@@ -154,7 +146,7 @@ class Stager:
     def stage_push(
         self, item: PushItem, *, producer: str | None, transaction_id: str | None = None
     ) -> StagedPush:
-        """Make a row of an item; `transaction_id` names it if the item does not.
+        """Make a row of an item; `transaction_id` is used if the item has none.
 
         Raises:
             BadRequest: A name or an id cannot be stored, or an option does not work here.
@@ -263,11 +255,9 @@ class Settler:
         self._caller: Final = caller
         self._queues: Final = (meters or Meters()).queues
         self._directory: Final = directory
-        self._provisioner: Final = provisioner
-        self._listener: Final = listener
+        self._partitions: Final = CachedPartitions(directory, provisioner, listener, cache)
         self._rule_book: Final = rule_book
         self._gate: Final = gate
-        self._cache: Final = cache
         self._leases: Final = leases
         self._announcer: Final = announcer
 
@@ -283,12 +273,12 @@ class Settler:
         """Call a function that settles the operations.
 
         Args:
-            statement: The call. Its last arguments and its first columns are those of `transact`
+            statement: The call. Its last arguments and its columns include those of `transact`
                 without the first two of its arguments.
             leading: Its first arguments.
             operations: What to settle.
-            is_repeated: An earlier call may have settled them. So the queues took what is pushed,
-                and must not refuse it now, perhaps for being full of it.
+            is_repeated: An earlier call may have settled them. Then the queues accepted the pushes,
+                and must not refuse them now, perhaps for being full of them.
             with_places: Tell the function, after the leading arguments, which of the messages sent
                 each push is: those with the same key are sent once.
 
@@ -300,19 +290,20 @@ class Settler:
             SkepError: As the call fails.
         """
         for _ in range(PARTITION_TRIES_MAX):
-            pushed = _Pushed(operations, await self._find_partitions(operations))
+            partitions = await self._partitions.find(operations.partition_keys())
+            pushed = _Pushed(operations, partitions)
             await self._enforce(pushed, is_repeated=is_repeated)
             places = [pushed.places] if with_places else []
             row = await self._call(statement, [*leading, *places], operations, pushed)
-            if row[0] == "deferred":
-                partition_id = _deferred_partition(row[1], pushed.partitions, operations)
-                raise PartitionDeferred(partition_id=partition_id)
-            if row[0] != "partition_gone":
+            refused_item: int = row["refused_item"]
+            if row["refusal"] == "deferred":
+                # The partition is numbered among those pushed to and then those acknowledged.
+                ids = [partition.partition_id for partition in pushed.partitions]
+                ids += [ack.partition_id for ack in operations.acks]
+                raise PartitionDeferred(partition_id=ids[refused_item - 1])
+            if row["refusal"] != "partition_gone":
                 return self._conclude(row, operations, pushed)
-            number: int = row[1]
-            partition = pushed.partitions[number - 1]
-            self._directory.forget_partition(partition)
-            self._cache.forget(partition.partition_id)
+            self._partitions.forget(pushed.partitions[refused_item - 1])
         raise Refused("a queue that is pushed to is being deleted")
 
     async def _enforce(self, pushed: "_Pushed", *, is_repeated: bool) -> None:
@@ -336,28 +327,15 @@ class Settler:
                 if isinstance(verdict, Full):
                     raise verdict.error(partition.key[0])
 
-    async def _find_partitions(self, operations: Operations) -> dict[tuple[str, str], Partition]:
-        keys = operations.partition_keys()
-        await self._provisioner.provide(keys)
-        partitions = {key: self._directory.partitions[key] for key in keys}
-        strange = [
-            partition
-            for partition in partitions.values()
-            if not self._cache.guarantee(partition.partition_id)
-        ]
-        if strange:
-            await self._listener.prepare((), strange)
-        return partitions
-
     async def _call(
         self,
         statement: str,
         leading: Sequence[object],
         operations: Operations,
         pushed: "_Pushed",
-    ) -> Sequence[Any]:
+    ) -> Any:
         acks = operations.acks
-        guaranteed = pushed.guarantee(self._cache)
+        guaranteed = self._partitions.guarantee(pushed.writes())
         (row,) = await self._caller.call(
             statement,
             *leading,
@@ -378,37 +356,36 @@ class Settler:
         )
         return row
 
-    def _conclude(self, row: Sequence[Any], operations: Operations, pushed: "_Pushed") -> Settled:
-        refusal, refused_item, items, outcomes, released, has_more, queue_ids = row[:7]
-        if refusal is not None:
-            position = refused_item - 1 if refused_item else 0
-            return Settled(refusal, position, [], [], row[14:])
-        acks: list[AckSettled | None] = [None] * len(operations.acks)
-        ready: dict[int, set[int]] = {}
-        for item, outcome, is_released, is_ready, queue_id in zip(
-            items or (),
-            outcomes or (),
-            released or (),
-            has_more or (),
-            queue_ids or (),
+    def _conclude(self, row: Any, operations: Operations, pushed: "_Pushed") -> Settled:
+        if row["refusal"] is not None:
+            return Settled(row["refusal"], (row["refused_item"] or 1) - 1, [], [], row)
+        acks: dict[int, AckSettled] = {}
+        available: dict[int, set[int]] = {}
+        for item, outcome, is_released, has_more, queue_id in zip(
+            row["ack_item"] or (),
+            row["ack_outcome"] or (),
+            row["ack_released"] or (),
+            row["ack_has_more"] or (),
+            row["ack_queue_id"] or (),
             strict=True,
         ):
             ack = operations.acks[item - 1]
-            acks[item - 1] = AckSettled(outcome, is_released)
+            acks[item] = AckSettled(outcome, is_released)
             self._count_ack(queue_id, ack.status, outcome)
             if is_released and ack.lease_text:
                 self._leases.forget(ack.lease_text, ack.partition_id)
-            if is_ready:
-                ready.setdefault(queue_id, set()).add(ack.partition_id)
-        pushes = pushed.settle(row[7], row[8])
-        pushed.teach(self._cache, row[8], row[9:14])
-        self._count(operations, pushes, queue_ids or ())
+            if has_more:
+                available.setdefault(queue_id, set()).add(ack.partition_id)
+        pushes = pushed.settle(row["push_offset"], row["push_is_duplicate"])
+        pushed.teach(self._partitions.cache, row)
+        self._count(operations, pushes, row["ack_queue_id"] or ())
         for push in pushes:
             if not push.is_duplicate:
-                ready.setdefault(push.partition.queue_id, set()).add(push.partition.partition_id)
-        for queue_id, partition_ids in ready.items():
+                partition = push.partition
+                available.setdefault(partition.queue_id, set()).add(partition.partition_id)
+        for queue_id, partition_ids in available.items():
             self._announcer.announce(queue_id, len(partition_ids))
-        return Settled(None, 0, [ack for ack in acks if ack is not None], pushes, row[14:])
+        return Settled(None, 0, [acks[item] for item in sorted(acks)], pushes, row)
 
     def _count_ack(self, queue_id: int, status: str, outcome: str) -> None:
         meter = self._queues.of(self._directory.queue_name(queue_id) or OTHER_QUEUES)
@@ -432,15 +409,6 @@ class Settler:
             else:
                 meter.push_messages += 1
                 meter.push_bytes += len(staged.envelope)
-
-
-def _deferred_partition(
-    number: int, partitions: Sequence[Partition], operations: Operations
-) -> int:
-    """Return the partition that is waited for, by its number among those pushed and acked."""
-    if number <= len(partitions):
-        return partitions[number - 1].partition_id
-    return operations.acks[number - len(partitions) - 1].partition_id
 
 
 class _Pushed:
@@ -467,19 +435,12 @@ class _Pushed:
                 self.sent.append((number, push))
             self.places.append(place)
 
-    def guarantee(self, cache: DedupCache) -> list[tuple[int, datetime]]:
-        """Return what the cache guarantees for each partition; nothing where it sees a hit."""
+    def writes(self) -> list[tuple[int, bytes]]:
+        """Return the id and the joined keys of each partition."""
         keys = self._keys_by_partition(self.sent)
-        writes = [
-            (partition.partition_id, keys[number])
-            for number, partition in enumerate(self.partitions, 1)
-        ]
-        suspects = {hit.write for hit in cache.find(writes)}
         return [
-            (0, _NEVER)
-            if write in suspects
-            else cache.guarantee(partition.partition_id) or (0, _NEVER)
-            for write, partition in enumerate(self.partitions)
+            (partition.partition_id, keys[number])
+            for number, partition in enumerate(self.partitions, start=1)
         ]
 
     def settle(self, offsets: Sequence[int], duplicates: Sequence[bool]) -> list[PushSettled]:
@@ -494,28 +455,25 @@ class _Pushed:
             seen.add(place)
         return settled
 
-    def teach(
-        self,
-        cache: DedupCache,
-        duplicates: Sequence[bool],
-        by_partition: Sequence[Sequence[Any] | None],
-    ) -> None:
-        """Let the cache learn what was stored, by others since and by this call."""
-        if by_partition[0] is None:
+    def teach(self, cache: DedupCache, row: Any) -> None:
+        """Let the cache learn what was stored by this call, and by others before it."""
+        if row["partition_first"] is None:
             return  # an earlier try stored it; the next push finds it as a gap
-        verdicts = zip(self.sent, duplicates, strict=True)
+        verdicts = zip(self.sent, row["push_is_duplicate"], strict=True)
         keys = self._keys_by_partition(
             [sent for sent, is_duplicate in verdicts if not is_duplicate]
         )
-        columns = [column or () for column in by_partition]
-        for number, (
-            partition,
-            first,
-            created_at,
-            gap_first,
-            gap_keys,
-            gap_created_at,
-        ) in enumerate(zip(self.partitions, *columns, strict=True), start=1):
+        by_partition = zip(
+            self.partitions,
+            row["partition_first"],
+            row["partition_created_at"] or (),
+            row["gap_first"] or (),
+            row["gap_keys"] or (),
+            row["gap_created_at"] or (),
+            strict=True,
+        )
+        for number, outcome in enumerate(by_partition, start=1):
+            partition, first, created_at, gap_first, gap_keys, gap_created_at = outcome
             if gap_keys is not None:
                 cache.adopt(partition.partition_id, gap_first, gap_keys, gap_created_at)
             if first is not None:

@@ -4,9 +4,9 @@ The operators run in the client; the broker stores a query's state by source par
 and settles cycles: state changes, results to push and the ack of the source, all or nothing.
 
 Two runners must never emit the same result. A cycle with an ack is fenced by its lease. One
-without, the flush of windows that nobody feeds any more, is fenced by the state rows it deletes: a
-row that is gone, or another one by now, was closed by somebody else. Results get transaction ids
-that follow from what they were computed of, so the same cycle sent twice pushes once.
+without, the flush of idle windows, is fenced by the state rows it deletes: a row that is gone or
+replaced was closed by another runner. Results get transaction ids derived from what they were
+computed from, so the same cycle sent twice pushes once.
 """
 
 import asyncio
@@ -136,8 +136,8 @@ class CycleExecutor:
                 is_repeated=is_repeated,
             )
             if settled.refusal in {"state_gone", "state_changed"}:
-                _, queue_id, _ = settled.further
-                self._announcer.announce(queue_id, 1)  # the batch is there to be computed anew
+                # The batch is available again.
+                self._announcer.announce(settled.row["queue_id"], 1)
             cycle.finish(settled)
 
 
@@ -223,12 +223,12 @@ class Streams:
         return StateAnswer(
             rows=[
                 StateRow(
-                    key=key,
-                    value=msgspec.Raw(value.encode()),
-                    version=version,
-                    updated_at=wire_time(updated_at).decode(),
+                    key=row["key"],
+                    value=msgspec.Raw(row["value"].encode()),
+                    version=row["version"],
+                    updated_at=wire_time(row["updated_at"]).decode(),
                 )
-                for key, value, version, _, updated_at in rows
+                for row in rows
             ]
         )
 
@@ -237,7 +237,7 @@ class Streams:
         rows = await self._caller.call(LIST_CALL, None, limit, offset)
         return QueryPage(
             queries=[_info(row) for row in rows],
-            total=rows[0][10] if rows else await self._count(),
+            total=rows[0]["total"] if rows else await self._count(),
             limit=limit,
             offset=offset,
         )
@@ -266,7 +266,7 @@ class Streams:
     async def _count(self) -> int:
         """Return how many queries there are, for a page behind the last."""
         rows = await self._caller.call(LIST_CALL, None, 1, 0)
-        return rows[0][10] if rows else 0
+        return rows[0]["total"] if rows else 0
 
     async def _check_query(self, query_id: UUID) -> None:
         found = await self._caller.call("select 1 from skep.stream_query where id = $1", query_id)
@@ -428,7 +428,7 @@ def _refused(body: CycleBody, error: str, queue: str | None = None) -> CycleAnsw
 
 
 def _answer(body: CycleBody, pushes: Sequence[StagedPush], settled: Settled) -> CycleAnswer:
-    queue, _, state_count = settled.further
+    queue = settled.row["queue_name"]
     is_replayed = settled.refusal == "replayed"
     if settled.refusal is not None and not is_replayed:
         return _refused(body, _ERROR_BY_REFUSAL[settled.refusal], queue)
@@ -437,7 +437,7 @@ def _answer(body: CycleBody, pushes: Sequence[StagedPush], settled: Settled) -> 
         query_id=body.query_id,
         partition_id=body.partition_id,
         queue_name=queue,
-        state_ops_applied=0 if is_replayed else state_count,
+        state_ops_applied=0 if is_replayed else settled.row["state_count"],
         push_results=_push_results(pushes, settled),
         ack_result=_ack_result(body.ack, settled),
         replayed=is_replayed or msgspec.UNSET,
@@ -477,16 +477,16 @@ def _ack_result(ack: CycleAck | None, settled: Settled) -> CycleAcked | None:
     )
 
 
-def _info(row: Sequence[Any]) -> QueryInfo:
+def _info(row: Any) -> QueryInfo:
     return QueryInfo(
-        query_id=str(row[0]),
-        name=row[1],
-        source_queue=row[2],
-        sink_queue=row[3],
-        config_hash=row[4],
-        created_at=wire_time(row[5]).decode(),
-        updated_at=wire_time(row[6]).decode(),
-        partitions=row[7],
-        state_rows=row[8],
-        state_bytes=row[9],
+        query_id=str(row["id"]),
+        name=row["name"],
+        source_queue=row["source_queue"],
+        sink_queue=row["sink_queue"],
+        config_hash=row["config_hash"],
+        created_at=wire_time(row["created_at"]).decode(),
+        updated_at=wire_time(row["updated_at"]).decode(),
+        partitions=row["shard_count"],
+        state_rows=row["row_count"],
+        state_bytes=row["byte_count"],
     )

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from skep.broker.retention.staging_sweep import KEEP, StagingSweep
+from skep.broker.retention.retention import STAGING_KEEP, StagingSweep
 from skep.db.access.slots import ONE_OFF, Slots
 from tests.sql.support.staging import names_in
 
@@ -55,8 +55,10 @@ async def test_the_duty_sweeps_what_is_older_than_a_day(log, log_url, staging):
     await slots.open()
     try:
         now = await log.value("select clock_timestamp()")
-        await staging.segment("old", attempt=1, staged_at=now - KEEP - timedelta(minutes=1))
-        await staging.segment("young", attempt=2, staged_at=now - KEEP + timedelta(minutes=1))
+        await staging.segment("old", attempt=1, staged_at=now - STAGING_KEEP - timedelta(minutes=1))
+        await staging.segment(
+            "young", attempt=2, staged_at=now - STAGING_KEEP + timedelta(minutes=1)
+        )
 
         assert await StagingSweep(slots).run() is False
 

@@ -1,18 +1,18 @@
 """Move staged messages into the log: read them, let the rules of their queues decide, store them.
 
-Each message leaves in one of three calls. Those that the queue takes are appended to their
-partitions; those for later wait for their time; those that the queue refuses become dead letters
-with the reason, because the transaction that staged them has committed and nobody is left to be
-told. Every call takes its messages off the staged ones in the transaction that stores them, so a
-message arrives once, whichever process or connection dies in between.
+A message that the queue accepts is appended to its partition, or scheduled if it has a delivery
+time. One that the queue refuses becomes a dead letter with the reason, because the transaction that
+staged it has committed and no client waits. Each call removes its messages from the staged ones in
+the transaction that stores them, so every message arrives once, even if a process or connection
+dies in between.
 
-The duplicate cache is one of its own, for the reason that `settlement` gives.
+The duplicate cache is separate from that of pushes, for the reason that `settlement` gives.
 """
 
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import xxhash
@@ -23,10 +23,11 @@ from skep.broker.directory import Directory, Partition, PartitionListener, Parti
 from skep.broker.push.rules import QueueRules, RuleBook
 from skep.broker.push.size_limit import AdmissionGate, Full
 from skep.broker.scheduled.accept import DueListener
-from skep.broker.staged.read import Portion, StagedMessage, StagedReader
+from skep.broker.staged.read import StagedBatch, StagedMessage, StagedReader
+from skep.broker.transaction.partitions import CachedPartitions
 from skep.db.access.errors import RejectedData, RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.dedup.cache import KEY_BYTES, DedupCache, Guarantee
+from skep.engine.dedup.cache import KEY_BYTES, DedupCache
 from skep.model.envelopes import build_envelope, end_of_life
 from skep.model.errors import SkepError
 from skep.telemetry.meters import NoteLetters
@@ -35,21 +36,18 @@ SEQUENCE_CALL: Final = "select * from skep.sequence_staged($1, $2, $3, $4, $5, $
 SCHEDULE_CALL: Final = "select * from skep.schedule_claimed($1, $2, $3, $4, $5, $6, $7, $8)"
 REJECT_CALL: Final = "select skep.reject_staged($1, $2, $3, $4, $5)"
 
-PORTION_MESSAGES: Final = 1_000
-
-_NO_WORD: Final[Guarantee] = (0, datetime.max.replace(tzinfo=UTC))
-"""What a broker guarantees that guarantees nothing."""
+BATCH_MESSAGES_MAX: Final = 1_000
 
 _FULL: Final = "too many messages of the queue wait for their time"
 
 
 class Moved(NamedTuple):
-    """What became of one look at the staged messages."""
+    """What became of one batch of staged messages."""
 
     found: int
     has_more: bool
     is_whole: bool
-    """All that was found is moved. If not, another process was at it, or rules were changed."""
+    """Everything found was moved. If not, another process moved some, or rules changed."""
 
 
 class _Prepared(NamedTuple):
@@ -66,14 +64,14 @@ class _Prepared(NamedTuple):
 
 
 class _Refused(NamedTuple):
-    """A message that its queue does not take."""
+    """A message that its queue refuses."""
 
     message: _Prepared
     reason: str
 
 
 class StagedMover:
-    """Moves staged messages, a portion at a time."""
+    """Moves staged messages, a batch at a time."""
 
     def __init__(
         self,
@@ -94,82 +92,65 @@ class StagedMover:
         """Take what is needed; `cache` and the `listener` that fills it are the mover's own."""
         self._caller: Final = caller
         self._reader: Final = StagedReader(caller)
-        self._directory: Final = directory
-        self._provisioner: Final = provisioner
-        self._listener: Final = listener
+        self._partitions: Final = CachedPartitions(directory, provisioner, listener, cache)
         self._rule_book: Final = rule_book
         self._gate: Final = gate
-        self._cache: Final = cache
         self._announcer: Final = announcer
         self._due_listener: Final = due_listener
         self._hash_seed: Final = hash_seed
         self._scheduled_max: Final = scheduled_max
         self._note_letters: Final = note_letters
-        self._portion_messages = PORTION_MESSAGES
+        self._batch_messages = BATCH_MESSAGES_MAX
 
     def start_over(self) -> None:
-        """Look at everything again that is staged."""
+        """Read everything that is staged again."""
         self._reader.start_over()
 
     async def move(self) -> Moved:
-        """Move what was staged since the last time, up to a portion.
+        """Move what was staged since the last time, up to a batch.
 
         Raises:
             SkepError: It could not be done; nothing is lost, and it may be tried again.
         """
-        portion = await self._reader.read(self._portion_messages)
-        if not portion.messages:
-            self._reader.pass_over(portion)
+        batch = await self._reader.read(self._batch_messages)
+        if not batch.messages:
+            self._reader.advance(batch)
             return Moved(0, has_more=False, is_whole=True)
-        partitions = await self._find_partitions(portion.messages)
+        partitions = await self._partitions.find(
+            {message.partition_key for message in batch.messages}
+        )
         try:
-            is_whole = await self._move(portion, partitions)
+            is_whole = await self._move(batch, partitions)
         except RulesChanged:
-            await self._learn_anew(partitions.values())
+            await self._forget(partitions.values())
             is_whole = False
         except RejectedData as error:
-            is_whole = await self._isolate(portion, partitions, error)
+            is_whole = await self._isolate(batch, partitions, error)
         else:
-            self._portion_messages = min(PORTION_MESSAGES, self._portion_messages * 2)
+            self._batch_messages = min(BATCH_MESSAGES_MAX, self._batch_messages * 2)
         if is_whole:
-            self._reader.pass_over(portion)
-        return Moved(len(portion.messages), has_more=portion.is_cut, is_whole=is_whole)
+            self._reader.advance(batch)
+        return Moved(len(batch.messages), has_more=batch.is_cut, is_whole=is_whole)
 
-    async def _find_partitions(
-        self, messages: Sequence[StagedMessage]
-    ) -> dict[tuple[str, str], Partition]:
-        keys = {message.partition_key for message in messages}
-        await self._provisioner.provide(keys)
-        partitions = {key: self._directory.partitions[key] for key in keys}
-        strange = [
-            partition
-            for partition in partitions.values()
-            if not self._cache.guarantee(partition.partition_id)
-        ]
-        if strange:
-            await self._listener.prepare((), strange)
-        return partitions
-
-    async def _learn_anew(self, partitions: Collection[Partition]) -> None:
-        """A queue was configured or deleted: forget what was known of it."""
+    async def _forget(self, partitions: Collection[Partition]) -> None:
+        """Forget partitions of queues that were configured or deleted."""
         for partition in partitions:
-            self._directory.forget_partition(partition)
-            self._cache.forget(partition.partition_id)
+            self._partitions.forget(partition)
         await self._rule_book.read(partition.queue_id for partition in partitions)
 
     async def _isolate(
-        self, portion: Portion, partitions: dict[tuple[str, str], Partition], error: SkepError
+        self, batch: StagedBatch, partitions: dict[tuple[str, str], Partition], error: SkepError
     ) -> bool:
         """The database refused a value: find the guilty message, and let it go alone."""
-        if len(portion.messages) > 1:
-            self._portion_messages = len(portion.messages) // 2
+        if len(batch.messages) > 1:
+            self._batch_messages = len(batch.messages) // 2
             return False
-        prepared = self._prepare(portion.messages[0], partitions, portion.read_at)
+        prepared = self._prepare(batch.messages[0], partitions, batch.read_at)
         return await self._reject([_Refused(prepared, error.message)])
 
-    async def _move(self, portion: Portion, partitions: dict[tuple[str, str], Partition]) -> bool:
-        """Store the messages of a portion; return whether all of them are."""
-        prepared = [self._prepare(each, partitions, portion.read_at) for each in portion.messages]
+    async def _move(self, batch: StagedBatch, partitions: dict[tuple[str, str], Partition]) -> bool:
+        """Store the messages of a batch; return whether all of them are."""
+        prepared = [self._prepare(each, partitions, batch.read_at) for each in batch.messages]
         accepted, refused = self._judge(prepared)
         accepted, turned_away = await self._admit(accepted)
         later = [each for each in accepted if each.is_later]
@@ -273,13 +254,15 @@ class StagedMover:
             [message.staged.deliver_at for message in sent],
             self._scheduled_max,
         )
-        for _, outcome, seconds in rows:
-            if outcome == "scheduled":
-                self._due_listener.hear_of_due(seconds)
-        outcomes = Counter(row[1] for row in rows)
+        for row in rows:
+            if row["outcome"] == "scheduled":
+                self._due_listener.hear_of_due(row["seconds"])
+        outcomes = Counter(row["outcome"] for row in rows)
         if outcomes["gone"]:
             raise RulesChanged("a queue was deleted meanwhile")
-        too_many = [_Refused(sent[row[0] - 1], _FULL) for row in rows if row[1] == "full"]
+        too_many = [
+            _Refused(sent[row["item"] - 1], _FULL) for row in rows if row["outcome"] == "full"
+        ]
         settled = outcomes["scheduled"] + outcomes["duplicate"] + len(too_many)
         return await self._reject(too_many) and settled == len(later)
 
@@ -288,11 +271,11 @@ class StagedMover:
         pending, repeated = _without_twins(messages)
         while pending or repeated:
             call = _SequenceCall(pending, repeated)
-            rows = await self._caller.call(SEQUENCE_CALL, *call.arguments(self._cache))
+            rows = await self._caller.call(SEQUENCE_CALL, *call.arguments(self._partitions))
             if not rows:
                 return False
             partitions_by_queue = Counter(
-                partition.queue_id for partition in call.settle(rows[1:], self._cache)
+                partition.queue_id for partition in call.settle(rows[1:], self._partitions.cache)
             )
             for queue_id, partition_count in partitions_by_queue.items():
                 self._announcer.announce(queue_id, partition_count)
@@ -329,24 +312,25 @@ class _SequenceCall:
         self.repeated: list[_Prepared] = []
         """After the call: what turned out to be stored already."""
 
-    def arguments(self, cache: DedupCache) -> tuple[object, ...]:
-        """Return the arguments of the call, with the word of the cache for its partitions."""
+    def arguments(self, partitions: CachedPartitions) -> tuple[object, ...]:
+        """Return the arguments of the call, with what the cache guarantees for its partitions."""
         numbers: dict[int, int | None] = {message.staged.id: None for message in self._dropped}
         for number, (_, messages) in enumerate(self._writes, start=1):
             numbers.update((message.staged.id, number) for message in messages)
         ids = sorted(numbers)
         rules = {partition.rules for partition, _ in self._writes}
         keys = [b"".join([message.key for message in messages]) for _, messages in self._writes]
-        words = self._guarantee(keys, cache)
+        partition_ids = [partition.partition_id for partition, _ in self._writes]
+        guaranteed = partitions.guarantee(list(zip(partition_ids, keys, strict=True)))
         return (
             ids,
             [numbers[id_] for id_ in ids],
             [each.queue_id for each in rules],
             [each.version for each in rules],
-            [partition.partition_id for partition, _ in self._writes],
+            partition_ids,
             [len(messages) for _, messages in self._writes],
-            [to for to, _ in words],
-            [since for _, since in words],
+            [to for to, _ in guaranteed],
+            [since for _, since in guaranteed],
             keys,
             [
                 b"[%b]" % b",".join([message.envelope for message in messages])
@@ -354,30 +338,21 @@ class _SequenceCall:
             ],
         )
 
-    def _guarantee(self, keys: Sequence[bytes], cache: DedupCache) -> list[Guarantee]:
-        """Return what the cache guarantees for each partition; nothing where it sees a hit."""
-        partition_ids = [partition.partition_id for partition, _ in self._writes]
-        suspects = {hit.write for hit in cache.find(list(zip(partition_ids, keys, strict=True)))}
-        return [
-            _NO_WORD if write in suspects or word is None else word
-            for write, word in enumerate(cache.guarantee_each(partition_ids))
-        ]
-
     def settle(self, rows: Sequence[Any], cache: DedupCache) -> list[Partition]:
         """Take what became of the partitions; return those that got something."""
         woken: list[Partition] = []
         for row in rows:
-            number: int = row[0]
-            first, created_at, duplicates, _, gap_first, gap_keys, gap_created_at = row[2:]
+            number: int = row["partition"]
             partition, messages = self._writes[number - 1]
-            if gap_keys is not None:
-                cache.adopt(partition.partition_id, gap_first, gap_keys, gap_created_at)
-            if first is not None:
+            partition_id = partition.partition_id
+            if row["gap_keys"] is not None:
+                cache.adopt(partition_id, row["gap_first"], row["gap_keys"], row["gap_created_at"])
+            if row["first"] is not None:
                 keys = b"".join([message.key for message in messages])
-                cache.record(partition.partition_id, first, keys, created_at)
+                cache.record(partition_id, row["first"], keys, row["created_at"])
                 woken.append(partition)
                 continue
-            repeated = frozenset[int](duplicates)
+            repeated = frozenset[int](row["duplicate_index"])
             for index, message in enumerate(messages):
                 (self.repeated if index in repeated else self.pending).append(message)
         return woken
