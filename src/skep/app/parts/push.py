@@ -16,8 +16,8 @@ from skep.broker.push.stored_keys import KeyLoader
 from skep.broker.scheduled.accept import Schedule, ScheduleExecutor
 from skep.broker.scheduled.listing import Scheduled
 from skep.broker.scheduled.sequence import ScheduledSequencer
-from skep.broker.staged.sequence import StagedSequencer
 from skep.broker.staged.move import StagedMover
+from skep.broker.staged.sequence import StagedSequencer
 from skep.engine.dedup.cache import DedupCache
 
 if TYPE_CHECKING:
