@@ -26,9 +26,7 @@ from pyspark.sql import functions as f
 
 from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import migrate
-from skep.spark.pipelines.files import parse_pipeline
-from skep.spark.pipelines.run import PipelineRun, RunPlan
-from skep.spark.runtime.session import spark_session
+from skep.spark import PipelineRun, RunPlan, parse_pipeline, spark_session
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("--plot", default="revenue.png", help="where to draw")

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.spark_cluster import standalone_cluster
+from benchmarks.spark.cluster import standalone_cluster
 from tests.spark.conftest import CLUSTER
 
 ROOT = Path(__file__).parents[2]

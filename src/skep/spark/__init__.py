@@ -1,10 +1,56 @@
-"""The data pipeline on Spark: the data source `skep`, its session, and what both need.
+"""The data pipeline on Spark: the data source `skep`, sessions, and pipelines.
 
-Spark finds the source by itself (`pyspark_skep`), so `spark.read.format("skep")` is all a program
-has to say. Driver and executors speak to PostgreSQL directly; the broker need not run. This
-package knows the schema of the database and nothing of the broker: it imports SQL texts,
-settings and the model.
+    from skep.spark import Pipeline, Sink, Source, spark_session
 
-Importing it costs nothing: PySpark, PyArrow and the database driver are imported where they are
-used.
+What stands here is the API; the modules below are not. Spark finds the data source by itself
+(`pyspark_skep`), so `spark.read.format("skep")` needs no import. Driver and executors connect to
+PostgreSQL directly; the broker need not run. The package imports SQL texts, settings and the
+model, and nothing of the broker.
+
+Importing it costs nothing: PySpark, PyArrow and the database driver are imported on first use.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from skep.model.errors import Refused
+
+if TYPE_CHECKING:
+    from skep.spark.pipelines.files import load_pipeline, parse_pipeline
+    from skep.spark.pipelines.pipeline import Every, InvalidPipeline, Pipeline, Sink, Source, Window
+    from skep.spark.pipelines.run import PipelineRun, RunPlan
+    from skep.spark.runtime.session import spark_session
+
+__all__ = [
+    "Every",
+    "InvalidPipeline",
+    "Pipeline",
+    "PipelineRun",
+    "RunPlan",
+    "Sink",
+    "Source",
+    "Window",
+    "load_pipeline",
+    "parse_pipeline",
+    "spark_session",
+]
+
+_HOMES: Final = {
+    "PipelineRun": "pipelines.run",
+    "RunPlan": "pipelines.run",
+    "load_pipeline": "pipelines.files",
+    "parse_pipeline": "pipelines.files",
+    "spark_session": "runtime.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        home = import_module(f"{__name__}.{_HOMES.get(name, 'pipelines.pipeline')}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        raise Refused("PySpark is not installed: `pip install skep[spark]`") from error
+    return getattr(home, name)

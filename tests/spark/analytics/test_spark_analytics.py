@@ -12,14 +12,15 @@ from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.spark.analytics.analytics import (
+    KEYS_MAX,
     Analytics,
     AnalyticsBusy,
     AnalyticsPlan,
     analytics_progress,
+    pattern_of,
 )
 from skep.spark.analytics.hours import HOUR, SETTLE, begin_of_hour
 from skep.spark.analytics.lake import TABLES, AnalyticsLake
-from skep.spark.analytics.volume import KEYS_MAX, pattern_of
 from skep.spark.lake.lake import Lake
 from skep.spark.runtime.postgres import forget_connections
 from tests.spark.support.archives import Shop, files_below

@@ -10,18 +10,18 @@ from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
 from skep.model.errors import NotFound
 from skep.model.ids import message_id
-from skep.spark.lake.archive_files import AttemptIsOver, copy_portion
-from skep.spark.lake.archive_jobs import run_here
-from skep.spark.lake.archive_runs import (
+from skep.spark.lake.archive_files import AttemptIsOver, copy_split
+from skep.spark.lake.archiver import (
     LOCK,
     ArchiveBusy,
     ArchivePlan,
     Archiver,
     ForeignArchive,
-    only_archivist,
+    archive_lock,
 )
 from skep.spark.lake.lake import WrongWarehouse, all_data_files
 from skep.spark.runtime.postgres import forget_connections
+from skep.spark.runtime.tasks import run_here
 from tests.spark.support.archives import Shop, files_below
 from tests.spark.support.logs import envelope
 
@@ -278,7 +278,7 @@ def test_a_task_that_was_given_up_cannot_touch_what_is_committed(shop, tmp_path)
     before = files_below(tmp_path)
 
     with pytest.raises(AttemptIsOver, match="attempt 1 of archive run"):
-        copy_portion(given_up[0])
+        copy_split(given_up[0])
 
     assert files_below(tmp_path) == before
 
@@ -329,7 +329,7 @@ def test_only_one_process_archives_at_a_time(shop):
     shop.push_old(1)
     with (
         shop.lake() as lake,
-        only_archivist(lake),
+        archive_lock(lake),
         pytest.raises(ArchiveBusy, match="another process is archiving"),
     ):
         shop.archive()
@@ -346,7 +346,7 @@ def test_who_has_done_its_work_is_in_nobodys_way_any_more(shop):
         event.listen(
             next_one.engine, "invalidate", lambda *_: found.append(next_one.scalar(text(LOCK)))
         )
-        with only_archivist(lake):
+        with archive_lock(lake):
             pass
 
     assert found == [True]

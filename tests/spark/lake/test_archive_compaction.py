@@ -7,11 +7,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from skep.model.errors import NotFound
-from skep.spark.lake.archive_jobs import run_here
-from skep.spark.lake.archive_runs import ArchiveBusy, only_archivist
+from skep.spark.lake.archiver import ArchiveBusy, archive_lock
 from skep.spark.lake.compaction import CompactionPlan, Compactor
 from skep.spark.lake.lake import LOCK_TABLE
 from skep.spark.runtime.postgres import forget_connections
+from skep.spark.runtime.tasks import run_here
 from tests.spark.support.archives import Shop, files_below, payloads_of, run_tasks
 
 LATER = timedelta(days=2)
@@ -148,7 +148,7 @@ def test_it_does_not_run_beside_an_archive_run_or_without_an_archive(shop):
         compact(shop)
     shop.push_old(1)
     shop.archive()
-    with shop.lake() as lake, only_archivist(lake), pytest.raises(ArchiveBusy):
+    with shop.lake() as lake, archive_lock(lake), pytest.raises(ArchiveBusy):
         compact(shop)
 
 

@@ -6,8 +6,8 @@ import duckdb
 import polars
 import pytest
 
-from skep.spark.lake.archive_jobs import run_here
 from skep.spark.lake.compaction import CompactionPlan, Compactor
+from skep.spark.runtime.tasks import run_here
 from tests.spark.support.archives import Shop
 
 

@@ -6,7 +6,6 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from skep.spark.lake.archive_jobs import run_here
 from skep.spark.lake.compaction import CompactionPlan, Compactor
 from skep.spark.lake.storage import (
     InvalidWarehouse,
@@ -16,6 +15,7 @@ from skep.spark.lake.storage import (
     warehouse_address,
 )
 from skep.spark.runtime.postgres import forget_connections
+from skep.spark.runtime.tasks import run_here
 from tests.spark.support.archives import Shop, payloads_of, run_tasks
 
 

@@ -1,15 +1,15 @@
 """A pipeline whose driver is killed: every message is in exactly one window, once.
 
-The long form, with other victims, is `python -m benchmarks.spark_faults`.
+The long form, with other victims, is `python -m benchmarks.spark.faults`.
 """
 
 import random
 
 import pytest
 
-from benchmarks.spark_archive_faults import check_archive, without_old_versions
-from benchmarks.spark_faults import PipelineCampaign, check_ledger
-from benchmarks.spark_victims import LedgerBroken
+from benchmarks.spark.archive_faults import check_archive, without_old_versions
+from benchmarks.spark.faults import PipelineCampaign, check_ledger
+from benchmarks.spark.victims import LedgerBroken
 from tests.spark.support.pipelines import messages_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

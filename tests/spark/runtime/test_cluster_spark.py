@@ -14,7 +14,7 @@ from contextlib import suppress
 import pytest
 
 from benchmarks.meter import read_processes, tree_of
-from benchmarks.spark_cluster import standalone_cluster
+from benchmarks.spark.cluster import standalone_cluster
 from tests.spark.on_cluster import environment, run_tests
 
 SUITE = (

@@ -1,10 +1,13 @@
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import skep.spark
 from skep.settings.fields import usable_cores
+from skep.spark.pipelines.pipeline import Pipeline
 from skep.spark.runtime.java import SUITABLE, java_version
 from skep.spark.runtime.session import cores_of, prepare_environment, session_settings
 
@@ -76,3 +79,29 @@ def test_workers_are_forked_from_a_process_that_has_imported_what_they_need(spar
     # On a cluster they come from Spark's own: see `session_settings`.
     is_local = spark.sparkContext.master.startswith("local")
     assert names.collect() == ["skep.spark.runtime.worker_daemon" if is_local else "pyspark.daemon"]
+
+
+def test_the_front_door_has_what_it_promises():
+    assert {name for name in skep.spark.__all__ if getattr(skep.spark, name, None) is None} == set()
+    assert skep.spark.Pipeline is Pipeline
+    with pytest.raises(AttributeError, match="no attribute 'pipeline'"):
+        _ = skep.spark.pipeline
+
+
+def test_without_pyspark_the_front_door_says_what_to_install():
+    program = """
+import sys
+sys.modules["pyspark"] = None
+import skep.spark
+for use in (lambda: skep.spark.PipelineRun, lambda: skep.spark.spark_session()):
+    try:
+        use()
+    except skep.spark.Refused as error:
+        print(error.message)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    hint = "PySpark is not installed: `pip install skep[spark]`"
+    assert done.stdout.splitlines() == [hint, hint], done.stderr

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.spark.sink import key_matching
-from skep.spark.sink.key_matching import KeyMatcher, keys_of
+from skep.spark.sink import duplicates
+from skep.spark.sink.duplicates import KeyMatcher, keys_of
 
 
 def key(number):
@@ -50,7 +50,7 @@ def test_of_a_key_that_is_stored_all_new_ones_are_duplicates_and_the_newest_plac
 
 
 def test_equal_marks_are_not_taken_for_equal_keys():
-    spread = int(key_matching._SPREAD)
+    spread = int(duplicates._SPREAD)
     low, high = 5, 77 << 64
     twin = key(low ^ spread)  # in partition 1 it has the mark that the other has in partition 0
     new = [(0, key(low)), (0, key(low | high)), (1, twin)]

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import LongType, MapType, StringType
 
 from skep.spark.pipelines.frames import as_messages
-from skep.spark.sink.frames import without_null_headers
+from skep.spark.sink.columns import without_null_headers
 
 pytestmark = pytest.mark.slow
 

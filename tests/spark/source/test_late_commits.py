@@ -1,14 +1,14 @@
 """Writers that commit late and a reader that is killed, each message is read once.
 
-The long form, of 200,000 messages, is `python -m benchmarks.spark_late_commits`.
+The long form, of 200,000 messages, is `python -m benchmarks.spark.late_commits`.
 """
 
 import json
 
 import pytest
 
-from benchmarks.spark_late_commits import check, run
-from benchmarks.spark_victims import LedgerBroken
+from benchmarks.spark.late_commits import check, run
+from benchmarks.spark.victims import LedgerBroken
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

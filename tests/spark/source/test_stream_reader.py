@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from skep.db.schema.migrate import migrate
 from skep.model.errors import NotFound
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.source.log import DataLost, Log
+from skep.spark.source.message_log import DataLost, MessageLog
 from skep.spark.source.options import InvalidOption, read_options
 from skep.spark.source.positions import InvalidPosition, Position
 from tests.spark.support.logs import Writer
@@ -330,7 +330,7 @@ def test_a_consumer_group_holds_the_log_and_shows_its_lag(query, writer, databas
     writer.push(1)
     stream = query(consumerGroup="billing", holdSeconds="60")
     stream.plan()
-    log = Log(read_options({"url": database_url, "queue": "orders"}))
+    log = MessageLog(read_options({"url": database_url, "queue": "orders"}))
     held = "select position::text, keep_s from skep.hold where name = 'billing'"
 
     assert writer.rows(held) == [("1:1:", 60)]

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from skep.spark.lake.archive_jobs import run_here
-from skep.spark.lake.archive_runs import ArchivePlan, Archiver
+from skep.spark.lake.archiver import ArchivePlan, Archiver
 from skep.spark.lake.lake import Lake
-from skep.spark.source.batch_reader import SkepReader
+from skep.spark.runtime.tasks import run_here
+from skep.spark.source.readers import SkepReader
 
 SCHEMA = StructType([StructField("payload", StringType()), StructField("offset", LongType())])
 HOUR_S = 3600

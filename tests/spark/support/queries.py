@@ -5,7 +5,7 @@ import pickle
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from skep.spark.source.stream_reader import SkepStreamReader
+from skep.spark.source.readers import SkepStreamReader
 
 SCHEMA = StructType([StructField("payload", StringType()), StructField("offset", LongType())])
 

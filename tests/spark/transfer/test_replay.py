@@ -7,7 +7,7 @@ import pytest
 
 from skep.model.encryption import EncryptionKey, KeyRing, NoEncryptionKey
 from skep.model.errors import BadRequest, NotFound, Refused
-from skep.spark.lake.archive_jobs import run_on_spark
+from skep.spark.runtime.tasks import run_on_spark
 from skep.spark.transfer.jobs import JobFailed
 from skep.spark.transfer.replay import Replay, ReplayPlan
 from tests.spark.support.archives import Shop

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skep.spark.sink.frames import without_null_headers
+from skep.spark.sink.columns import without_null_headers
 from skep.spark.transfer import jobs as transfer_jobs
 from skep.spark.transfer.jobs import Outcome, write_once
 

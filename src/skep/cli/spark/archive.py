@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from skep.app.processes.database import Database
     from skep.settings import Settings
-    from skep.spark.lake.archive_jobs import OnProgress, RunTasks
     from skep.spark.lake.compaction import Compacted
     from skep.spark.lake.lake import Lake
+    from skep.spark.runtime.tasks import OnProgress, RunTasks
 
 archive_app: Final = command_group("archive", "Copy old messages to a lake of Iceberg tables.")
 
@@ -59,8 +59,7 @@ def run(
     ] = 86_400.0,
 ) -> None:
     """Copy messages older than `archiveAfterSeconds` to the lake."""
-    from skep.spark.lake.archive_runs import ArchivePlan, Archiver
-    from skep.spark.lake.archive_service import ArchiveService
+    from skep.spark.lake.archiver import ArchivePlan, Archiver, ArchiveService
     from skep.spark.lake.compaction import CompactionPlan, Compactor
     from skep.spark.lake.lake import explained
     from skep.telemetry.logs import configure_logging
@@ -149,7 +148,7 @@ def status(
     output: Output = "table",
 ) -> None:
     """Show how far each queue is archived."""
-    from skep.spark.lake.archive_runs import archive_status
+    from skep.spark.lake.archiver import archive_status
 
     with _lake(flags.settings()) as lake:
         rows = [
@@ -206,7 +205,7 @@ def _require_recovery(database: "Database") -> None:
 
 def _on_spark(master: str | None) -> "RunTasks":
     """Return what runs tasks on Spark, which starts with the first task."""
-    from skep.spark.lake.archive_jobs import run_on_spark
+    from skep.spark.runtime.tasks import run_on_spark
 
     def run_tasks(
         tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: "OnProgress"

@@ -72,7 +72,7 @@ def import_rows(
     All of them are stored, exactly once, or none.
     """
     from skep.app.processes.database import join_database
-    from skep.spark.transfer.transfer import Import, ImportPlan
+    from skep.spark.transfer.import_export import Import, ImportPlan
 
     settings = flags.settings()
     chosen: Any = format_ or _format_of(source)
@@ -121,7 +121,7 @@ def export_messages(
 ) -> None:
     """Export the messages of a queue to files."""
     from skep.app.processes.database import join_database
-    from skep.spark.transfer.transfer import Export, ExportPlan
+    from skep.spark.transfer.import_export import Export, ExportPlan
 
     settings = flags.settings(archive_storage=storage)
     chosen: Any = format_ or _format_of(path)

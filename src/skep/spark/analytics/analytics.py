@@ -1,37 +1,192 @@
 """Analytics: what happened in each hour and queue, kept where reports and the dashboard find it.
 
-A run computes whole hours, day by day. Spark counts what was stored, over the log and its archive;
-what brokers counted, what messages died of and how far groups were behind is in tables of
-PostgreSQL already and summed up there. One transaction stores the results of a day, moves the
-watermark, and commits the same to the lake. Whatever dies before has changed nothing.
+A run computes whole hours, day by day. Spark counts what was stored, over the log and its archive:
+one pass over addresses, times and lengths gives the totals of each queue and the keys that got
+most. A key is the name of a partition; a run with an expression of its own reads the payloads as
+well, and computes both. PostgreSQL sums up what its tables already have: deliveries, dead letters
+and the lag of groups. One transaction stores the results of a day, moves the watermark, and commits
+the same to the lake. A run that dies before has changed nothing.
 
-An hour that is computed again takes the place of what was known of it, unless its source has lost
-something since; see `skep.store_volume` and its neighbours.
+An hour that is computed again replaces what was known of it, unless its source has lost something
+since; see `skep.store_volume` and its neighbours.
 """
 
 import json
+import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, text
 
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.spark.analytics.hours import Hours, choose_hours
 from skep.spark.analytics.lake import AnalyticsLake
-from skep.spark.analytics.volume import QUEUES_MAX, Volume, count_volume, pattern_of
 from skep.spark.lake.lake import Lake
 from skep.spark.lake.read import moment_of
-from skep.spark.source.log import Partitions, Present, microseconds_of
+from skep.spark.source.message_log import Partitions, Present, microseconds_of
 from skep.spark.source.options import read_options
 from skep.spark.source.positions import InvalidPosition, Position
-from skep.spark.source.tiers import TieredLog
-from skep.spark.transfer.jobs import queue_secrets
+from skep.spark.source.tiered_log import TieredLog
+from skep.spark.transfer.jobs import explained, queue_secrets
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+QUEUES_MAX: Final = 1_000
+"""Queues of an hour that are kept, the busiest first."""
+KEYS_MAX: Final = 10
+"""Keys of an hour and queue that are kept, of each kind."""
+KEY_CHARS_MAX: Final = 255
+
+MEASURED_COLUMNS: Final = "queue string, partition string, payload_bytes int, created_at timestamp"
+EVERY_QUEUE: Final = ".*"
+
+Kind = Literal["partition", "key"]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class QueueHour(NamedTuple):
+    """What a queue stored in an hour: a row of `skep.analytics_volume`."""
+
+    hour: datetime
+    queue: str
+    messages: int
+    bytes: int
+    partitions: int
+    busiest_messages: int
+
+
+class KeyHour(NamedTuple):
+    """What one key of a queue got in an hour: a row of `skep.analytics_key`."""
+
+    hour: datetime
+    queue: str
+    kind: Kind
+    key: str
+    messages: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class Volume:
+    """What was counted."""
+
+    queues: list[QueueHour] = field(default_factory=list[QueueHour])
+    keys: list[KeyHour] = field(default_factory=list[KeyHour])
+    left_out: int = 0
+    """Queues that stored something in an hour and are not among the busiest, over all hours."""
+
+    @property
+    def messages(self) -> int:
+        """How many messages there were in the queues that are kept."""
+        return sum(each.messages for each in self.queues)
+
+
+def count_volume(
+    spark: "SparkSession", hours: Hours, options: Mapping[str, str], key: str | None = None
+) -> Volume:
+    """Count what was stored in some hours.
+
+    Args:
+        spark: Where to count.
+        hours: Which ones.
+        options: Of the data source: what to read, and from where on.
+        key: An expression of Spark SQL whose most frequent values are wanted besides.
+
+    Raises:
+        BadRequest: The expression is none.
+        JobFailed: A task failed.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
+
+    chosen = {
+        **options,
+        "tier": "all",
+        "includeExpired": "true",
+        "failOnDataLoss": "false",
+        "endingTimestamp": hours.upto.isoformat(),
+    }
+    with explained():
+        frame = spark.read.format("skep").options(**chosen).schema(MEASURED_COLUMNS).load()
+        volume = _totals(busiest_keys(frame.withColumn("key", f.col("partition"))).collect())
+        if key is not None:
+            whole = spark.read.format("skep").options(**chosen).load()
+            sized = whole.withColumn("payload_bytes", f.octet_length("payload"))
+            volume.keys += _keys(
+                busiest_keys(sized.withColumn("key", f.expr(key))).collect(), "key"
+            )
+    return volume
+
+
+def busiest_keys(frame: "DataFrame") -> "DataFrame":
+    """Return the busiest keys of each hour and queue, each with the totals of its queue.
+
+    Args:
+        frame: Messages, with the columns queue, created_at, payload_bytes and key; those without
+            a key do not count.
+    """
+    from pyspark.sql import Window  # noqa: PLC0415 (heavy, and an extra)
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    # By seconds of the epoch: hours of the session's time zone may begin at half past.
+    hour = f.floor(f.unix_timestamp("created_at") / 3600)
+    # PostgreSQL stores no NUL, and an index no long texts.
+    key = f.substring(f.regexp_replace(f.col("key").cast("string"), "\\x00", ""), 1, KEY_CHARS_MAX)
+    counted = (
+        frame.where("key is not null")
+        .groupBy(hour.alias("hour"), "queue", key.alias("key"))
+        .agg(f.count("*").alias("messages"), f.sum("payload_bytes").alias("bytes"))
+    )
+    queue = Window.partitionBy("hour", "queue")
+    ranked = counted.select(
+        "*",
+        f.sum("messages").over(queue).alias("queue_messages"),
+        f.sum("bytes").over(queue).alias("queue_bytes"),
+        f.count("*").over(queue).alias("queue_keys"),
+        f.max("messages").over(queue).alias("busiest_messages"),
+        f.row_number().over(queue.orderBy(f.desc("messages"), "key")).alias("place"),
+    ).where(f.col("place") <= KEYS_MAX)
+    by_size = Window.partitionBy("hour").orderBy(f.desc("queue_messages"), "queue")
+    placed = ranked.select("*", f.dense_rank().over(by_size).alias("queue_place"))
+    every = f.max("queue_place").over(Window.partitionBy("hour")).alias("queues")
+    return placed.select("*", every).where(f.col("queue_place") <= QUEUES_MAX)
+
+
+def pattern_of(queues: tuple[str, ...]) -> str:
+    """Return a regular expression of PostgreSQL that matches these queues; every one if none."""
+    return "|".join(map(re.escape, queues)) if queues else EVERY_QUEUE
+
+
+def _totals(rows: list[Any]) -> Volume:
+    """Take apart what `busiest_keys` found for partitions."""
+    queues = {
+        (row.hour, row.queue): QueueHour(
+            _moment(row.hour),
+            row.queue,
+            row.queue_messages,
+            row.queue_bytes,
+            row.queue_keys,
+            row.busiest_messages,
+        )
+        for row in rows
+    }
+    left_out = {row.hour: max(row.queues - QUEUES_MAX, 0) for row in rows}
+    return Volume(list(queues.values()), _keys(rows, "partition"), sum(left_out.values()))
+
+
+def _keys(rows: list[Any], kind: Kind) -> list[KeyHour]:
+    return [
+        KeyHour(_moment(row.hour), row.queue, kind, row.key, row.messages, row.bytes)
+        for row in rows
+    ]
+
+
+def _moment(hours: int) -> datetime:
+    return _EPOCH + timedelta(hours=hours)
+
 
 CAUSES_MAX: Final = 20
 """Causes of death that are told apart in an hour of a queue."""
@@ -149,7 +304,7 @@ class Analytics:
             BadRequest: The hours make no sense.
             SkepError: The database, Spark or the storage does not allow it.
         """
-        with _only_analyst(self._lake) as connection:
+        with _analytics_lock(self._lake) as connection:
             hours = self._hours(connection)
             done = Computed(hours, has_lake=self._tables.ensure_tables())
             if hours is None:
@@ -237,7 +392,7 @@ def analytics_progress(lake: Lake) -> Any:
 
 
 @contextmanager
-def _only_analyst(lake: Lake) -> Generator[Connection]:
+def _analytics_lock(lake: Lake) -> Generator[Connection]:
     """Be the only process that computes; every statement is a transaction of its own.
 
     Raises:

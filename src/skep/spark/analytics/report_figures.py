@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from skep.spark.analytics.hours import Hours
-from skep.spark.runtime.postgres import database
-from skep.spark.source.log import array_of
+from skep.spark.runtime.postgres import array_of, database
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
 
 STATEMENT_TIMEOUT_S: Final = 60.0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 Decode = Callable[[bytes], Any]
-Mend = Callable[[Any], Any]
+Adapt = Callable[[Any], Any]
 
 
 def _integer(bits: int) -> Any:
@@ -70,8 +70,8 @@ def payload_decoder(data_type: "DataType") -> Decode:
         InvalidColumns: The type cannot be read from JSON.
     """
     decode = msgspec.json.Decoder(_python_type(data_type)).decode
-    mend = _mender(data_type)
-    return decode if mend is None else lambda payload: mend(decode(payload))
+    adapt = _adapter(data_type)
+    return decode if adapt is None else lambda payload: adapt(decode(payload))
 
 
 def _python_type(data_type: "DataType") -> Any:
@@ -91,48 +91,48 @@ def _python_type(data_type: "DataType") -> Any:
     return _SCALARS[type(data_type)] | None
 
 
-def _mender(data_type: "DataType") -> Mend | None:
+def _adapter(data_type: "DataType") -> Adapt | None:
     """Return what makes decoded values fit for Arrow, or None for those that are.
 
     It wants maps as pairs, and decimals with exactly the digits of their column.
     """
     if isinstance(data_type, spark.StructType):
-        inner = {field.name: _mender(field.dataType) for field in data_type.fields}
-        menders = {name: mend for name, mend in inner.items() if mend is not None}
-        return _struct_mender(menders) if menders else None
+        inner = {field.name: _adapter(field.dataType) for field in data_type.fields}
+        adapters = {name: adapt for name, adapt in inner.items() if adapt is not None}
+        return _struct_adapter(adapters) if adapters else None
     if isinstance(data_type, spark.ArrayType):
-        mend = _mender(data_type.elementType)
-        return None if mend is None else lambda value: value and [mend(each) for each in value]
+        adapt = _adapter(data_type.elementType)
+        return None if adapt is None else lambda value: value and [adapt(each) for each in value]
     if isinstance(data_type, spark.MapType):
-        mend = _mender(data_type.valueType) or _as_it_is
-        return lambda value: value and [(key, mend(each)) for key, each in value.items()]
+        adapt = _adapter(data_type.valueType) or _as_it_is
+        return lambda value: value and [(key, adapt(each)) for key, each in value.items()]
     if isinstance(data_type, spark.DecimalType):
-        return _decimal_mender(data_type.precision, data_type.scale)
+        return _decimal_adapter(data_type.precision, data_type.scale)
     return None
 
 
-def _decimal_mender(precision: int, scale: int) -> Mend:
+def _decimal_adapter(precision: int, scale: int) -> Adapt:
     digits, context = Decimal(1).scaleb(-scale), Context(precision)
 
-    def mend_decimal(value: Decimal | None) -> Decimal | None:
+    def adapt_decimal(value: Decimal | None) -> Decimal | None:
         try:
             return value if value is None else value.quantize(digits, context=context)
         except ArithmeticError:
             raise ValueError(f"{value} does not fit decimal({precision},{scale})") from None
 
-    return mend_decimal
+    return adapt_decimal
 
 
 def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _struct_mender(menders: dict[str, Mend]) -> Mend:
-    def mend_struct(value: Any) -> Any:
+def _struct_adapter(adapters: dict[str, Adapt]) -> Adapt:
+    def adapt_struct(value: Any) -> Any:
         if value is not None:
-            for name, mend in menders.items():
+            for name, adapt in adapters.items():
                 if name in value:
-                    value[name] = mend(value[name])
+                    value[name] = adapt(value[name])
         return value
 
-    return mend_struct
+    return adapt_struct

@@ -1,21 +1,18 @@
-"""Cut segments into rows: Arrow in, Arrow out.
+"""Decode segments into rows: Arrow in, Arrow out.
 
-Nearly all segments are regular: their messages are found by looking at the bytes of a whole batch
-at once (`skep.spark.decode.envelope_spans`). The others are decoded, message by message
-(`skep.spark.decode.decoded_messages`), and their rows are put between those of their neighbours.
-Which way a segment went is not to be seen in its rows.
+Nearly all segments are regular: their messages are found in the bytes of a whole batch at once
+(`skep.spark.decode.envelopes`). The others are decoded message by message
+(`skep.spark.decode.messages`). Rows come in the order of the segments, and are the same both ways.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from skep.model.errors import Refused
-from skep.spark.decode.decoded_messages import Open, SegmentDecoder
-from skep.spark.decode.envelope_columns import FoundMessages
-from skep.spark.decode.envelope_spans import find_envelopes
-from skep.spark.decode.headers import Pairs, header_structs
+from skep.spark.decode.envelopes import FoundMessages, find_envelopes
+from skep.spark.decode.messages import DecodedMessages, EnvelopeDecoder, Open, header_structs
 from skep.spark.decode.payloads import is_carried, payload_decoder
 from skep.spark.runtime.arrow import arrow_schema, pa
 from skep.spark.source.columns import HEADERS, PAYLOAD, PAYLOAD_BYTES
@@ -34,45 +31,11 @@ class MalformedPayload(Refused):
     code: ClassVar[str] = "malformed_payload"
 
 
-class Messages(Protocol):
-    """Messages of several segments by their columns, each an Arrow array or a list."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def offsets(self) -> Any:
-        """The places of the messages in their partitions."""
-
-    def shared(self, name: str) -> Any:
-        """Return a column that all messages of a segment share."""
-
-    def message_ids(self) -> Any:
-        """Return the wire ids of the messages."""
-
-    def transaction_ids(self) -> Any:
-        """Return the transaction ids."""
-
-    def trace_ids(self) -> Any:
-        """Return the trace ids; null where there is none."""
-
-    def producers(self) -> Any:
-        """Return who sent the messages; null where nobody knows."""
-
-    def headers(self) -> list[Pairs]:
-        """Return the headers as texts; None for messages without any."""
-        ...
-
-    def payloads(self) -> Any:
-        """Return the payloads, as they were pushed."""
-
-    def payload_bytes(self) -> Any:
-        """Return how long the payloads were when they were pushed."""
-
-
+Messages = FoundMessages | DecodedMessages
 Column = Callable[[Messages], Any]
 
 
-class Cutter:
+class SegmentDecoder:
     """Turns segments into record batches of a schema."""
 
     def __init__(
@@ -88,7 +51,7 @@ class Cutter:
 
         Args:
             schema: The columns, as `check_schema` allows them.
-            shape: Whose columns they are.
+            shape: The set of columns they belong to.
             open_envelope: Opens a sealed envelope.
             taken_us: What had expired at this moment is left out; None leaves nothing out.
             null_on_error: Payloads that do not fit their schema become null.
@@ -97,7 +60,7 @@ class Cutter:
             InvalidColumns: The payload cannot be read as its column wants.
         """
         self._schema: Final = arrow_schema(schema)
-        self._decoder: Final = SegmentDecoder(
+        self._decoder: Final = EnvelopeDecoder(
             open_envelope=open_envelope if wants_payloads(schema) else None, taken_us=taken_us
         )
         columns = _KAFKA_COLUMNS if shape.kind == "kafka" else _SKEP_COLUMNS
@@ -108,7 +71,7 @@ class Cutter:
             for each in schema.fields
         ]
 
-    def cut(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def decode(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield record batches of messages for batches of segments."""
         for batch in batches:
             if not batch.num_rows:
@@ -136,13 +99,13 @@ class Cutter:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _in_order(lots: list[Any], segments: Any) -> Any:
+def _in_order(batches: list[Any], segments: Any) -> Any:
     """Join the rows of regular and irregular segments in the order of their segments."""
-    filled = [lot for lot in lots if lot.num_rows]
-    if len(filled) < len(lots):
-        return filled[0] if filled else lots[0]
+    filled = [batch for batch in batches if batch.num_rows]
+    if len(filled) < len(batches):
+        return filled[0] if filled else batches[0]
     order = np.argsort(segments, kind="stable")
-    table = pa.Table.from_batches(lots).take(pa.array(order))
+    table = pa.Table.from_batches(batches).take(pa.array(order))
     return table.combine_chunks().to_batches()[0]
 
 
@@ -186,7 +149,7 @@ def malformed_payload(message_id: str, transaction_id: str, error: ValueError) -
     """Say which message does not fit its schema, and why."""
     return MalformedPayload(
         f"message {message_id} (transaction id {transaction_id!r}) does not fit the schema of the "
-        f"payload: {error}. Mend the schema, or set payloadErrors to null"
+        f"payload: {error}. Fix the schema, or set payloadErrors to null"
     )
 
 

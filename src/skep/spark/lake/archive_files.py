@@ -1,6 +1,6 @@
 """Copy segments into files of the lake: what one task of an archive run does.
 
-A task reads its portion of the log and writes one Parquet file for each day in it. Names follow
+A task reads its split of the log and writes one Parquet file for each day in it. Names follow
 from the run, the attempt and the number of the task, so that a task that is repeated writes over
 what it had begun. Before a file gets its name the task asks whether its attempt still counts: one
 that was given up, but lives on, must not touch what is in the catalog by then.
@@ -10,22 +10,22 @@ Deleted messages are left out. Expired ones are copied, and so are sealed ones, 
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, ClassVar, Final, NamedTuple
 
-import msgspec
 from pyarrow import parquet as _parquet
 
 from skep.model.errors import Refused
-from skep.spark.decode.decoded_messages import Envelope, Rows
+from skep.spark.decode.messages import DecodedMessages, EnvelopeDecoder, segments_and_bodies
+from skep.spark.decode.segments import as_type
 from skep.spark.lake.schema import ARROW_SCHEMA, MEASURED, REPEATED
 from skep.spark.lake.storage import Storage
 from skep.spark.runtime.arrow import pa
 from skep.spark.runtime.postgres import Database, database
-from skep.spark.source.log import Partitions, span_arguments
+from skep.spark.source.message_log import Partitions, span_arguments
 from skep.spark.source.positions import Span
-from skep.spark.source.slices import span_statement
+from skep.spark.source.splits import span_statement
 
 ROWS_PER_GROUP: Final = 65_536
 """Messages after which a file begins a new row group, about; readers skip whole ones."""
@@ -45,7 +45,7 @@ class AttemptIsOver(Refused):
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """A portion of the log, and where to put it."""
+    """A split of the log, and where to put it."""
 
     url: str
     statement_timeout_s: float
@@ -67,8 +67,8 @@ class Copied(NamedTuple):
     bytes: int = 0
 
 
-def copy_portion(task: CopyTask) -> Copied:
-    """Copy a portion of the log.
+def copy_split(task: CopyTask) -> Copied:
+    """Copy a split of the log.
 
     Raises:
         AttemptIsOver: This attempt does not count any more.
@@ -156,67 +156,44 @@ class FileWriter:
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
 
-@dataclass(slots=True)
-class _DayRows(Rows):
-    """Messages of one day that are not handed on yet."""
-
-    day: date = field(default=date.min)
-
-
 def rows_by_day(batches: Iterable[Any], queue_id: int) -> Iterator[tuple[date, Any]]:
     """Yield the messages of segments as record batches of the lake, each of one day."""
-    decode = msgspec.json.Decoder(list[Envelope | None]).decode
-    rows = _DayRows()
+    decoder = EnvelopeDecoder(open_envelope=None, taken_us=None)
+    messages, day = DecodedMessages(), date.min
     for batch in batches:
-        bodies = batch.column(batch.schema.get_field_index("body"))
-        names = [name for name in batch.schema.names if name != "body"]
-        for segment, body in zip(batch.select(names).to_pylist(), bodies, strict=True):
-            day = segment["created_at"].astimezone(UTC).date()
-            if rows.offsets and (rows.day != day or len(rows.offsets) >= ROWS_PER_GROUP):
-                yield rows.day, lake_batch(rows, queue_id)
-                rows = _DayRows()
-            rows.day = day
-            _add(rows, segment, decode(body.as_buffer()))
-    if rows.offsets:
-        yield rows.day, lake_batch(rows, queue_id)
+        for segment, body in segments_and_bodies(batch):
+            segment_day = segment["created_at"].astimezone(UTC).date()
+            if len(messages) and (day != segment_day or len(messages) >= ROWS_PER_GROUP):
+                yield day, lake_batch(messages, queue_id)
+                messages = DecodedMessages()
+            day = segment_day
+            decoder.add(messages, segment, body)
+    if len(messages):
+        yield day, lake_batch(messages, queue_id)
 
 
-def _add(rows: Rows, segment: dict[str, Any], envelopes: list[Envelope | None]) -> None:
-    kept = [(number, each) for number, each in enumerate(envelopes) if each is not None]
-    rows.segments.append(segment)
-    rows.counts.append(len(kept))
-    rows.offsets.extend(segment["first"] + number for number, _ in kept)
-    rows.envelopes.extend(envelope for _, envelope in kept)
-
-
-def lake_batch(rows: Rows, queue_id: int) -> Any:
+def lake_batch(messages: DecodedMessages, queue_id: int) -> Any:
     """Return messages as rows of the lake."""
-    envelopes = rows.envelopes
-    payloads = pa.array([bytes(each.data) for each in envelopes], pa.binary())
+    envelopes = messages.envelopes
     columns: dict[str, Any] = {
-        "queue": rows.shared("queue"),
-        "partition": rows.shared("partition"),
-        "offset": rows.offsets,
-        "message_id": rows.message_ids(),
-        "transaction_id": [each.transaction_id for each in envelopes],
-        "payload": payloads.view(pa.string()),  # checked to be UTF-8 when it was pushed
-        "headers": rows.headers(),
-        "producer": [each.producer_sub for each in envelopes],
-        "trace_id": [each.trace_id for each in envelopes],
-        "created_at": rows.shared("created_at"),
+        "queue": messages.shared("queue"),
+        "partition": messages.shared("partition"),
+        "offset": messages.offsets,
+        "message_id": messages.message_ids(),
+        "transaction_id": messages.transaction_ids(),
+        "payload": messages.payloads(),
+        "headers": messages.headers(),
+        "producer": messages.producers(),
+        "trace_id": messages.trace_ids(),
+        "created_at": messages.shared("created_at"),
         "expires_at": [_moment(each.expires_at) for each in envelopes],
         "key_id": [each.enc for each in envelopes],
-        "xid": rows.shared("xid"),
+        "xid": messages.shared("xid"),
         "queue_id": [queue_id] * len(envelopes),
-        "partition_id": rows.shared("partition_id"),
-        "segment_first": rows.shared("first"),
+        "partition_id": messages.shared("partition_id"),
+        "segment_first": messages.shared("first"),
     }
-    arrays = [
-        pa.array(columns[each.name], each.type)
-        if isinstance(columns[each.name], list)
-        else columns[each.name].cast(each.type)
-        for each in ARROW_SCHEMA
-    ]
+    arrays = [as_type(columns[each.name], each.type) for each in ARROW_SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 

@@ -18,12 +18,12 @@ from uuid import uuid4
 from pyiceberg.manifest import DataFile
 
 from skep.spark.lake.archive_files import FileWriter, parquet
-from skep.spark.lake.archive_jobs import OnProgress, RunTasks
-from skep.spark.lake.archive_runs import only_archivist
+from skep.spark.lake.archiver import archive_lock
 from skep.spark.lake.lake import Lake
 from skep.spark.lake.schema import ADDRESS, ARROW_SCHEMA
 from skep.spark.lake.storage import Storage
 from skep.spark.runtime.arrow import pa
+from skep.spark.runtime.tasks import OnProgress, RunTasks
 
 TARGET_MESSAGES: Final = 1_000_000
 TARGET_BYTES: Final = 128 << 20
@@ -115,7 +115,7 @@ class Compactor:
             NotFound: There is no archive.
         """
         done = Compacted()
-        with only_archivist(self._lake):
+        with archive_lock(self._lake):
             # Before, because whatever failed earlier is nobody's any more.
             done.removed += self._lake.remove_unreferenced()
             self._merge(done)

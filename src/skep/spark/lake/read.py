@@ -5,24 +5,27 @@ reader finds the same messages between two positions whichever tier they are in.
 the catalog, row groups by their statistics, rows by the span.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from pyarrow import parquet as _parquet
 
 from skep.model.envelopes import build_envelope, cut_envelope
 from skep.model.errors import Refused
-from skep.spark.decode.decoded_messages import Open
-from skep.spark.decode.headers import header_structs
+from skep.spark.decode.messages import Open, header_structs
 from skep.spark.decode.payloads import is_carried, payload_bytes, payload_decoder
 from skep.spark.decode.segments import ROWS_PER_BATCH, as_type, malformed_payload, wants_payloads
+from skep.spark.lake.lake import LakeFile
 from skep.spark.lake.schema import ADDRESS
 from skep.spark.lake.storage import Storage
 from skep.spark.runtime.arrow import arrow_schema, pa
 from skep.spark.source.columns import HEADERS, PAYLOAD, PAYLOAD_BYTES
+from skep.spark.source.message_log import Size
 from skep.spark.source.options import Shape
 from skep.spark.source.positions import Address, Snapshot, Span
 
@@ -181,7 +184,7 @@ class LakeReader:
         open_envelope: Open,
         null_on_error: bool = False,
     ) -> None:
-        """Prepare; the arguments are those of `skep.spark.decode.segments.Cutter`."""
+        """Prepare; the arguments are those of `skep.spark.decode.segments.SegmentDecoder`."""
         self._schema: Final = arrow_schema(schema)
         self._open: Final = open_envelope
         self._opens: Final = wants_payloads(schema)
@@ -281,3 +284,56 @@ def segments_of(rows: Any) -> list[tuple[Address, int]]:
 def moment_of(moment_us: int | None) -> datetime | None:
     """Return a moment that is given in microseconds of the epoch."""
     return None if moment_us is None else _EPOCH + timedelta(microseconds=moment_us)
+
+
+LAST_OF_TRANSACTION: Final = 2**63 - 1
+
+
+class IndexedSegment(NamedTuple):
+    """A segment of the lake: where it lay, how many messages of it there are, about how large."""
+
+    address: Address
+    messages: int
+    bytes: int
+
+    def size(self) -> Size:
+        """Return it as a split of one segment."""
+        return Size(self.address, 1, self.messages, self.bytes)
+
+
+def segments_in_order(
+    storage: Storage, files: Sequence[LakeFile], choice: Choice
+) -> Iterator[IndexedSegment]:
+    """Yield the wanted segments of files, in the order of addresses.
+
+    Args:
+        storage: Where the files lie.
+        files: In the order of their first transactions.
+        choice: What is wanted.
+    """
+    waiting: list[IndexedSegment] = []
+    for number, file in enumerate(files):
+        for segment in _segments(storage, file, choice):
+            heapq.heappush(waiting, segment)
+        bound = files[number + 1].xid_min if number + 1 < len(files) else None
+        while waiting and (bound is None or waiting[0].address.xid < bound):
+            yield heapq.heappop(waiting)
+
+
+def _segments(storage: Storage, file: LakeFile, choice: Choice) -> list[IndexedSegment]:
+    counts: Counter[Address] = Counter()
+    for rows in wanted_rows(storage, [file.address], choice, ()):
+        counts.update(dict(segments_of(rows)))
+    message_bytes = file.bytes // max(file.messages, 1) + 1
+    return [IndexedSegment(address, n, n * message_bytes) for address, n in counts.items()]
+
+
+def whole_size(files: Sequence[LakeFile], choice: Choice) -> Size:
+    """Return about how much files hold, without looking at them."""
+    last_xid = min(max(file.xid_max for file in files), choice.span.upto.xmax - 1)
+    return Size(
+        Address(last_xid, LAST_OF_TRANSACTION, LAST_OF_TRANSACTION),
+        len(files),
+        sum(file.messages for file in files),
+        sum(file.bytes for file in files),
+    )

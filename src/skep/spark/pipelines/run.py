@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import quote
 
 from skep.model.errors import Refused, SkepError, Unavailable
-from skep.spark.lake.archive_jobs import last_cause
 from skep.spark.pipelines.frames import Frames, SinkKind, reader_name, sinks_of, source_options
 from skep.spark.pipelines.pipeline import (
     Pipeline,
@@ -29,7 +28,8 @@ from skep.spark.pipelines.pipeline import (
 )
 from skep.spark.pipelines.registry import Batch, Progress, Registry
 from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
-from skep.spark.source.log import Log
+from skep.spark.runtime.tasks import last_cause
+from skep.spark.source.message_log import MessageLog
 from skep.spark.source.options import read_options
 from skep.spark.source.positions import Position
 
@@ -257,7 +257,7 @@ class _Watch:
             return
         ((name, source),) = self._pipeline.sources.items()
         reader = reader_name(self._pipeline, sink, name)
-        log = Log(read_options(source_options(source, self._url, reader)))
+        log = MessageLog(read_options(source_options(source, self._url, reader)))
         position = Position.from_json(ends[0])
         log.publish(reader, log.partitions(), position, position.seen)
 
@@ -269,7 +269,9 @@ class _Watch:
             rows: list[dict[str, Any]] = []
             for name, source in self._pipeline.sources.items():
                 reader = reader_name(self._pipeline, sink, name)
-                rows += Log(read_options(source_options(source, self._url, reader))).lag(reader)
+                rows += MessageLog(read_options(source_options(source, self._url, reader))).lag(
+                    reader
+                )
             messages = sum(row["messages"] for row in rows)
             totals.append((messages, max((row["seconds"] or 0 for row in rows), default=0)))
         return max(totals)

@@ -9,7 +9,7 @@ it; the last line is what a person reads.
 """
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
@@ -224,6 +224,17 @@ def forget_connections() -> None:
     """Close all connections of this process; the next use opens new ones."""
     while _open:
         _open.popitem()[1].close()
+
+
+def array_of(values: Iterable[object]) -> str:
+    """Spell an array of numbers or names in PostgreSQL's own notation."""
+    spelled = (
+        str(value)
+        if isinstance(value, int)
+        else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for value in values
+    )
+    return "{" + ",".join(spelled) + "}"
 
 
 def _exported(batch: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from skep.model.errors import Refused
 from skep.settings.fields import process_environment, set_process_variables, usable_cores
 from skep.spark.runtime.java import find_java
-from skep.spark.runtime.worker_python import worker_python
+from skep.spark.runtime.launchers import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,9 @@ from typing import Final
 from pyspark import daemon, worker
 
 from skep.spark.sink import writer
-from skep.spark.source import batch_reader, stream_reader
+from skep.spark.source import readers
 
-SHARED: Final = (worker, batch_reader, stream_reader, writer)
+SHARED: Final = (worker, readers, writer)
 """What workers find imported; `pyspark.worker` is compiled anew by each that does not."""
 
 if __name__ == "__main__":

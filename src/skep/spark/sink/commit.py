@@ -14,11 +14,10 @@ import msgspec
 from pyspark.sql.datasource import WriterCommitMessage
 
 from skep.model.errors import QueueFull, Refused, SkepError, Unavailable
-from skep.spark.runtime.postgres import CannotRead, database
+from skep.spark.runtime.postgres import CannotRead, array_of, database
 from skep.spark.sink.duplicates import Findings, find_duplicates
 from skep.spark.sink.options import WriteOptions
 from skep.spark.sink.staging import REJECTS_SHOWN, Staged
-from skep.spark.source.log import array_of
 
 COMMIT: Final = (
     "select * from skep.commit_sink($1, $2::text::bigint, $3::text::boolean, $4::text::bigint[], "

@@ -16,8 +16,7 @@ import msgspec
 import pyarrow.compute
 from pyspark.sql import types as spark
 
-from skep.spark.runtime.arrow import pa
-from skep.spark.sink.text_bytes import has_control_characters, needs_no_escapes
+from skep.spark.runtime.arrow import has_control_characters, needs_no_escapes, pa
 from skep.spark.source.columns import InvalidColumns
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from skep.model.limits import (
     TRANSACTION_ID_CHARS_MAX,
 )
 from skep.model.wire import DEFAULT_PARTITION
-from skep.spark.runtime.arrow import pa
+from skep.spark.runtime.arrow import byte_strings, pa, text_bytes, text_lengths
 from skep.spark.sink.columns import (
     DELIVER_AT,
     HEADERS,
@@ -33,7 +33,6 @@ from skep.spark.sink.columns import (
 from skep.spark.sink.json_rows import json_objects, json_texts, pc
 from skep.spark.sink.options import WriteOptions
 from skep.spark.sink.rules import Validate
-from skep.spark.sink.text_bytes import byte_strings, text_bytes, text_lengths
 
 EXCERPT_CHARS: Final = 65_536
 """How much of a payload that is no JSON, or too large, is kept with its reject."""

@@ -11,11 +11,10 @@ import msgspec
 
 from skep.spark.runtime.arrow import pa
 from skep.spark.runtime.encryption_keys import key_ring
-from skep.spark.runtime.postgres import Database
+from skep.spark.runtime.postgres import Database, array_of
 from skep.spark.sink.columns import QUEUE
 from skep.spark.sink.json_rows import pc
 from skep.spark.sink.options import WriteOptions
-from skep.spark.source.log import array_of
 
 if TYPE_CHECKING:
     from skep.model.encryption import KeyRing

@@ -21,12 +21,11 @@ from skep.model.envelopes import (
     UNTRACED_MARK,
     build_envelope,
 )
-from skep.spark.runtime.arrow import pa
+from skep.spark.runtime.arrow import byte_strings, needs_no_escapes, pa, slices_of, text_lengths
 from skep.spark.sink.columns import DELIVER_AT, HEADERS, PARTITION, PAYLOAD, QUEUE, TRANSACTION_ID
 from skep.spark.sink.json_rows import json_texts, pc
 from skep.spark.sink.rows import MADE_UP, Reject
 from skep.spark.sink.rules import QueueRules
-from skep.spark.sink.text_bytes import byte_strings, needs_no_escapes, slices_of, text_lengths
 
 SEGMENT_MESSAGES_MAX: Final = 500
 SEGMENT_BYTES: Final = 128 << 10

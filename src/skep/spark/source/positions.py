@@ -14,7 +14,7 @@ When a span is too large for one micro-batch it is read in the order of addresse
 partition, first offset), and the position remembers the address it has come to (`Part`). Such a
 span is finished before the next one begins.
 
-Pure: nothing here connects. `skep.spark.source.log` takes positions, SQL reads spans.
+Pure: nothing here connects. `skep.spark.source.message_log` takes positions, SQL reads spans.
 """
 
 import json

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from skep.spark.sink.writer import SkepStreamWriter, SkepWriter
-    from skep.spark.source.batch_reader import SkepReader
-    from skep.spark.source.stream_reader import SkepStreamReader
+    from skep.spark.source.readers import SkepReader, SkepStreamReader
 
 
 class SkepDataSource(DataSource):
@@ -37,13 +36,13 @@ class SkepDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> "SkepReader":
         """Return what reads a DataFrame."""
-        from skep.spark.source.batch_reader import SkepReader  # noqa: PLC0415 (see the module)
+        from skep.spark.source.readers import SkepReader  # noqa: PLC0415 (see the module)
 
         return SkepReader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "SkepStreamReader":  # noqa: N802 (Spark's)
         """Return what reads a stream."""
-        from skep.spark.source.stream_reader import SkepStreamReader  # noqa: PLC0415 (see the module)
+        from skep.spark.source.readers import SkepStreamReader  # noqa: PLC0415 (see the module)
 
         return SkepStreamReader(self.options, schema)
 

@@ -14,12 +14,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from skep.model.errors import BadRequest, NotFound, Refused, SkepError
-from skep.spark.lake.archive_jobs import last_cause
 from skep.spark.runtime.encryption_keys import key_ring
-from skep.spark.runtime.postgres import database
-from skep.spark.sink.frames import without_null_headers
+from skep.spark.runtime.postgres import array_of, database
+from skep.spark.runtime.tasks import last_cause
+from skep.spark.sink.columns import without_null_headers
 from skep.spark.sink.rules import READ_RULES
-from skep.spark.source.log import array_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

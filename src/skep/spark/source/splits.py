@@ -1,6 +1,6 @@
-"""Portions of a span: what one task of Spark reads, and how it reads it.
+"""Splits of a span: what one task of Spark reads, and how it reads it.
 
-A portion is small to describe, however much it is: two snapshots, two addresses and ids. It is
+A split is small to describe, however much it is: two snapshots, two addresses and ids. It is
 planned in the driver and read by an executor, maybe much later and more than once; what it brings
 is the same each time. If segments vanish in between, the task notices by their number; a reader of
 both tiers then looks for them in the archive.
@@ -15,14 +15,14 @@ from pyspark.sql.datasource import InputPartition
 
 from skep.settings.fields import usable_cores
 from skep.spark.decode.payloads import is_carried, payload_decoder
-from skep.spark.decode.segments import Cutter
+from skep.spark.decode.segments import SegmentDecoder
 from skep.spark.runtime.encryption_keys import key_ring
 from skep.spark.runtime.postgres import database
 from skep.spark.source.columns import PAYLOAD, check_schema
-from skep.spark.source.log import Log, Partitions, Size, span_arguments
+from skep.spark.source.message_log import MessageLog, Partitions, Size, span_arguments
 from skep.spark.source.options import ReadOptions, Shape
 from skep.spark.source.positions import Address, Position, Span, spans_between
-from skep.spark.source.tiers import NO_ARCHIVE, Boundary, TieredLog, storage_of
+from skep.spark.source.tiered_log import NO_ARCHIVE, Boundary, TieredLog, storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -58,7 +58,7 @@ _ADDRESS: Final = ("xid", "partition_id", "first")
 
 
 @dataclass
-class LakePortion(InputPartition):
+class ArchiveSplit(InputPartition):
     """What one task reads of the archive."""
 
     choice: "Choice"
@@ -66,7 +66,7 @@ class LakePortion(InputPartition):
 
 
 @dataclass
-class Portion(InputPartition):
+class LiveSplit(InputPartition):
     """What one task reads of the live log."""
 
     partitions: Partitions
@@ -82,8 +82,8 @@ class Portion(InputPartition):
         return f"queue {queues}, transactions {self.span.seen.xmin} to {self.span.upto.xmax - 1}"
 
 
-class PortionReader:
-    """Plans portions in the driver, and reads them in executors. It can be pickled."""
+class SplitReader:
+    """Plans splits in the driver, and reads them in executors. It can be pickled."""
 
     def __init__(self, options: ReadOptions, shape: Shape, schema: "StructType") -> None:
         """Check the columns, before anything is read.
@@ -110,12 +110,12 @@ class PortionReader:
         spans = spans_between(start, end)
 
         def plan(boundaries: list[Boundary]) -> list[InputPartition]:
-            portions: list[InputPartition] = []
+            splits: list[InputPartition] = []
             for span in spans:
                 for boundary in boundaries:
-                    portions += self._archived(log, boundary, span, start, end)
-                    portions += self._live(log, boundary, span, start, end)
-            return portions
+                    splits += self._archived(log, boundary, span, start, end)
+                    splits += self._live(log, boundary, span, start, end)
+            return splits
 
         return log.settled(partitions, plan)
 
@@ -130,7 +130,7 @@ class PortionReader:
             return []
         share = self._share(sizes[0].messages)
         sizes = log.divide(span, partitions, start.since_us, share=share)
-        return _portions(span, sizes, partitions, start.since_us, end.taken_us)
+        return _splits(span, sizes, partitions, start.since_us, end.taken_us)
 
     def _archived(
         self, log: TieredLog, boundary: Boundary, whole: Span, start: Position, end: Position
@@ -144,7 +144,7 @@ class PortionReader:
         with log.open_lake() as lake:
             files = log.lake_files(lake, boundary, choice)
         share = self._share(sum(file.messages for file in files))
-        return [LakePortion(choice, group) for group in _grouped(files, share)]
+        return [ArchiveSplit(choice, group) for group in _grouped(files, share)]
 
     def _alive_at(self, taken_us: int) -> int | None:
         return None if self._options.include_expired else taken_us
@@ -164,43 +164,43 @@ class PortionReader:
         Raises:
             DataLost: Segments were removed since it was planned.
         """
-        if isinstance(task, Portion):
+        if isinstance(task, LiveSplit):
             yield from self._read_live(task)
-        elif isinstance(task, LakePortion):
+        elif isinstance(task, ArchiveSplit):
             yield from self._read_lake(task.files, task.choice)
         # Without any task Spark makes up one of its own, in which there is nothing.
 
-    def _read_live(self, portion: Portion) -> Iterator[Any]:
+    def _read_live(self, split: LiveSplit) -> Iterator[Any]:
         options = self._options
-        cutter = Cutter(
+        decoder = SegmentDecoder(
             self._schema,
             self._shape,
             open_envelope=_Keys(options).open_envelope,
-            taken_us=self._alive_at(portion.taken_us),
+            taken_us=self._alive_at(split.taken_us),
             null_on_error=options.payload_errors == "null",
         )
         source = database(options.url, options.statement_timeout_s)
         found = _Counted(
-            source.stream(self._statement(portion)), keeps_addresses=options.tier == "all"
+            source.stream(self._statement(split)), keeps_addresses=options.tier == "all"
         )
-        yield from cutter.cut(found)
-        lost = portion.segments - found.rows
+        yield from decoder.decode(found)
+        lost = split.segments - found.rows
         if lost > 0 and options.tier == "all":
             recovered: set[Address] = set()
-            yield from self._read_moved(portion, frozenset(found.addresses), recovered)
+            yield from self._read_moved(split, frozenset(found.addresses), recovered)
             lost -= len(recovered)
         if lost > 0:
-            Log(options).report_loss(f"{lost} of {portion.segments} segments of {portion.name}")
+            MessageLog(options).report_loss(f"{lost} of {split.segments} segments of {split.name}")
 
     def _read_moved(
-        self, portion: Portion, known: frozenset[Address], recovered: set[Address]
+        self, split: LiveSplit, known: frozenset[Address], recovered: set[Address]
     ) -> Iterator[Any]:
         """Yield what was archived and deleted after it had been planned to be read here."""
         log = TieredLog(self._options)
-        boundary = Boundary(portion.partitions, NO_ARCHIVE)
+        boundary = Boundary(split.partitions, NO_ARCHIVE)
         choice = replace(
-            log.choice(boundary, portion.span, portion.since_us),
-            alive_at_us=self._alive_at(portion.taken_us),
+            log.choice(boundary, split.span, split.since_us),
+            alive_at_us=self._alive_at(split.taken_us),
             without=known,
         )
         with log.open_lake() as lake:
@@ -224,10 +224,10 @@ class PortionReader:
         )
         return reader.read(Storage(storage_of(options)), files, choice, found)
 
-    def _statement(self, portion: Portion) -> str:
+    def _statement(self, split: LiveSplit) -> str:
         needed = {_NEEDED[name] for name in self._schema.names if name in _NEEDED}
         bounds = span_arguments(
-            portion.span, portion.partitions, portion.since_us, self._options.until_us
+            split.span, split.partitions, split.since_us, self._options.until_us
         )
         return span_statement(bounds, needed)
 
@@ -277,13 +277,13 @@ def _grouped(files: Iterable["LakeFile"], share: int) -> Iterator[tuple[str, ...
         yield tuple(group)
 
 
-def _portions(
+def _splits(
     span: Span, sizes: list[Size], partitions: Partitions, since_us: int | None, taken_us: int
-) -> Iterator[Portion]:
+) -> Iterator[LiveSplit]:
     after = span.after
     for size in sizes:
         part = Span(span.seen, span.upto, after, size.last)
-        yield Portion(partitions, part, since_us, taken_us, size.segments)
+        yield LiveSplit(partitions, part, since_us, taken_us, size.segments)
         after = size.last
 
 

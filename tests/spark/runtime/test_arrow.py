@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.spark.sink.text_bytes import (
+from skep.spark.runtime.arrow import (
     PIECE_ROWS,
     byte_strings,
     has_control_characters,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.spark_campaign import Campaign
-from benchmarks.spark_victims import Feed, Job, LedgerBroken
-from skep.spark.lake.archive_jobs import run_here
-from skep.spark.lake.archive_runs import ArchivePlan, Archiver
+from benchmarks.spark.campaign import Campaign
+from benchmarks.spark.victims import Feed, Job, LedgerBroken
+from skep.spark.lake.archiver import ArchivePlan, Archiver
 from skep.spark.lake.lake import Lake
+from skep.spark.runtime.tasks import run_here
 
 QUEUE = "faults-old"
 AGE_S = 1
@@ -96,7 +96,7 @@ class ArchiveHereCampaign(ArchiveCampaign):
     CLUSTER_KINDS = ()
 
     def command(self, url, lake, _master):
-        return ["benchmarks.spark_archive_faults", url, lake], ["for-ever"], ["once"]
+        return ["benchmarks.spark.archive_faults", url, lake], ["for-ever"], ["once"]
 
 
 def archive_here(url, warehouse, how_long):

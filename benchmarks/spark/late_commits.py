@@ -1,6 +1,6 @@
 """Late commits: a hundred writers, a reader killed at random, and a ledger.
 
-`python -m benchmarks.spark_late_commits` opens a hundred sessions. Each stores messages in
+`python -m benchmarks.spark.late_commits` opens a hundred sessions. Each stores messages in
 transactions that stay open for a random while, most of them over some micro-batches, and a fifth of
 which is rolled back. Meanwhile a process reads the queue as a streaming query does: it notes where
 a micro-batch ends, reads it, writes it down, and goes on; started again, it repeats the one that it
@@ -23,9 +23,9 @@ from pathlib import Path
 import asyncpg
 from pyspark.sql.types import StringType, StructField, StructType
 
-from benchmarks.spark_victims import LedgerBroken, killable_database
+from benchmarks.spark.victims import LedgerBroken, killable_database
 from skep.model.envelopes import build_envelope
-from skep.spark.source.stream_reader import SkepStreamReader
+from skep.spark.source.readers import SkepStreamReader
 
 QUEUE = "late"
 PARTITIONS_PER_WRITER = 1.5
@@ -161,7 +161,7 @@ async def run(url, directory, *, writers=100, messages=200_000, seconds=120.0, s
 
 
 def _reading(url, directory):
-    command = [sys.executable, "-m", "benchmarks.spark_late_commits", "--read", url]
+    command = [sys.executable, "-m", "benchmarks.spark.late_commits", "--read", url]
     return subprocess.Popen([*command, str(directory)], stdin=subprocess.DEVNULL)
 
 

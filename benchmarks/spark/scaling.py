@@ -1,4 +1,4 @@
-"""One executor against two, on a standalone cluster here. `python -m benchmarks.spark_scaling`.
+"""One executor against two, on a standalone cluster here. `python -m benchmarks.spark.scaling`.
 
 Executors have one core each. PostgreSQL, the driver and both executors share this machine, so the
 figures show that work is spread, and on few cores not how far it would scale.
@@ -14,9 +14,9 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.spark import WARMUP_MESSAGES, Findings, SparkBench
-from benchmarks.spark_cluster import standalone_cluster
-from benchmarks.spark_meter import SparkMeter
+from benchmarks.spark.bench import WARMUP_MESSAGES, Findings, SparkBench
+from benchmarks.spark.cluster import standalone_cluster
+from benchmarks.spark.meter import SparkMeter
 from benchmarks.stack import POSTGRES_PARAMETERS
 from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import migrate

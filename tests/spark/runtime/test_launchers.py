@@ -7,8 +7,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from skep.spark.runtime import worker_python as subject
-from skep.spark.runtime.worker_python import worker_python
+from skep.spark.runtime import launchers as subject
+from skep.spark.runtime.launchers import worker_python
 
 
 @pytest.fixture

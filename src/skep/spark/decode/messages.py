@@ -1,14 +1,14 @@
-"""Messages of segments that are decoded: an object for each.
+"""Messages decoded from segments: an object for each.
 
-The way for what `skep.spark.decode.envelope_spans` leaves over, and for who needs each message in
-turn. One decoder call takes a whole body apart; payloads stay the bytes they are.
+For the segments that `skep.spark.decode.envelopes` cannot scan. One decoder call takes a whole
+body apart; payloads stay the bytes they are.
 
 Deleted messages are left out, and so are those that had expired when the position of the reader
 was taken. Where payloads are wanted, sealed ones are opened with the keys of the reader, or fail
 the task: a row without its payload would be worse.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 
 from skep.model.ids import OFFSET_LOW_BITS, message_id, message_id_head
-from skep.spark.decode.headers import Pairs, header_pairs
 from skep.spark.decode.payloads import payload_bytes
 from skep.spark.runtime.arrow import pa
 
@@ -25,10 +24,12 @@ _RAW_NULL: Final = msgspec.Raw(b"null")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Open = Callable[[bytes], bytes]
+Pairs = list[tuple[str, str | None]] | None
+"""The headers of a message by name, as texts."""
 
 
 class Envelope(msgspec.Struct, rename="camel", gc=False):
-    """What a stored message says."""
+    """A stored message."""
 
     transaction_id: str
     data: msgspec.Raw
@@ -40,12 +41,12 @@ class Envelope(msgspec.Struct, rename="camel", gc=False):
 
 
 @dataclass(slots=True)
-class Rows:
-    """Messages cut out of segments that are not handed on yet."""
+class DecodedMessages:
+    """Messages by column; each method returns a value for each message, None where it has none."""
 
     segments: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     counts: list[int] = field(default_factory=list[int])
-    """How many messages each segment has here."""
+    """The number of messages from each segment."""
     offsets: list[int] = field(default_factory=list[int])
     envelopes: list[Envelope] = field(default_factory=list[Envelope])
 
@@ -70,34 +71,34 @@ class Rows:
         return [each.transaction_id for each in self.envelopes]
 
     def trace_ids(self) -> list[str | None]:
-        """Return the trace ids; None where there is none."""
+        """Return the trace ids."""
         return [each.trace_id for each in self.envelopes]
 
     def producers(self) -> list[str | None]:
-        """Return who sent the messages; None where nobody knows."""
+        """Return the subjects of the producers."""
         return [each.producer_sub for each in self.envelopes]
 
     def headers(self) -> list[Pairs]:
-        """Return the headers as texts; None for messages without any."""
+        """Return the headers as texts."""
         return [
             None if each.headers is _RAW_NULL else header_pairs(each.headers)
             for each in self.envelopes
         ]
 
     def payloads(self) -> Any:
-        """Return the payloads, as they were pushed; those that were not opened are sealed."""
+        """Return the payloads as they were pushed; those that were not opened are sealed."""
         return pa.array([bytes(each.data) for each in self.envelopes], pa.binary())
 
     def payload_bytes(self) -> list[int]:
-        """Return how long the payloads were when they were pushed."""
+        """Return the lengths of the payloads as they were pushed."""
         return [
             payload_bytes(bytes(each.data), is_sealed=each.enc is not None)
             for each in self.envelopes
         ]
 
 
-class SegmentDecoder:
-    """Decodes segments for a reader."""
+class EnvelopeDecoder:
+    """Decodes segments message by message."""
 
     def __init__(self, *, open_envelope: Open | None, taken_us: int | None) -> None:
         """Prepare.
@@ -112,19 +113,16 @@ class SegmentDecoder:
         self._decode_raw: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
         self._decode_one: Final = msgspec.json.Decoder(Envelope).decode
 
-    def decode(self, batch: Any) -> Rows:
+    def decode(self, batch: Any) -> DecodedMessages:
         """Return the messages of a batch of segments."""
-        rows = Rows()
-        bodies = batch.column("body")
-        names = [name for name in batch.schema.names if name != "body"]
-        for segment, body in zip(batch.select(names).to_pylist(), bodies, strict=True):
-            rows.segments.append(segment)
-            rows.counts.append(self._add(rows, segment["first"], body.as_buffer()))
-        return rows
+        messages = DecodedMessages()
+        for segment, body in segments_and_bodies(batch):
+            self.add(messages, segment, body)
+        return messages
 
-    def _add(self, rows: Rows, first: int, body: Any) -> int:
-        """Add what is neither deleted nor expired, and open what is sealed; return how many."""
-        before = len(rows)
+    def add(self, messages: DecodedMessages, segment: dict[str, Any], body: Any) -> None:
+        """Add the messages of a segment that are neither deleted nor expired; open sealed ones."""
+        before, first = len(messages), segment["first"]
         stored: list[msgspec.Raw] = []
         for index, envelope in enumerate(self._decode(body)):
             if envelope is None or self._has_expired(envelope):
@@ -133,9 +131,10 @@ class SegmentDecoder:
             if envelope.enc is not None and self._open is not None:
                 stored = stored or self._decode_raw(body)
                 readable = self._decode_one(self._open(bytes(stored[index])))
-            rows.envelopes.append(readable)
-            rows.offsets.append(first + index)
-        return len(rows) - before
+            messages.envelopes.append(readable)
+            messages.offsets.append(first + index)
+        messages.segments.append(segment)
+        messages.counts.append(len(messages) - before)
 
     def _has_expired(self, envelope: Envelope) -> bool:
         return (
@@ -145,9 +144,38 @@ class SegmentDecoder:
         )
 
 
+def segments_and_bodies(batch: Any) -> Iterable[tuple[dict[str, Any], Any]]:
+    """Yield each segment of a record batch as a mapping, and its body as a buffer."""
+    names = [name for name in batch.schema.names if name != "body"]
+    segments, bodies = batch.select(names).to_pylist(), batch.column("body")
+    return ((segment, body.as_buffer()) for segment, body in zip(segments, bodies, strict=True))
+
+
 def _message_ids(partition_id: int, offsets: list[int]) -> list[str]:
     if not offsets or offsets[0] | OFFSET_LOW_BITS != offsets[-1] | OFFSET_LOW_BITS:
         return [message_id(partition_id, offset) for offset in offsets]
     # Neighbours share the head of their ids, which is most of the work.
     head = message_id_head(partition_id, offsets[0]).decode()
     return [f"{head}{offset & OFFSET_LOW_BITS:012x}" for offset in offsets]
+
+
+def header_pairs(headers: Any) -> Pairs:
+    """Return a JSON object of headers as texts: numbers and booleans as JSON spells them."""
+    members = msgspec.json.decode(headers, type=dict[str, str | int | float | bool | None] | None)
+    return members and [(name, _text(value)) for name, value in members.items()]
+
+
+def header_structs(headers: Iterable[Pairs]) -> list[list[dict[str, Any]] | None]:
+    """Return headers as programs for Kafka expect them."""
+    return [
+        None
+        if pairs is None
+        else [{"key": key, "value": text and text.encode()} for key, text in pairs]
+        for pairs in headers
+    ]
+
+
+def _text(value: str | float | bool | None) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()

@@ -21,9 +21,9 @@ from skep.model.errors import NotFound
 from skep.spark.decode.segments import MalformedPayload
 from skep.spark.lake.read import ArchiveChanged
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.source.log import DataLost, Partitions, RestoredDatabase
+from skep.spark.source.message_log import DataLost, Partitions, RestoredDatabase
 from skep.spark.source.positions import NOTHING, Address, Snapshot, Span
-from skep.spark.source.tiers import Boundary, TieredLog
+from skep.spark.source.tiered_log import Boundary, TieredLog
 from tests.spark.support.archives import Shop, files_below, payloads_of, run_tasks
 from tests.spark.support.logs import envelope
 

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from skep.model.ids import OFFSET_LOW_BITS, message_id
 from skep.spark.decode.payloads import payload_decoder
-from skep.spark.decode.segments import Cutter, MalformedPayload
+from skep.spark.decode.segments import MalformedPayload, SegmentDecoder
 from skep.spark.source.columns import InvalidColumns
 from skep.spark.source.options import Shape
 from tests.spark.support.logs import envelope
@@ -63,8 +63,10 @@ def segments(*bodies, first=1):
 def cut(*batches, columns=COLUMNS, taken=NOON):
     schema = StructType([StructField(name, type_) for name, type_ in columns.items()])
     taken_us = round(taken.timestamp() * 1_000_000)
-    cutter = Cutter(schema, Shape(), open_envelope=lambda sealed: sealed, taken_us=taken_us)
-    return [row for batch in cutter.cut(batches) for row in batch.to_pylist()]
+    decoder = SegmentDecoder(
+        schema, Shape(), open_envelope=lambda sealed: sealed, taken_us=taken_us
+    )
+    return [row for batch in decoder.decode(batches) for row in batch.to_pylist()]
 
 
 json_values = st.recursive(

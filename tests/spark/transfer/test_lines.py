@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.spark.transfer.lines import cut_line
+from skep.spark.transfer.import_export import cut_line
 
 NAMES = st.none() | st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(

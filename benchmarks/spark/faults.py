@@ -1,6 +1,6 @@
 """Kill things under jobs on Spark, and check every message by ledger.
 
-`python -m benchmarks.spark_faults --kills 20` strikes so often in each way (see `spark_campaign`) a
+`python -m benchmarks.spark.faults --kills 20` strikes so often in each way (see `spark.campaign`) a
 pipeline queue -> window -> queue, and then an archive; executors are killed on a standalone cluster
 of two workers. Messages are pushed all the while. At the end every message must be in exactly one
 window, and every window there once; in the archive every message must be there once, none in the
@@ -20,10 +20,10 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.spark_archive_faults import ArchiveCampaign, ArchiveHereCampaign
-from benchmarks.spark_campaign import Campaign
-from benchmarks.spark_cluster import standalone_cluster
-from benchmarks.spark_victims import Feed, Job, LedgerBroken, killable_database
+from benchmarks.spark.archive_faults import ArchiveCampaign, ArchiveHereCampaign
+from benchmarks.spark.campaign import Campaign
+from benchmarks.spark.cluster import standalone_cluster
+from benchmarks.spark.victims import Feed, Job, LedgerBroken, killable_database
 
 SOURCE, SINK, NAME = "faults-in", "faults-out", "faults"
 LOCAL = "local[2,4]"

@@ -1,10 +1,11 @@
-"""Read the log as a stream: what has come since the last micro-batch, never skipping a late commit.
+"""Read the log as a DataFrame or as a stream, never skipping a late commit.
 
-Spark keeps positions in its checkpoint and asks here how far the next micro-batch may go. Two of
-its habits shape this module: it asks for the start twice, and again when the first micro-batch has
-to be repeated, so the answer is kept, and with a `consumerGroup` kept in the database; and it
-reports a commit one micro-batch late and never the last one, so commits serve display and holds,
-never removal.
+A DataFrame is everything between two positions, as it was when it was planned. A stream is what
+has come since the last micro-batch: Spark keeps positions in its checkpoint and asks how far the
+next micro-batch may go. Two of its habits matter here. It asks for the start twice, and again when
+the first micro-batch has to be repeated; so the answer is kept, with a `consumerGroup` in the
+database. It reports a commit one micro-batch late and never the last one; so commits serve display
+and holds, never removal.
 
 The planner lives in one Python process of the driver; the same class is pickled for executors,
 which only call `read`.
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -25,14 +26,59 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.source.log import Partitions, Present, Size
+from skep.spark.source.message_log import Partitions, Present, Size
 from skep.spark.source.options import InvalidOption, read_options, shape_options
 from skep.spark.source.positions import NOTHING, Part, Position, Snapshot, Span
-from skep.spark.source.slices import PortionReader
-from skep.spark.source.tiers import TieredLog
+from skep.spark.source.splits import SplitReader
+from skep.spark.source.tiered_log import TieredLog
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+class SkepReader(DataSourceReader):
+    """Plans and reads one DataFrame."""
+
+    def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
+        """Check options and columns.
+
+        Raises:
+            InvalidOption: An option is wrong.
+            InvalidColumns: There is no such column.
+        """
+        self._options: Final = read_options(options)
+        if self._options.start == "latest":
+            raise InvalidOption("startingOffsets=latest is for streams: a DataFrame would be empty")
+        self._splits: Final = SplitReader(self._options, shape_options(options), schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """Plan the tasks.
+
+        Raises:
+            SkepError: The queues, the positions or the database do not allow it.
+        """
+        log = TieredLog(self._options)
+        partitions = log.partitions()
+        present = log.present(partitions)
+        start = self._start(log, partitions, present)
+        end = present.position() if self._options.end == "latest" else self._options.end
+        log.check(end, present)
+        return self._splits.plan(log, partitions, start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the messages of one task as record batches."""
+        return self._splits.read(partition)
+
+    def _start(self, log: TieredLog, partitions: Partitions, present: Present) -> Position:
+        start = self._options.start
+        if not isinstance(start, Position):
+            return Position(
+                present.system, NOTHING, present.snapshot, since_us=self._options.since_us
+            )
+        log.check(start, present)
+        log.check_losses(start, partitions)
+        return start
+
 
 RENEWALS_PER_HOLD: Final = 4
 """How often a hold is renewed in the time it lasts, however little comes in."""
@@ -51,7 +97,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options: Final = read_options(options)
         if self._options.end != "latest" or self._options.until_us is not None:
             raise InvalidOption("endingOffsets and endingTimestamp are not for streams")
-        self._portions: Final = PortionReader(self._options, shape_options(options), schema)
+        self._splits: Final = SplitReader(self._options, shape_options(options), schema)
         self._log: Final = TieredLog(self._options)
         self._initial: Position | None = None
         self._available: Snapshot | None = None
@@ -171,11 +217,11 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = Position.from_json(start), Position.from_json(end)
         partitions = self._log.partitions()
         self._log.check(last, self._log.present(partitions))
-        return self._portions.plan(self._log, partitions, first, last)
+        return self._splits.plan(self._log, partitions, first, last)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the messages of one task as record batches."""
-        return self._portions.read(partition)
+        return self._splits.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Put on record how far the query has come, and keep the log from there on."""

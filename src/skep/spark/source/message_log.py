@@ -1,17 +1,17 @@
 """The log as readers on Spark plan it: queues, the present, spans and what was lost.
 
-Planning runs in the driver and asks small questions; `skep.spark.source.slices` reads what was
+Planning runs in the driver and asks small questions; `skep.spark.source.splits` reads what was
 planned. All that is said to PostgreSQL while planning is said here.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, NamedTuple
 
 from skep.model.errors import NotFound, Refused, Unavailable
-from skep.spark.runtime.postgres import database
+from skep.spark.runtime.postgres import array_of, database
 from skep.spark.source.options import ReadOptions
 from skep.spark.source.positions import (
     NOTHING,
@@ -79,7 +79,7 @@ class Present(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A portion of a span: how much it is, and the address at which it ends."""
+    """A split of a span: how much it is, and the address at which it ends."""
 
     last: Address
     segments: int
@@ -96,7 +96,7 @@ class Partitions:
     partition_ids: tuple[int, ...] | None
 
 
-class Log:
+class MessageLog:
     """Questions about the log of one database, for one reader."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -240,7 +240,7 @@ class Log:
         size_bytes: int | None = None,
         share: int | None = None,
     ) -> list[Size]:
-        """Cut a span into portions, as far as the limits allow."""
+        """Cut a span into splits, as far as the limits allow."""
         rows = self.ask(
             DIVIDE,
             *span_arguments(span, partitions, since_us, self._options.until_us),
@@ -291,17 +291,6 @@ def span_arguments(
         _timestamp(since_us),
         _timestamp(until_us),
     )
-
-
-def array_of(values: Iterable[object]) -> str:
-    """Spell an array of numbers or names in PostgreSQL's own notation."""
-    spelled = (
-        str(value)
-        if isinstance(value, int)
-        else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
-        for value in values
-    )
-    return "{" + ",".join(spelled) + "}"
 
 
 def microseconds_of(moment: datetime) -> int:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from skep.model.errors import NotFound
 from skep.settings import load_settings
-from skep.spark.source.log import Log, Partitions, Present, RestoredDatabase, Size, array_of
+from skep.spark.runtime.postgres import array_of
+from skep.spark.source.message_log import MessageLog, Partitions, Present, RestoredDatabase, Size
 from skep.spark.source.options import ReadOptions
 from skep.spark.source.positions import Span
 
@@ -52,7 +53,7 @@ class Boundary:
         return None if has_none else replace(span, upto=upto)
 
 
-class TieredLog(Log):
+class TieredLog(MessageLog):
     """Questions about the log and its archive, for one reader."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -156,7 +157,7 @@ class TieredLog(Log):
         part = boundary.archived(span)
         if part is None:
             return []
-        from skep.spark.lake.index import segments_in_order, whole_size  # noqa: PLC0415 (heavy)
+        from skep.spark.lake.read import segments_in_order, whole_size  # noqa: PLC0415 (heavy)
 
         choice = self.choice(boundary, part, since_us)
         with self.open_lake() as lake:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from skep.spark.runtime.postgres import forget_connections
-from skep.spark.source.log import DataLost
+from skep.spark.source.message_log import DataLost
 from tests.spark.support.archives import Shop
 from tests.spark.support.queries import Query
 

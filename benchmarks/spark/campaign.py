@@ -25,7 +25,7 @@ from contextlib import suppress
 
 import psycopg
 
-from benchmarks.spark_victims import LedgerBroken
+from benchmarks.spark.victims import LedgerBroken
 
 START_S = 600
 """Spark gives a Python worker ten seconds to start; on a busy machine a job needs several tries."""

@@ -1,15 +1,16 @@
-"""Where messages and their members lie in the bodies of segments: found for many at a time.
+"""Find messages in the bodies of segments without parsing them, and make columns of them.
 
 A body is a JSON array of envelopes, whose layout is fixed up to the payload (see
-`skep.model.envelopes`). So nothing is parsed here. The text that ends one envelope and begins the
-next is looked for in all bodies at once, and then each member is where the one before it ended.
-Nothing is done message by message, but for headers.
+`skep.model.envelopes`). The text that ends one envelope and begins the next is searched for in all
+bodies at once; then each member begins where the one before it ended. A member of many messages
+becomes a column by one copy of its bytes: no Python object stands for a message, unless headers or
+parsed payloads are asked for.
 
-A payload may hold the same text. Whether it did is known by counting, because a segment knows how
-many messages it has: if the text is there once less than that, and nothing else begins a message
-there, then all of these are the ends of messages. A segment of which that is not so is *irregular*
-and left to a decoder, and so is one with messages that are deleted, sealed or expire, with escapes
-in an id, with an id longer than is looked at, or with blanks around a payload.
+A payload may hold the same text. Counting shows whether it did, because a segment knows how many
+messages it has: if the text is there once less than that, and nothing else begins a message there,
+then all of these are the ends of messages. Any other segment is *irregular* and left to
+`skep.spark.decode.messages`, and so is one with messages that are deleted, sealed or expire, with
+escapes in an id, with an id longer than `LOOKED_AT`, or with blanks around a payload.
 """
 
 from typing import Any, Final, NamedTuple
@@ -17,7 +18,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from skep.model.envelopes import DATA_MARK, HEADERS_MARK, ID_MARK
-from skep.spark.sink.text_bytes import text_bytes, text_offsets
+from skep.model.ids import OFFSET_LOW_BITS, message_id_head
+from skep.spark.decode.messages import Pairs, header_pairs
+from skep.spark.runtime.arrow import pa, text_bytes, text_offsets
 
 LOOKED_AT: Final = 64
 """Bytes of a string in which its end must lie."""
@@ -37,14 +40,14 @@ _BACKSLASH: Final = ord("\\")
 _MARGIN: Final = 4 * LOOKED_AT + sum(
     map(len, (ID_MARK, _TRACE_MARK, _PRODUCER_MARK, HEADERS_MARK, DATA_MARK))
 )
-"""How far behind a beginning there is looked at most, in text that was no message after all."""
+"""How far behind a beginning the search reads at most, in text that was no message after all."""
 
 Numbers = Any
 """An array of numbers, one for each message or segment."""
 
 
 class Spans(NamedTuple):
-    """Where a member lies: from here up to there, for each message; nothing where it is null."""
+    """Where a member of each message lies; empty where it is null."""
 
     starts: Numbers
     ends: Numbers
@@ -127,10 +130,9 @@ class _Text:
         return self._words[at] == _word(mark)
 
     def string_ends(self, starts: Numbers) -> Numbers:
-        """Return where strings end, or where something else stands if that is not to be told.
+        """Return where strings end, or a place that is no end if there is an escape or none near.
 
-        What behind the end of a string must follow does not follow that: an escape is followed by
-        other characters, and where no end was found the place is inside of the string.
+        Callers notice: what must follow a string does not follow such a place.
         """
         windows = self._windows[starts].view(np.uint8).reshape(-1, LOOKED_AT)
         return starts + ((windows == _QUOTE) | (windows == _BACKSLASH)).argmax(axis=1)
@@ -229,3 +231,111 @@ def _headers(text: _Text, at: Numbers) -> tuple[Spans, Numbers]:
 
 def _word(mark: bytes) -> Any:
     return np.uint64(int.from_bytes(mark[:_WORD], "little"))
+
+
+_ID_HEAD: Final = 24
+_ID_DIGITS: Final = 12
+_ID: Final = _ID_HEAD + _ID_DIGITS
+_DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
+_SHIFTS: Final = np.arange(4 * (_ID_DIGITS - 1), -1, -4)
+
+
+class FoundMessages:
+    """Messages of a batch of segments, by column like `DecodedMessages`."""
+
+    def __init__(self, batch: Any, spans: EnvelopeSpans) -> None:
+        self._batch: Final = batch
+        self._spans: Final = spans
+        self._segments: Final = pa.array(spans.segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def shared(self, name: str) -> Any:
+        """Return a column that all messages of a segment share."""
+        return self._batch.column(name).take(self._segments)
+
+    @property
+    def offsets(self) -> Any:
+        """The offsets of the messages in their partitions."""
+        return pa.array(self._offsets())
+
+    def message_ids(self) -> Any:
+        """Return the wire ids of the messages."""
+        offsets = self._offsets()
+        spelled = np.empty((len(offsets), _ID), np.uint8)
+        spelled[:, :_ID_HEAD] = self._id_heads(offsets)
+        low = offsets & OFFSET_LOW_BITS
+        spelled[:, _ID_HEAD:] = _DIGITS[(low[:, np.newaxis] >> _SHIFTS) & 0xF]
+        bounds = np.arange(0, (len(offsets) + 1) * _ID, _ID, dtype=np.int32)
+        return _strings(spelled, bounds)
+
+    def _id_heads(self, offsets: Numbers) -> Numbers:
+        """Return the first 24 characters of the ids; neighbours mostly share them."""
+        partitions = np.asarray(self.shared("partition_id"))
+        is_new = np.ones(len(partitions), np.bool_)
+        is_new[1:] = (np.diff(partitions) != 0) | (np.diff(offsets & ~OFFSET_LOW_BITS) != 0)
+        rows = np.flatnonzero(is_new)
+        heads = b"".join(
+            message_id_head(partition, offset)
+            for partition, offset in zip(
+                partitions[rows].tolist(), offsets[rows].tolist(), strict=True
+            )
+        )
+        return np.frombuffer(heads, np.uint8).reshape(-1, _ID_HEAD)[np.cumsum(is_new) - 1]
+
+    def transaction_ids(self) -> Any:
+        """Return the transaction ids."""
+        return self._texts(self._spans.transaction_ids)
+
+    def trace_ids(self) -> Any:
+        """Return the trace ids."""
+        return self._texts_or_nulls(self._spans.trace_ids)
+
+    def producers(self) -> Any:
+        """Return the subjects of the producers."""
+        return self._texts_or_nulls(self._spans.producers)
+
+    def headers(self) -> list[Pairs]:
+        """Return the headers as texts."""
+        found: list[Pairs] = [None] * len(self)
+        starts, ends = self._spans.headers
+        rows = np.flatnonzero(starts < ends)
+        for row, start, end in zip(
+            rows.tolist(), starts[rows].tolist(), ends[rows].tolist(), strict=True
+        ):
+            found[row] = header_pairs(self._spans.text[start:end])
+        return found
+
+    def payloads(self) -> Any:
+        """Return the payloads, as they were pushed."""
+        return self._texts(self._spans.payloads)
+
+    def payload_bytes(self) -> Any:
+        """Return the lengths of the payloads."""
+        starts, ends = self._spans.payloads
+        return pa.array((ends - starts).astype(np.int32))
+
+    def _offsets(self) -> Numbers:
+        firsts = np.asarray(self._batch.column("first"))
+        return firsts[self._spans.segments] + self._spans.places
+
+    def _texts_or_nulls(self, spans: Spans) -> Any:
+        is_null = (spans.starts == spans.ends) & (self._spans.text[spans.starts] == ord("n"))
+        if is_null.all():
+            return pa.nulls(len(self), pa.string())
+        return self._texts(spans, is_null if is_null.any() else None)
+
+    def _texts(self, spans: Spans, is_null: Numbers | None = None) -> Any:
+        """Copy members out of the text: as every other string of it, what lies between left out."""
+        if not len(self):
+            return pa.array([], pa.string())
+        bounds = np.stack(spans, axis=1).astype(np.int32).ravel()
+        every_other = np.arange(0, len(bounds), 2, dtype=np.int32)
+        return _strings(self._spans.text, bounds).take(pa.array(every_other, mask=is_null))
+
+
+def _strings(text: Numbers, bounds: Numbers) -> Any:
+    """Return strings that lie one behind the other; JSON was checked to be UTF-8 when pushed."""
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.string(), len(bounds) - 1, buffers)

@@ -1,16 +1,24 @@
 """Archive queues: copy what is old enough to the lake, run by run.
 
 A run is a closed range of transactions of one queue. It is planned in the database, copied by
-tasks into files that nobody refers to, and committed in one transaction: the files to the catalog,
-the watermark of the queue, and the deletion of what nobody waits for in the live log. Whatever
-fails before leaves a run that was planned; the next process takes it over with the same bounds and
-removes the files of the attempts before its own. Nothing here cleans up after a failure, because
-after a crash nobody would.
+tasks into files that no snapshot refers to, and committed in one transaction: the files to the
+catalog, the watermark of the queue, and the deletion of what no group waits for in the live log. A
+failure before that leaves a planned run; the next process takes it over with the same bounds and
+removes the files of earlier attempts. Nothing here cleans up after a failure, because after a crash
+nothing would.
 
-One process archives at a time, by a lock that ends with its connection. What may be copied and
-deleted is decided in SQL: `skep.begin_archive`, `skep.delete_archived`.
+One process archives at a time, by a lock that ends with its connection. SQL decides what may be
+copied and deleted: `skep.begin_archive`, `skep.delete_archived`.
+
+`ArchiveService` repeats rounds for as long as a process lives. A round that lost its database has
+done no harm; the service logs it, waits, longer each time up to a bound, and starts again. It ends
+on request, and for every failure that retrying cannot fix. Every round leaves files and a snapshot,
+and every commit goes through all snapshots, so the service also compacts.
 """
 
+import logging
+import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,11 +30,11 @@ from uuid import uuid4
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from skep.model.errors import NotFound, Refused
-from skep.spark.lake.archive_files import Copied, CopyTask, copy_portion
-from skep.spark.lake.archive_jobs import OnProgress, RunTasks
+from skep.model.errors import NotFound, Refused, SkepError, Unavailable
+from skep.spark.lake.archive_files import Copied, CopyTask, copy_split
 from skep.spark.lake.lake import METADATA, Lake
-from skep.spark.source.log import Log, Partitions
+from skep.spark.runtime.tasks import OnProgress, RunTasks
+from skep.spark.source.message_log import MessageLog, Partitions
 from skep.spark.source.options import ReadOptions, Subscription
 from skep.spark.source.positions import Address, Snapshot, Span
 
@@ -131,7 +139,7 @@ class Archiver:
             SkepError: The database, the warehouse or the storage does not allow it.
         """
         done = Archived()
-        with only_archivist(self._lake) as connection:
+        with archive_lock(self._lake) as connection:
             work = self._work(connection)
             if not work:
                 return done
@@ -198,11 +206,11 @@ class Archiver:
                 queue=queue,
                 span=span,
             )
-            for number, span in enumerate(self._portions(run, queue_id, queue))
+            for number, span in enumerate(self._splits(run, queue_id, queue))
         ]
-        return self._run_tasks(tasks, copy_portion, self._on_progress)
+        return self._run_tasks(tasks, copy_split, self._on_progress)
 
-    def _portions(self, run: ArchiveRun, queue_id: int, queue: str) -> list[Span]:
+    def _splits(self, run: ArchiveRun, queue_id: int, queue: str) -> list[Span]:
         plan = self._plan
         options = ReadOptions(
             url=plan.url,
@@ -210,7 +218,7 @@ class Archiver:
             statement_timeout_s=plan.statement_timeout_s,
         )
         seen, upto = Snapshot(run.since), Snapshot(run.upto)
-        sizes = Log(options).divide(
+        sizes = MessageLog(options).divide(
             Span(seen, upto),
             Partitions((queue_id,), (queue,), None),
             None,
@@ -309,7 +317,7 @@ def require_own_archive(work: Sequence[Any]) -> None:
 
 
 @contextmanager
-def only_archivist(lake: Lake) -> Generator[Connection]:
+def archive_lock(lake: Lake) -> Generator[Connection]:
     """Be the only process that changes the lake; every statement is a transaction of its own.
 
     Raises:
@@ -328,3 +336,90 @@ def only_archivist(lake: Lake) -> Generator[Connection]:
                 with suppress(SQLAlchemyError):
                     connection.execute(text(UNLOCK))
             connection.invalidate()
+
+
+COMPACT_EVERY_S: Final = 86_400.0
+PAUSE_FIRST_S: Final = 1.0
+PAUSE_MAX_S: Final = 30.0
+_log: Final = logging.getLogger(__name__)
+
+
+class ArchiveService:
+    """Repeats the rounds of one archivist."""
+
+    def __init__(
+        self,
+        archive: Callable[[], None],
+        *,
+        every_s: float,
+        before_waiting: Callable[[], None],
+        compact: Callable[[], None] | None = None,
+        compact_every_s: float = COMPACT_EVERY_S,
+        pause_first_s: float = PAUSE_FIRST_S,
+        pause_max_s: float = PAUSE_MAX_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            archive: One round; it raises Unavailable when the database is away.
+            every_s: From the end of a round to the next one.
+            before_waiting: Is called when the database is away, and raises if waiting is in vain.
+            compact: Puts small files together; it raises what `archive` does. None: nobody does.
+            compact_every_s: How long it is left alone then.
+            pause_first_s: Before the first repetition of a round that failed; it doubles.
+            pause_max_s: What the pause does not exceed.
+            clock: Tells seconds.
+        """
+        self._archive: Final = archive
+        self._every_s: Final = every_s
+        self._before_waiting: Final = before_waiting
+        self._compact: Final = compact
+        self._compact_every_s: Final = compact_every_s
+        self._clock: Final = clock
+        self._compact_at = clock()
+        self._pause_first_s: Final = pause_first_s
+        self._pause_max_s: Final = pause_max_s
+        self._failures = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Archive until the event is set; a round that is under way is brought to its end.
+
+        Raises:
+            SkepError: A round failed, and not because the database was away.
+        """
+        while not stop.wait(self._round()):
+            pass
+
+    def _round(self) -> float:
+        """Archive once; return how long to wait before the next round."""
+        try:
+            self._archive()
+            self._compact_if_due()
+        except Unavailable as error:
+            return self._outage(error)
+        except ArchiveBusy as error:
+            if not self._failures:
+                raise
+            # The lock of the connection that was lost: the server has yet to notice.
+            return self._outage(error)
+        if self._failures:
+            _log.warning("the database is back: archived what had become old meanwhile")
+        self._failures = 0
+        return self._every_s
+
+    def _compact_if_due(self) -> None:
+        if self._compact is not None and self._clock() >= self._compact_at:
+            self._compact()
+            self._compact_at = self._clock() + self._compact_every_s
+
+    def _outage(self, error: SkepError) -> float:
+        self._before_waiting()
+        pause_s = min(self._pause_max_s, self._pause_first_s * 2**self._failures)
+        self._failures += 1
+        _log.warning(
+            "a round of the archive was cut short: %s. The archive is whole; trying again in %g s",
+            error.message,
+            pause_s,
+        )
+        return pause_s

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from skep.model.envelopes import build_envelope
-from skep.spark.decode.decoded_messages import SegmentDecoder
-from skep.spark.decode.envelope_spans import LOOKED_AT, find_envelopes
-from skep.spark.decode.segments import Cutter
+from skep.spark.decode.envelopes import LOOKED_AT, find_envelopes
+from skep.spark.decode.messages import EnvelopeDecoder
+from skep.spark.decode.segments import SegmentDecoder
 from skep.spark.source.options import Shape
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -59,13 +59,13 @@ def batch_of(lots, first=7):
 
 def rows_of(batch):
     """Return the rows of segments, whichever way they went."""
-    cutter = Cutter(SCHEMA, Shape(), open_envelope=lambda sealed: sealed, taken_us=NOON_US)
-    return [row for cut in cutter.cut([batch]) for row in cut.to_pylist()]
+    decoder = SegmentDecoder(SCHEMA, Shape(), open_envelope=lambda sealed: sealed, taken_us=NOON_US)
+    return [row for cut in decoder.decode([batch]) for row in cut.to_pylist()]
 
 
 def decoded_rows(batch):
     """Return the rows that come of decoding each and every segment."""
-    found = SegmentDecoder(open_envelope=lambda sealed: sealed, taken_us=NOON_US).decode(batch)
+    found = EnvelopeDecoder(open_envelope=lambda sealed: sealed, taken_us=NOON_US).decode(batch)
     columns = {
         "queue": found.shared("queue").to_pylist(),
         "partition": found.shared("partition").to_pylist(),

@@ -27,15 +27,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.errors import ScenarioFailed
-from benchmarks.spark_jdbc import INSERT_ROWS, JdbcTable, find_driver
-from benchmarks.spark_meter import Cost, SparkMeter
+from benchmarks.spark.jdbc import INSERT_ROWS, JdbcTable, find_driver
+from benchmarks.spark.meter import Cost, SparkMeter
 from benchmarks.stack import POSTGRES_PARAMETERS
 from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import migrate
-from skep.spark.lake.archive_jobs import run_on_spark
-from skep.spark.lake.archive_runs import ArchivePlan, Archiver
+from skep.spark.lake.archiver import ArchivePlan, Archiver
 from skep.spark.lake.lake import Lake
 from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
+from skep.spark.runtime.tasks import run_on_spark
 from skep.spark.transfer.replay import Replay, ReplayPlan
 
 if TYPE_CHECKING:
@@ -304,7 +304,3 @@ def _print(findings: Findings, console: Console) -> None:
             f"{goal:g}: {verdict}"
         )
     console.print(f"load average {os.getloadavg()[1]:.1f} over the last 5 minutes")
-
-
-if __name__ == "__main__":
-    typer.run(main)
