@@ -1,10 +1,10 @@
-"""The worker that runs the replays which were ordered from a broker.
+"""The worker that runs the replays ordered from a broker.
 
     skep worker skep.replay_worker:app
 
-It is Spark's driver, on all cores of its machine. `replay_app` makes one for another master. The
-database is that of the worker; where the archive lies and with which keys messages are sealed say
-the settings of this machine, as for `skep replay`.
+It is Spark's driver, on all cores of its machine; `replay_app` makes one for another master. The
+database is that of the worker. The settings of this machine say where the archive lies and which
+encryption keys to use, as for `skep replay`.
 
 An attempt that died has stored nothing, or everything: the next one finds out which.
 """
@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from skep.jobs import Ctx, Fail, JobClient, JobTypes, Retry, WorkerApp
 from skep.jobs.service.replays import MAX_ATTEMPTS, REPLAY_JOB, ReplayOrder, ReplayResult
 from skep.model.errors import BadRequest, Defect, Refused
@@ -21,7 +23,7 @@ from skep.settings import Settings, load_settings
 from skep.spark.runtime.encryption_keys import key_options
 from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
 from skep.spark.transfer.conditions import check_condition
-from skep.spark.transfer.jobs import JobFailed, Outcome
+from skep.spark.transfer.jobs import JobFailed
 from skep.spark.transfer.replay import Replay, ReplayPlan
 from skep.spark_jobs import spark_job
 
@@ -33,28 +35,19 @@ RETRY: Final = Retry(max_attempts=MAX_ATTEMPTS, initial_s=5)
 
 @dataclass(slots=True)
 class _Place:
-    """Where a worker replays; known once it runs."""
+    """The database and settings of a worker; known once it runs."""
 
     url: str | None = None
     settings: Settings | None = None
 
     def plan(self, order: ReplayOrder) -> ReplayPlan:
         if self.url is None or self.settings is None:
-            raise Defect("the worker has not begun")
+            raise Defect("the worker has not started")
         return ReplayPlan(
             url=self.url,
-            queue=order.queue,
-            into=order.into,
-            since=order.since,
-            until=order.until,
-            where=order.where,
-            partition=order.partition,
-            name=order.name,
-            keeps_ids=order.keeps_ids,
-            may_decrypt=order.may_decrypt,
-            on_error=order.on_error,
             storage=self.settings.archive_storage,
             keys=key_options(self.settings),
+            **msgspec.structs.asdict(order),
         )
 
 
@@ -95,21 +88,13 @@ def _run(plan: ReplayPlan, spark: "SparkSession") -> ReplayResult:
     try:
         if plan.where is not None:
             check_condition(spark, plan.where)
-        return _result(Replay(lambda: spark, plan).run())
+        done = Replay(lambda: spark, plan).run()._asdict()
+        del done["scheduled"]
+        return ReplayResult(**done)
     except JobFailed:
         raise  # a task failed: the database may have been away
     except (BadRequest, Refused) as error:
         raise Fail(error.message) from None
-
-
-def _result(done: Outcome) -> ReplayResult:
-    return ReplayResult(
-        messages=done.messages,
-        duplicates=done.duplicates,
-        rejected=done.rejected,
-        is_repeated=done.is_repeated,
-        committed_at=done.committed_at,
-    )
 
 
 app: Final = replay_app()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from skep.jobs import Continue, Ctx, Job, JobTypes, Limits, Retry
 from skep.spark.runtime.session import adopt_session, spark_session
+from skep.spark.runtime.tasks import POLL_S, task_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,10 +32,9 @@ O = TypeVar("O")  # noqa: E741
 
 MakeSession: TypeAlias = "Callable[[], SparkSession]"
 
-WATCH_S: Final = 0.5
-QUERY_WATCH_S: Final = 1
+QUERY_POLL_S: Final = 1
 STARTED_SHARE_MAX: Final = 0.99
-"""Nobody knows whether the function will start another Spark job: it is done when it returns."""
+"""The function may start another Spark job: it is done when it returns."""
 
 
 def spark_job(
@@ -49,14 +49,8 @@ def spark_job(
 ) -> "Callable[[Callable[[Ctx[I, O], SparkSession], O | Continue[O]]], Job[I, O]]":
     """Declare the decorated function as a job that runs on Spark.
 
-    Args:
-        types: where the job is declared.
-        name: of the job.
-        session: makes the session, or returns the one there is.
-        retry: as of any job.
-        timeout: as of any job; the Spark jobs are cancelled.
-        limits: as of any job.
-        priority: as of any job.
+    `session` makes the Spark session, or returns the one there is. The other arguments are those
+    of `JobTypes.sync_job`; at a timeout the Spark jobs are cancelled.
     """
 
     def decorate(step: "Callable[[Ctx[I, O], SparkSession], O | Continue[O]]") -> Job[I, O]:
@@ -88,7 +82,7 @@ def run_query(ctx: Ctx[Any, Any], query: "StreamingQuery") -> None:
     """
     rows = 0
     last_batch = -1
-    while not query.awaitTermination(QUERY_WATCH_S):
+    while not query.awaitTermination(QUERY_POLL_S):
         if ctx.cancelled is not None:
             query.stop()
             ctx.check()
@@ -107,7 +101,7 @@ def _watched(ctx: Ctx[Any, Any], spark: "SparkSession") -> Generator[None]:
     context.setJobGroup(group, ctx.facts.name, interruptOnCancel=True)
 
     def watch() -> None:
-        while not is_over.wait(WATCH_S):
+        while not is_over.wait(POLL_S):
             if ctx.cancelled is not None:
                 context.cancelJobGroup(group)
                 continue  # the function may be about to start another
@@ -125,15 +119,8 @@ def _watched(ctx: Ctx[Any, Any], spark: "SparkSession") -> Generator[None]:
 
 
 def _progress(tracker: Any, group: str) -> tuple[float | None, str | None]:
-    """Return the share of tasks that are done, of those that Spark knows of, and words for it."""
-    done = total = 0
-    for job_id in tracker.getJobIdsForGroup(group):
-        job = tracker.getJobInfo(job_id)
-        for stage_id in () if job is None else job.stageIds:
-            stage = tracker.getStageInfo(stage_id)
-            if stage is not None:
-                done += stage.numCompletedTasks
-                total += stage.numTasks
+    """Return the share of the tasks known so far that are done, and a note that says so."""
+    total, done = task_counts(tracker, group)
     if total == 0:
         return None, None
     return min(done / total, STARTED_SHARE_MAX), f"{done} of {total} tasks"

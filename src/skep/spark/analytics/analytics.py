@@ -13,10 +13,9 @@ since; see `skep.store_volume` and its neighbours.
 
 import json
 import re
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, text
@@ -25,10 +24,15 @@ from skep.model.errors import BadRequest, NotFound, Refused
 from skep.spark.analytics.hours import Hours, choose_hours
 from skep.spark.analytics.lake import AnalyticsLake
 from skep.spark.lake.lake import Lake
-from skep.spark.lake.read import moment_of
-from skep.spark.source.message_log import Partitions, Present, microseconds_of
+from skep.spark.source.message_log import Partitions, Present
 from skep.spark.source.options import read_options
-from skep.spark.source.positions import InvalidPosition, Position
+from skep.spark.source.positions import (
+    EPOCH,
+    InvalidPosition,
+    Position,
+    microseconds_of,
+    moment_of,
+)
 from skep.spark.source.tiered_log import TieredLog
 from skep.spark.transfer.jobs import explained, queue_secrets
 
@@ -45,7 +49,6 @@ MEASURED_COLUMNS: Final = "queue string, partition string, payload_bytes int, cr
 EVERY_QUEUE: Final = ".*"
 
 Kind = Literal["partition", "key"]
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class QueueHour(NamedTuple):
@@ -185,13 +188,12 @@ def _keys(rows: list[Any], kind: Kind) -> list[KeyHour]:
 
 
 def _moment(hours: int) -> datetime:
-    return _EPOCH + timedelta(hours=hours)
+    return EPOCH + timedelta(hours=hours)
 
 
 CAUSES_MAX: Final = 20
 """Causes of death that are told apart in an hour of a queue."""
 
-LOCK: Final = "select pg_try_advisory_lock(hashtext('skep.analytics'))"
 PROGRESS: Final = "select * from skep.analytics_progress()"
 POSITION: Final = "select skep.analytics_position(:since)"
 STORE: Final = "select skep.store_volume(:volume, :keys)"
@@ -300,11 +302,11 @@ class Analytics:
         """Compute what the plan says.
 
         Raises:
-            AnalyticsBusy: Somebody else is at it.
+            AnalyticsBusy: Another process computes them.
             BadRequest: The hours make no sense.
-            SkepError: The database, Spark or the storage does not allow it.
         """
-        with _analytics_lock(self._lake) as connection:
+        busy = AnalyticsBusy("another process computes the analytics; wait for its end")
+        with self._lake.locked("analytics", busy) as connection:
             hours = self._hours(connection)
             done = Computed(hours, has_lake=self._tables.ensure_tables())
             if hours is None:
@@ -389,24 +391,6 @@ def analytics_progress(lake: Lake) -> Any:
     """Return how far analytics have come: now, watermark, finished_at, messages."""
     with lake.connect() as connection:
         return connection.execute(text(PROGRESS)).one()
-
-
-@contextmanager
-def _analytics_lock(lake: Lake) -> Generator[Connection]:
-    """Be the only process that computes; every statement is a transaction of its own.
-
-    Raises:
-        AnalyticsBusy: Another one is at it.
-    """
-    with lake.connect() as opened:
-        connection = opened.execution_options(isolation_level="AUTOCOMMIT")
-        if not connection.scalar(text(LOCK)):
-            raise AnalyticsBusy("another process computes the analytics; wait for its end")
-        try:
-            yield connection
-        finally:
-            # The lock goes with the connection; the pool would keep both.
-            connection.invalidate()
 
 
 def _as_json(rows: list[Any]) -> str:

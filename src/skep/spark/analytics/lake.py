@@ -10,7 +10,6 @@ which a run that died has left behind.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -32,7 +31,7 @@ from pyiceberg.types import (
 from sqlalchemy import Connection, text
 
 from skep.spark.analytics.hours import DAY, begin_of_day
-from skep.spark.lake.lake import NAMESPACE, Lake, all_data_files, snapshot_files
+from skep.spark.lake.lake import NAMESPACE, Lake
 from skep.spark.lake.storage import warehouse_address
 from skep.spark.runtime.arrow import pa
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
@@ -221,33 +220,15 @@ class AnalyticsLake:
 
     def tidy(self, now: datetime | None = None) -> int:
         """Forget old snapshots and remove what no snapshot knows; return how many files went."""
-        limit_ms = ((now or datetime.now(UTC)) - KEEP).timestamp() * 1000
+        oldest = (now or datetime.now(UTC)) - KEEP
         removed = 0
         for name in TABLES:
             with self._lake.transaction():
-                self._expire(self._table(name), limit_ms)
-                table = self._table(name)
-                known = {table.metadata_location, *snapshot_files(table), *all_data_files(table)}
-                known |= {entry.metadata_file for entry in table.metadata.metadata_log}
-                orphans = [
-                    each for each in self._lake.storage.list(table.location()) if each not in known
-                ]
+                self._lake.expire(self._table(name), oldest)
+                orphans = self._lake.orphans(self._table(name))
                 self._lake.storage.remove(orphans)
             removed += len(orphans)
         return removed
-
-    def _expire(self, table: Table, limit_ms: float) -> None:
-        """Forget the snapshots that were replaced before a moment."""
-        snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)
-        # A snapshot is the present one until the next comes: readers may have planned until then.
-        old = [
-            snapshot.snapshot_id
-            for snapshot, following in pairwise(snapshots)
-            if following.timestamp_ms < limit_ms
-        ]
-        if old:
-            table.maintenance.expire_snapshots().by_ids(old).commit()
-            self._lake.force(table)
 
 
 _BY_DAY: Final = PartitionSpec(PartitionField(1, 1000, DayTransform(), "hour_day"))

@@ -7,11 +7,12 @@ by queue, by cause, by key and by group. A bucket is as many hours as make a plo
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from skep.spark.analytics.hours import Hours
 from skep.spark.runtime.postgres import array_of, database
+from skep.spark.source.positions import EPOCH
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
 
 STATEMENT_TIMEOUT_S: Final = 60.0
@@ -31,8 +32,6 @@ LAGS: Final = "select * from skep.list_lags"
 Row = dict[str, Any]
 ReadRows = Callable[[str, tuple[str, ...]], Iterator[Row]]
 """Returns all rows of a listing; the names are the columns of its address behind the hour."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -123,7 +122,7 @@ class Figures:
 
     def bucket_of(self, hour: datetime) -> datetime:
         """Return the begin of the bucket of an hour."""
-        return hour - (hour - _EPOCH) % self.bucket
+        return hour - (hour - EPOCH) % self.bucket
 
     def total(self) -> Deliveries:
         """Return what brokers counted, over all hours and queues."""

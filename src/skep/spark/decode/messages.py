@@ -10,7 +10,7 @@ the task: a row without its payload would be worse.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -19,9 +19,9 @@ import numpy as np
 from skep.model.ids import OFFSET_LOW_BITS, message_id, message_id_head
 from skep.spark.decode.payloads import payload_bytes
 from skep.spark.runtime.arrow import pa
+from skep.spark.source.positions import moment_of
 
 _RAW_NULL: Final = msgspec.Raw(b"null")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Open = Callable[[bytes], bytes]
 Pairs = list[tuple[str, str | None]] | None
@@ -108,7 +108,7 @@ class EnvelopeDecoder:
             taken_us: What had expired at this moment is left out; None leaves nothing out.
         """
         self._open: Final = open_envelope
-        self._taken: Final = None if taken_us is None else _EPOCH + timedelta(microseconds=taken_us)
+        self._taken: Final = None if taken_us is None else moment_of(taken_us)
         self._decode: Final = msgspec.json.Decoder(list[Envelope | None]).decode
         self._decode_raw: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
         self._decode_one: Final = msgspec.json.Decoder(Envelope).decode

@@ -68,12 +68,7 @@ class Copied(NamedTuple):
 
 
 def copy_split(task: CopyTask) -> Copied:
-    """Copy a split of the log.
-
-    Raises:
-        AttemptIsOver: This attempt does not count any more.
-        SkepError: The database or the storage does not allow it.
-    """
+    """Copy a split of the log; raise `AttemptIsOver` if this attempt does not count any more."""
     source = database(task.url, task.statement_timeout_s)
     _require_attempt(source, task)
     partitions = Partitions((task.queue_id,), (task.queue,), None)

@@ -19,8 +19,8 @@ and every commit goes through all snapshots, so the service also compacts.
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -28,7 +28,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import SQLAlchemyError
 
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.spark.lake.archive_files import Copied, CopyTask, copy_split
@@ -45,8 +44,6 @@ MESSAGES_PER_TASK: Final = 250_000
 SEGMENTS_PER_SWEEP: Final = 1_000
 EVERYTHING: Final = 2**31 - 1
 
-LOCK: Final = "select pg_try_advisory_lock(hashtext('skep.archive'))"
-UNLOCK: Final = "select pg_advisory_unlock(hashtext('skep.archive'))"
 WORK: Final = "select * from skep.archive_work(:queues)"
 SYSTEM: Final = "select skep.system_identity()"
 BEGIN: Final = "select * from skep.begin_archive(:queue_id, :messages, :segments)"
@@ -130,13 +127,12 @@ class Archiver:
         self._on_step: Final = on_step
 
     def archive(self) -> Archived:
-        """Copy everything that is old enough now, and delete what nobody waits for.
+        """Copy everything that is old enough now, and delete what no group waits for.
 
         Raises:
-            ArchiveBusy: Somebody else is at it.
+            ArchiveBusy: Another process is archiving.
             ForeignArchive: The database was restored from a dump.
             NotFound: A queue that was named does not exist, or has no archive.
-            SkepError: The database, the warehouse or the storage does not allow it.
         """
         done = Archived()
         with archive_lock(self._lake) as connection:
@@ -182,12 +178,12 @@ class Archiver:
         self._on_step("swept")
 
     def _begin(self, connection: Connection, queue_id: int) -> ArchiveRun | None:
-        limits = {
-            "messages": self._plan.messages_per_run,
-            "segments": self._plan.segments_per_run,
-        }
+        plan = self._plan
+        limits = {"messages": plan.messages_per_run, "segments": plan.segments_per_run}
         row = connection.execute(text(BEGIN), {"queue_id": queue_id, **limits}).one_or_none()
-        return None if row is None else ArchiveRun(str(row[0]), *row[1:])
+        return (
+            None if row is None else ArchiveRun(str(row.run_id), row.attempt, row.since, row.upto)
+        )
 
     def _copy(self, run: ArchiveRun, queue_id: int, queue: str) -> list[Copied]:
         directory = f"{self._lake.table().location()}/data/{run.run_id}"
@@ -248,33 +244,23 @@ class Archiver:
             self._lake.add(self._lake.table(), files, run=run.run_id)
             self._on_step("added")
             # Last, because pushes into the partitions wait from here to the end of the transaction.
-            deleted = connection.execute(
-                text(DELETE),
-                {
-                    "run_id": run.run_id,
-                    "queue_id": queue_id,
-                    "after": run.since - 1,
-                    "limit": EVERYTHING,
-                },
-            ).one()
+            deleted = _delete(connection, run.run_id, queue_id, run.since - 1, EVERYTHING)
             self._on_step("deleted")
         return deleted.messages
 
     def _sweep(self, connection: Connection, queue_id: int) -> int:
         """Delete what was archived earlier and has been read since."""
-        messages, after, is_done, run_id = 0, 0, False, uuid4()
+        messages, after, is_done, run_id = 0, 0, False, str(uuid4())
         while not is_done:
-            row = connection.execute(
-                text(DELETE),
-                {
-                    "run_id": run_id,
-                    "queue_id": queue_id,
-                    "after": after,
-                    "limit": SEGMENTS_PER_SWEEP,
-                },
-            ).one()
+            row = _delete(connection, run_id, queue_id, after, SEGMENTS_PER_SWEEP)
             messages, after, is_done = messages + row.messages, row.reached, row.is_done
         return messages
+
+
+def _delete(connection: Connection, run_id: str, queue_id: int, after: int, limit: int) -> Any:
+    """Delete archived messages that no group waits for, from transactions after one."""
+    place = {"run_id": run_id, "queue_id": queue_id, "after": after, "limit": limit}
+    return connection.execute(text(DELETE), place).one()
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,11 +289,7 @@ def _state(row: Any) -> str:
 
 
 def require_own_archive(work: Sequence[Any]) -> None:
-    """Make sure that no watermark comes from another server.
-
-    Raises:
-        ForeignArchive: One does.
-    """
+    """Make sure that no watermark comes from another server; raise `ForeignArchive` if one does."""
     if any(row.is_foreign for row in work):
         raise ForeignArchive(
             "this database was restored from a dump, and its archive belongs to the server it "
@@ -316,26 +298,10 @@ def require_own_archive(work: Sequence[Any]) -> None:
         )
 
 
-@contextmanager
-def archive_lock(lake: Lake) -> Generator[Connection]:
-    """Be the only process that changes the lake; every statement is a transaction of its own.
-
-    Raises:
-        ArchiveBusy: Another one is at it.
-    """
-    with lake.connect() as opened:
-        connection = opened.execution_options(isolation_level="AUTOCOMMIT")
-        if not connection.scalar(text(LOCK)):
-            raise ArchiveBusy("another process is archiving this database; wait for its end")
-        try:
-            yield connection
-        finally:
-            # Given back first: the server notices the end of a connection a little later, and who
-            # comes next would find it taken. Then the connection goes, which the pool would keep.
-            if not connection.invalidated:
-                with suppress(SQLAlchemyError):
-                    connection.execute(text(UNLOCK))
-            connection.invalidate()
+def archive_lock(lake: Lake) -> AbstractContextManager[Connection]:
+    """Be the only process that changes the lake; raise `ArchiveBusy` if another one does."""
+    busy = ArchiveBusy("another process is archiving this database; wait for its end")
+    return lake.locked("archive", busy)
 
 
 COMPACT_EVERY_S: Final = 86_400.0
@@ -365,11 +331,11 @@ class ArchiveService:
             archive: One round; it raises Unavailable when the database is away.
             every_s: From the end of a round to the next one.
             before_waiting: Is called when the database is away, and raises if waiting is in vain.
-            compact: Puts small files together; it raises what `archive` does. None: nobody does.
-            compact_every_s: How long it is left alone then.
+            compact: Merges small files; it raises what `archive` does. None: never.
+            compact_every_s: From one compaction to the next.
             pause_first_s: Before the first repetition of a round that failed; it doubles.
             pause_max_s: What the pause does not exceed.
-            clock: Tells seconds.
+            clock: Monotonic seconds.
         """
         self._archive: Final = archive
         self._every_s: Final = every_s
@@ -383,11 +349,7 @@ class ArchiveService:
         self._failures = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Archive until the event is set; a round that is under way is brought to its end.
-
-        Raises:
-            SkepError: A round failed, and not because the database was away.
-        """
+        """Archive until the event is set; a round that is under way is brought to its end."""
         while not stop.wait(self._round()):
             pass
 

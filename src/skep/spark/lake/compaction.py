@@ -1,12 +1,12 @@
 """Keep the lake in good shape: few large files instead of many small ones, and no old snapshots.
 
 Every archive run leaves a file for each task and day. Small files of the same queue and day are
-put together, sorted by address, and take their place in one commit. Readers that planned before
-still find the old files, until the snapshots that know them are older than `keep_s`; then snapshots
-and files go. So do files that nobody ever knew, left by a process that was given up.
+merged, sorted by address, and replaced in one commit. Readers that planned before still find the
+old files, until the snapshots that know them are older than `keep_s`; then snapshots and files go.
+So do files that no snapshot ever knew, left by a process that died.
 
-It runs under the lock of the archive, so that it has nobody beside it. Should that lock be lost,
-with its connection, that of `Lake.transaction` still keeps it from files that somebody commits.
+It runs under the lock of the archive. Should that lock be lost, with its connection, the lock of
+`Lake.transaction` still keeps it from files that another process is about to commit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -108,19 +108,21 @@ class Compactor:
         self._now: Final = now
 
     def compact(self) -> Compacted:
-        """Put small files together, then forget what is older than anybody should need.
+        """Merge small files, then forget snapshots and files older than `keep_s`.
 
         Raises:
-            ArchiveBusy: Somebody else is archiving or compacting.
+            ArchiveBusy: Another process is archiving or compacting.
             NotFound: There is no archive.
         """
         done = Compacted()
         with archive_lock(self._lake):
-            # Before, because whatever failed earlier is nobody's any more.
+            # First: what earlier failures left behind.
             done.removed += self._lake.remove_unreferenced()
             self._merge(done)
             self._on_step("merged")
-            done.snapshots = self._expire()
+            with self._lake.transaction():
+                oldest = self._now() - timedelta(seconds=self._plan.keep_s)
+                done.snapshots = self._lake.expire(self._lake.table(), oldest)
             self._on_step("expired")
             done.removed += self._lake.remove_unreferenced()
         return done
@@ -148,33 +150,6 @@ class Compactor:
         done.files_before = len(old)
         done.files_after = len(tasks)
         done.messages = sum(each.messages for each in merged)
-
-    def _expire(self) -> int:
-        """Forget the snapshots that are too old, but never the present one."""
-        with self._lake.transaction():
-            table = self._lake.table()
-            current = table.current_snapshot()
-            oldest = self._now() - timedelta(seconds=self._plan.keep_s)
-            limit_ms = oldest.timestamp() * 1000
-            expired = [
-                snapshot.snapshot_id
-                for snapshot in table.metadata.snapshots
-                if snapshot != current and _replaced_at(table, snapshot) < limit_ms
-            ]
-            if expired:
-                table.maintenance.expire_snapshots().by_ids(expired).commit()
-                self._lake.force(table)
-        return len(expired)
-
-
-def _replaced_at(table: Any, snapshot: Any) -> int:
-    """Return when a snapshot ceased to be the present one: readers may have planned until then."""
-    later = [
-        other.timestamp_ms
-        for other in table.metadata.snapshots
-        if other.parent_snapshot_id == snapshot.snapshot_id
-    ]
-    return max(later, default=snapshot.timestamp_ms)
 
 
 def small_groups(files: Iterable[DataFile], plan: CompactionPlan) -> Iterator[tuple[DataFile, ...]]:

@@ -9,7 +9,7 @@ the database, restored elsewhere, never takes the files of the original for its 
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
@@ -23,9 +23,9 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 from sqlalchemy import Connection, event, make_url, text
-from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError, SQLAlchemyError
 
-from skep.model.errors import NotFound, Refused, Unavailable
+from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.model.schema_name import Schema, split_schema
 from skep.spark.lake.schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA, XID_FIELD
 from skep.spark.lake.storage import Storage, warehouse_address
@@ -39,6 +39,9 @@ METADATA: Final = "metadata"
 """The directory of the files that describe the table."""
 
 LOCK_TABLE: Final = "select from skep_lake.iceberg_tables for update"
+# The name stands in the text, where that of another schema takes the place of `skep`.
+LOCK: Final = "select pg_try_advisory_lock(hashtext('skep.{name}'))"
+UNLOCK: Final = "select pg_advisory_unlock(hashtext('skep.{name}'))"
 OPEN_RUNS: Final = "select id::text from skep.archive_run"
 
 
@@ -113,10 +116,10 @@ class Lake:
 
     @contextmanager
     def transaction(self) -> Generator[Connection]:
-        """Run the catalog in a transaction that commits at the end, alone.
+        """Run the catalog in a transaction that commits at the end.
 
-        The row of the table is locked first. Whoever holds it knows that nobody is about to commit
-        files that the catalog does not know yet, whatever became of the lock of the archivist.
+        It locks the row of the table first: no other process is about to commit files that the
+        catalog does not know yet, even if the advisory lock of the archive was lost.
         """
         with self._engine.connect() as connection, connection.begin():
             connection.execute(text(LOCK_TABLE))
@@ -128,11 +131,7 @@ class Lake:
                 self._catalog.engine = self._engine
 
     def table(self) -> Table:
-        """Return the table as it is now.
-
-        Raises:
-            NotFound: Nothing has ever been archived.
-        """
+        """Return the table as it is now; raise `NotFound` if nothing has ever been archived."""
         try:
             return self._catalog.load_table(TABLE)
         except NoSuchTableError:
@@ -150,13 +149,13 @@ class Lake:
             system: The database, as positions name it.
 
         Raises:
-            WrongWarehouse: They lie somewhere else, or nobody said where.
+            WrongWarehouse: They lie somewhere else, or there is no warehouse.
         """
         wanted = None if warehouse is None else warehouse_address(warehouse)
         if not self.has_table():
             if wanted is None:
                 raise WrongWarehouse(
-                    "say where to put the archive: --warehouse, or the setting archive_warehouse"
+                    "The archive has no warehouse yet: pass --warehouse, or set archive_warehouse"
                 )
             self._create(f"{wanted}/{system.replace(':', '-')}/messages")
         table = self.table()
@@ -235,8 +234,21 @@ class Lake:
         """Make sure that the description of the table survives a crash of the machine."""
         self.storage.force([table.metadata_location, *snapshot_files(table, current_only=True)])
 
+    def expire(self, table: Table, older_than: datetime) -> int:
+        """Forget snapshots that were replaced before a moment; return how many."""
+        current, limit_ms = table.current_snapshot(), older_than.timestamp() * 1000
+        expired = [
+            snapshot.snapshot_id
+            for snapshot in table.metadata.snapshots
+            if snapshot != current and _replaced_at(table, snapshot) < limit_ms
+        ]
+        if expired:
+            table.maintenance.expire_snapshots().by_ids(expired).commit()
+            self.force(table)
+        return len(expired)
+
     def remove_unreferenced(self, directory: str = "") -> int:
-        """Remove files that nobody knows; return how many."""
+        """Remove files that no snapshot and no run knows; return how many."""
         with self.transaction():
             orphans = self.unreferenced(directory)
             self.storage.remove(orphans)
@@ -245,16 +257,41 @@ class Lake:
     def unreferenced(self, directory: str = "") -> list[str]:
         """Return the files below the table that no snapshot and no run under way knows."""
         table = self.table()
+        found = self.orphans(table, directory)
+        # After the files were listed: the run of each of them had been planned by then.
+        with self.connect() as connection:
+            runs = connection.scalars(text(OPEN_RUNS)).all()
+        under_way = tuple(f"{table.location()}/data/{run}/" for run in runs)
+        return [each for each in found if not each.startswith(under_way)]
+
+    def orphans(self, table: Table, directory: str = "") -> list[str]:
+        """Return the files below a table that none of its snapshots knows."""
         known = {table.metadata_location, *snapshot_files(table)}
         known |= {entry.metadata_file for entry in table.metadata.metadata_log}
         if directory != METADATA:
             known |= set(all_data_files(table))
         found = self.storage.list(f"{table.location()}/{directory}".rstrip("/"))
-        # After the files were listed: the run of each of them had been planned by then.
-        with self.connect() as connection:
-            runs = connection.scalars(text(OPEN_RUNS)).all()
-        under_way = tuple(f"{table.location()}/data/{run}/" for run in runs)
-        return [each for each in found if each not in known and not each.startswith(under_way)]
+        return [each for each in found if each not in known]
+
+    @contextmanager
+    def locked(self, name: str, busy: SkepError) -> Generator[Connection]:
+        """Hold an advisory lock; every statement is a transaction of its own.
+
+        Raises `busy` if another process holds it.
+        """
+        with self.connect() as opened:
+            connection = opened.execution_options(isolation_level="AUTOCOMMIT")
+            if not connection.scalar(text(LOCK.format(name=name))):
+                raise busy
+            try:
+                yield connection
+            finally:
+                # Given back first: the server notices the end of a connection a little later, and
+                # the next process would find it taken. The pool would keep the connection.
+                if not connection.invalidated:
+                    with suppress(SQLAlchemyError):
+                        connection.execute(text(UNLOCK.format(name=name)))
+                connection.invalidate()
 
 
 @contextmanager
@@ -318,6 +355,16 @@ def described(file: DataFile) -> LakeFile:
         str(queue),
         int(day),
     )
+
+
+def _replaced_at(table: Table, snapshot: Any) -> int:
+    """Return when a snapshot ceased to be the present one: readers may have planned until then."""
+    later = [
+        other.timestamp_ms
+        for other in table.metadata.snapshots
+        if other.parent_snapshot_id == snapshot.snapshot_id
+    ]
+    return max(later, default=snapshot.timestamp_ms)
 
 
 def snapshot_files(table: Table, *, current_only: bool = False) -> Iterator[str]:

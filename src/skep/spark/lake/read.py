@@ -9,7 +9,6 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -32,7 +31,6 @@ from skep.spark.source.positions import Address, Snapshot, Span
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 parquet: Final[Any] = _parquet
 
 _SKEP_SOURCES: Final = {PAYLOAD_BYTES: PAYLOAD}
@@ -279,11 +277,6 @@ def segments_of(rows: Any) -> list[tuple[Address, int]]:
     table = pa.Table.from_batches([rows.select(list(ADDRESS))])
     counted = table.group_by(list(ADDRESS)).aggregate([([], "count_all")]).to_pylist()
     return [(Address(*(row[name] for name in ADDRESS)), row["count_all"]) for row in counted]
-
-
-def moment_of(moment_us: int | None) -> datetime | None:
-    """Return a moment that is given in microseconds of the epoch."""
-    return None if moment_us is None else _EPOCH + timedelta(microseconds=moment_us)
 
 
 LAST_OF_TRANSACTION: Final = 2**63 - 1

@@ -223,11 +223,7 @@ def _check_options(
 
 
 def duration(text: str, path: tuple[str, ...] = ()) -> float:
-    """Read a length of time in seconds.
-
-    Raises:
-        InvalidPipeline: It is none.
-    """
+    """Read a length of time in seconds; raise `InvalidPipeline` if it is none."""
     try:
         return seconds_of(text.strip())
     except (ValueError, KeyError):

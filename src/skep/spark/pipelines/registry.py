@@ -84,11 +84,7 @@ class Registry:
     """The record of one database; one connection."""
 
     def __init__(self, url: str) -> None:
-        """Connect.
-
-        Raises:
-            Unavailable: The database is not reachable.
-        """
+        """Connect; raise `Unavailable` if the database is not reachable."""
         self._url: Final = url
         self._database: Database | None = Database(url, STATEMENT_TIMEOUT_S)
         self._locked: str | None = None
@@ -101,11 +97,7 @@ class Registry:
             self._database = None
 
     def lock(self, name: str) -> None:
-        """Become the one who runs a pipeline.
-
-        Raises:
-            PipelineBusy: Somebody else does.
-        """
+        """Become the one who runs a pipeline; raise `PipelineBusy` if somebody else does."""
         (row,) = self._rows(LOCK, name)
         if not row["is_taken"]:
             known = self.find(name)

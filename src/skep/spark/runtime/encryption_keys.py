@@ -1,7 +1,7 @@
 """The encryption keys of a reader or writer on Spark: from its options, else from the settings."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -28,6 +28,27 @@ def key_ring(keys: str | None, key_file: str | None) -> "KeyRing":
             encryption_key_file=None if key_file is None else Path(key_file),
         )
     return KeyRing(encryption_keys(settings))
+
+
+class LazyKeyRing:
+    """The keys that options name, looked for when the first message has to be sealed or opened."""
+
+    def __init__(self, keys: str | None, key_file: str | None) -> None:
+        self._arguments: Final = (keys, key_file)
+        self._ring: KeyRing | None = None
+
+    def open_envelope(self, envelope: bytes) -> bytes:
+        """Return an envelope with its payload decrypted."""
+        return self._keys().open_envelope(envelope)
+
+    def seal_envelope(self, envelope: bytes) -> bytes:
+        """Return an envelope with its payload encrypted."""
+        return self._keys().seal_envelope(envelope)
+
+    def _keys(self) -> "KeyRing":
+        if self._ring is None:
+            self._ring = key_ring(*self._arguments)
+        return self._ring
 
 
 def key_options(settings: Settings) -> dict[str, str]:

@@ -76,11 +76,7 @@ class Database:
             self.rows("select set_config('synchronous_commit', 'off', false)")
 
     def rows(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
-        """Run a small statement; its parameters are texts.
-
-        Raises:
-            SkepError: It failed; see `_cause`.
-        """
+        """Run a small statement; its parameters are texts."""
         with self._statement(sql) as statement:
             if arguments:
                 values = [pa.array([value], pa.string()) for value in arguments]
@@ -93,11 +89,7 @@ class Database:
                 return reader.read_all().to_pylist()
 
     def stream(self, sql: str) -> Iterator[Any]:
-        """Run a statement without parameters; yield its rows as Arrow record batches.
-
-        Raises:
-            SkepError: It failed; see `_cause`.
-        """
+        """Run a statement without parameters; yield its rows as Arrow record batches."""
         is_finished = False
         try:
             with self._statement(sql) as statement:
@@ -111,11 +103,7 @@ class Database:
                 forget_connections()
 
     def ingest(self, table: str, batch: Any) -> None:
-        """Add the rows of a record batch to a table of Skep's, by COPY.
-
-        Raises:
-            SkepError: It failed, and nothing was added; see `_cause`.
-        """
+        """Add the rows of a record batch to a table of Skep's, by COPY."""
         with self._explained():
             statement: Any = adbc_driver_manager.AdbcStatement(self._connection)
             try:

@@ -1,28 +1,27 @@
-"""Run the tasks of the archive: on Spark, or one after the other in this process.
+"""Run tasks on Spark or in this process, and say what a failed one said.
 
-A task is a value and a function of a module; both travel to executors as they are. The caller is
-told how much has been done while the rest is still under way.
+A task is a value and a function of a module; both travel to executors as they are. The caller
+learns how much is done while the rest is still under way.
 """
 
 import re
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from skep.model.errors import Refused, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Task = TypeVar("Task")
-Done = TypeVar("Done")
+POLL_S: Final = 0.5
+"""How often the progress of a job on Spark is read."""
 
-LOOK_S: Final = 0.5
-"""How often to look how far a job on Spark has come."""
-
-OnProgress = Callable[[int, int], None]
-"""Is told messages and bytes that were done since it was last called."""
-
+OnProgress: TypeAlias = Callable[[int, int], None]
+"""Called with the messages and bytes done since the last call."""
+RunTasks: TypeAlias = Callable[[Sequence[Any], Callable[[Any], Any], OnProgress], list[Any]]
+"""Runs a function for each task and returns its results in order, or fails with the first failure.
+Results have `messages` and `bytes`, the amount of work done."""
 
 _RAISED: Final = re.compile(r"[a-z_]+(\.\w+)*\.\w+: |[A-Z]\w*(Error|Exception): ")
 """How the last line of a Python traceback begins."""
@@ -34,44 +33,19 @@ class TaskFailed(Refused):
     code: ClassVar[str] = "task_failed"
 
 
-class Measured(Protocol):
-    """What a task returns."""
-
-    @property
-    def messages(self) -> int:
-        """How many it dealt with."""
-        ...
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes it wrote."""
-        ...
-
-
-class RunTasks(Protocol):
-    """Runs tasks and returns what they return, in their order."""
-
-    def __call__(
-        self, tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: OnProgress
-    ) -> list[Any]:
-        """Run all of them; fail with the first that fails for good."""
-        ...
-
-
 def run_here(
-    tasks: Sequence[Task], work: Callable[[Task], Done], on_progress: OnProgress
-) -> list[Done]:
+    tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: OnProgress
+) -> list[Any]:
     """Run tasks one after the other."""
-    results: list[Done] = []
+    results: list[Any] = []
     for task in tasks:
-        result: Any = work(task)
-        on_progress(result.messages, result.bytes)
-        results.append(result)
+        results.append(work(task))
+        on_progress(results[-1].messages, results[-1].bytes)
     return results
 
 
 def run_on_spark(spark: "SparkSession") -> RunTasks:
-    """Return what runs tasks on the executors of a session."""
+    """Return a function that runs tasks on the executors of a session."""
 
     def run(tasks: Sequence[Any], work: Callable[[Any], Any], on_progress: OnProgress) -> list[Any]:
         if not tasks:
@@ -80,21 +54,21 @@ def run_on_spark(spark: "SparkSession") -> RunTasks:
         messages, size = context.accumulator(0), context.accumulator(0)
 
         def measured_work(task: Any) -> Any:
-            result: Measured = work(task)
+            result = work(task)
             messages.add(result.messages)
             size.add(result.bytes)
             return result
 
         job = _Job(lambda: context.parallelize(tasks, len(tasks)).map(measured_work).collect())
-        told = (0, 0)
-        while not job.is_done(LOOK_S):
-            seen = (messages.value, size.value)
-            on_progress(seen[0] - told[0], seen[1] - told[1])
-            told = seen
+        reported = (0, 0)
+        while not job.is_done(POLL_S):
+            done = (messages.value, size.value)
+            on_progress(done[0] - reported[0], done[1] - reported[1])
+            reported = done
         results = job.result()
         on_progress(
-            sum(each.messages for each in results) - told[0],
-            sum(each.bytes for each in results) - told[1],
+            sum(each.messages for each in results) - reported[0],
+            sum(each.bytes for each in results) - reported[1],
         )
         return results
 
@@ -102,7 +76,7 @@ def run_on_spark(spark: "SparkSession") -> RunTasks:
 
 
 class _Job:
-    """Something that blocks, run in a thread so that the terminal stays alive."""
+    """A blocking call, run in a thread so that the terminal stays alive."""
 
     def __init__(self, work: Callable[[], list[Any]]) -> None:
         self._work: Final = work
@@ -130,9 +104,20 @@ class _Job:
 
 
 def last_cause(text: str) -> str:
-    """Return what a task said last, out of all that Spark tells about its failure."""
+    """Return the last line of a task's traceback, from all that Spark says about its failure."""
     lines = [line.strip() for line in text.splitlines()]
     named = [line for line in lines if _RAISED.match(line)]
     # Chained errors come one after the other; Spark repeats them, so the first block counts.
     said = named[0] if named else next(iter(lines), "")
     return f"a task on Spark failed: {said}"
+
+
+def task_counts(tracker: Any, group: str) -> tuple[int, int]:
+    """Return how many tasks the jobs of a group have so far, and how many of them are done."""
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    known = [stage for stage in stages if stage]
+    return (
+        sum(stage.numTasks for stage in known),
+        sum(stage.numCompletedTasks for stage in known),
+    )

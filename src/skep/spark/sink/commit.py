@@ -1,8 +1,8 @@
 """Commit a write: what the driver does when all tasks have staged their rows, or one has failed.
 
-Whatever is killed and whatever is repeated, an epoch of a write gets into the log once: its
-messages and the record of it are one transaction. A commit whose outcome was lost with the
-connection is asked for again, and then tells what the first one did.
+Whichever process is killed and whatever is repeated, an epoch of a write gets into the log once:
+its messages and its record are one transaction. A commit whose outcome was lost with the
+connection is repeated, and then returns what the first one did.
 """
 
 import logging
@@ -70,15 +70,14 @@ def commit(
 
     Args:
         options: Of the writer.
-        messages: What the tasks say.
-        is_passing: Nobody will come back to this write; its record need not be kept for long.
+        messages: The results of the tasks.
+        is_passing: The write is never repeated; its record need not be kept for long.
 
     Raises:
         RejectedRows: Some rows cannot be stored, and nothing was.
         StagingLost: Some of it is gone, and nothing was stored.
         QueueChanged: It follows rules that are no longer in force, and nothing was stored.
         QueueFull: A queue stayed full for as long as the writer may wait.
-        SkepError: A task gave up, PostgreSQL is away, or it refused the commit otherwise.
     """
     staged = [message for message in messages if isinstance(message, Staged)]
     if not staged:
@@ -110,7 +109,7 @@ def _refuse_what_tasks_found(options: WriteOptions, staged: Sequence[Staged]) ->
     if count and options.on_error == "fail":
         shown = [line for each in staged for line in each.shown][:REJECTS_SHOWN]
         raise RejectedRows(
-            f"at least {count} rows cannot be stored, and nothing was: {'; '.join(shown)}. Mend "
+            f"at least {count} rows cannot be stored, and nothing was: {'; '.join(shown)}. Fix "
             "them, or set onError to dead-letter"
         )
 

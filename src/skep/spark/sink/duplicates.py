@@ -105,23 +105,23 @@ def _places_in(marks: Any, wanted: Any) -> Any:
     return order[wanted[nearest] == in_order]
 
 
-def _matches(keys: Keys, whereabouts: Any, stored: int) -> Matches:
+def _matches(keys: Keys, places: Any, stored: int) -> Matches:
     """Find equal keys: stored ones with their offsets, ascending, then new ones with their places.
 
     Sorting keeps the order of equal keys. So of each kind there are the stored ones first, the
     newest of them last; and a new one is a duplicate if anything equal is before it.
     """
     order = np.lexsort((keys.partitions, keys.rest, keys.marks))
-    keys, whereabouts, is_new = keys.at(order), whereabouts[order], order >= stored
+    keys, places, is_new = keys.at(order), places[order], order >= stored
     is_repeated = np.append(
         False, np.logical_and.reduce([column[1:] == column[:-1] for column in keys])
     )
     is_duplicate = is_new & is_repeated
     is_after_stored = np.flatnonzero(is_duplicate & ~np.append(True, is_new[:-1]))
     return Matches(
-        np.sort(whereabouts[is_duplicate]),
+        np.sort(places[is_duplicate]),
         keys.partitions[is_after_stored],
-        whereabouts[is_after_stored - 1],
+        places[is_after_stored - 1],
     )
 
 
@@ -170,11 +170,7 @@ class Findings(msgspec.Struct):
 def find_duplicates(
     database: Database, place: Place, attempts: Sequence[int], keys_max: int = KEYS_MAX
 ) -> Findings:
-    """Compare what these attempts of an epoch staged with the log, and with each other.
-
-    Raises:
-        SkepError: The database is away, or refuses.
-    """
+    """Compare what these attempts of an epoch staged with the log, and with each other."""
     findings = Findings()
     whose = (place.write_id, str(place.epoch), array_of(attempts))
     last = ("", "")

@@ -277,12 +277,13 @@ def _well_formed(texts: Any, faults: _Faults) -> Any:
     except (ValueError, RecursionError):
         payloads = texts.cast(pa.binary()).to_pylist()
         return pa.array(
-            [_mended(row, payload, faults) for row, payload in enumerate(payloads)], pa.string()
+            [_checked_text(row, payload, faults) for row, payload in enumerate(payloads)],
+            pa.string(),
         )
     return texts
 
 
-def _mended(row: int, payload: bytes, faults: _Faults) -> str:
+def _checked_text(row: int, payload: bytes, faults: _Faults) -> str:
     text = payload.decode()
     try:
         _parse(payload)

@@ -1,23 +1,19 @@
-"""What queues ask of the messages that are written to them, as a task learns it.
+"""The rules of queues for the messages that are written to them.
 
-The rules are those of the moment when a task meets a queue; a queue that does not exist has none.
-The commit makes sure that they still hold.
+A task reads them when it meets a queue; a queue that does not exist has none. The commit makes sure
+that they still hold.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from skep.spark.runtime.arrow import pa
-from skep.spark.runtime.encryption_keys import key_ring
 from skep.spark.runtime.postgres import Database, array_of
 from skep.spark.sink.columns import QUEUE
 from skep.spark.sink.json_rows import pc
 from skep.spark.sink.options import WriteOptions
-
-if TYPE_CHECKING:
-    from skep.model.encryption import KeyRing
 
 READ_RULES: Final = (
     "select f.name, r.encryption_enabled, r.json_schema, md5(r.json_schema) as schema_digest "
@@ -65,24 +61,6 @@ class RuleBook:
     def of(self, queue: str) -> QueueRules:
         """Return the rules of a queue that was met."""
         return self._rules[queue]
-
-
-class Sealer:
-    """Encrypts payloads, with keys that are looked for when the first has to be."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self._options: Final = options
-        self._ring: KeyRing | None = None
-
-    def seal(self, envelope: bytes) -> bytes:
-        """Return an envelope with its payload encrypted.
-
-        Raises:
-            NoEncryptionKey: There is no key.
-        """
-        if self._ring is None:
-            self._ring = key_ring(self._options.encryption_keys, self._options.encryption_key_file)
-        return self._ring.seal_envelope(envelope)
 
 
 def _usable(names: Iterable[bytes | None]) -> Iterator[str]:

@@ -14,12 +14,13 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from skep.model.errors import Refused
 from skep.spark.runtime.arrow import pa
+from skep.spark.runtime.encryption_keys import LazyKeyRing
 from skep.spark.runtime.postgres import database
 from skep.spark.sink.columns import DELIVER_AT
 from skep.spark.sink.json_rows import pc
 from skep.spark.sink.options import WriteOptions
 from skep.spark.sink.rows import Reject, RowChecker
-from skep.spark.sink.rules import RuleBook, Sealer
+from skep.spark.sink.rules import RuleBook
 from skep.spark.sink.segments import Place, SegmentMaker
 
 OPEN: Final = (
@@ -88,11 +89,12 @@ class Stager:
             id_prefix=f"spark:{place.write_id}:{place.epoch}:{place.task}:",
             validators=self._rules.validators,
         )
+        keys = LazyKeyRing(self._options.encryption_keys, self._options.encryption_key_file)
         maker = SegmentMaker(
             place,
             hash_seed=self._hash_seed,
             rules_of=self._rules.of,
-            seal=Sealer(self._options).seal,
+            seal=keys.seal_envelope,
         )
         for gathered in _gathered(batches):
             self._rules.meet(gathered)

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 from skep.model.errors import BadRequest, Defect
 from skep.spark.sink.columns import check_write_schema
 from skep.spark.sink.commit import abort, commit
-from skep.spark.sink.options import Version, write_options
+from skep.spark.sink.options import Version, WriteOptions, write_options
 from skep.spark.sink.staging import Staged, Stager
 from skep.spark.source.options import InvalidOption
 
@@ -43,17 +43,7 @@ class SkepWriter(DataSourceArrowWriter):
     def __init__(
         self, options: Mapping[str, str], schema: "StructType", *, overwrite: bool
     ) -> None:
-        """Check options and columns.
-
-        Raises:
-            InvalidOption: An option is wrong.
-            InvalidColumns: A column is missing, unknown or of a wrong type.
-            CannotOverwrite: It is not to append.
-        """
-        self._options: Final = write_options(options)
-        check_write_schema(schema, self._options)
-        if overwrite:
-            raise CannotOverwrite
+        self._options: Final = _checked(options, schema, overwrite=overwrite)
         self._version: Final = self._options.version or Version(str(uuid4()), 0)
 
     def write(self, iterator: Iterator[Any]) -> Staged:
@@ -63,11 +53,7 @@ class SkepWriter(DataSourceArrowWriter):
         return stager.stage(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Move what the tasks staged into the log.
-
-        Raises:
-            SkepError: It was refused; nothing is stored.
-        """
+        """Move what the tasks staged into the log."""
         commit(self._options, messages, is_passing=self._options.version is None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -81,17 +67,7 @@ class SkepStreamWriter(DataSourceStreamArrowWriter):
     def __init__(
         self, options: Mapping[str, str], schema: "StructType", *, overwrite: bool
     ) -> None:
-        """Check options and columns.
-
-        Raises:
-            InvalidOption: An option is wrong.
-            InvalidColumns: A column is missing, unknown or of a wrong type.
-            CannotOverwrite: The output mode is complete.
-        """
-        self._options: Final = write_options(options)
-        check_write_schema(schema, self._options)
-        if overwrite:
-            raise CannotOverwrite
+        self._options: Final = _checked(options, schema, overwrite=overwrite)
         if self._options.version is not None:
             raise InvalidOption("txnAppId and txnVersion are not for streams, which have their own")
 
@@ -104,11 +80,7 @@ class SkepStreamWriter(DataSourceStreamArrowWriter):
         return Stager(self._options, query, int(epoch), context.partitionId()).stage(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
-        """Move what the tasks staged into the log, unless that was done before.
-
-        Raises:
-            SkepError: It was refused; nothing is stored.
-        """
+        """Move what the tasks staged into the log, unless that was done before."""
         del batchId  # the tasks have said it
         commit(self._options, messages, is_passing=False)
 
@@ -116,6 +88,21 @@ class SkepStreamWriter(DataSourceStreamArrowWriter):
         """Throw away what the tasks staged."""
         del batchId
         abort(self._options, messages)
+
+
+def _checked(options: Mapping[str, str], schema: "StructType", *, overwrite: bool) -> WriteOptions:
+    """Check options and columns.
+
+    Raises:
+        InvalidOption: An option is wrong.
+        InvalidColumns: A column is missing, unknown or of a wrong type.
+        CannotOverwrite: The mode is overwrite, or the output mode of a stream complete.
+    """
+    checked = write_options(options)
+    check_write_schema(schema, checked)
+    if overwrite:
+        raise CannotOverwrite
+    return checked
 
 
 def _task() -> Any:

@@ -1,13 +1,12 @@
 """The log as readers on Spark plan it: queues, the present, spans and what was lost.
 
-Planning runs in the driver and asks small questions; `skep.spark.source.splits` reads what was
-planned. All that is said to PostgreSQL while planning is said here.
+Planning runs in the driver, with the small statements here; `skep.spark.source.splits` reads what
+was planned.
 """
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, NamedTuple
 
 from skep.model.errors import NotFound, Refused, Unavailable
@@ -20,6 +19,8 @@ from skep.spark.source.positions import (
     Position,
     Snapshot,
     Span,
+    microseconds_of,
+    moment_of,
 )
 
 FIND_QUEUES: Final = "select * from skep.find_queues($1::text::text[], $2)"
@@ -46,8 +47,6 @@ PUBLISH: Final = (
 )
 LAG: Final = "select * from skep.measure_readers($1, $2::text::integer)"
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -103,7 +102,7 @@ class MessageLog:
         self._options: Final = options
 
     def ask(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
-        """Run a statement, and once more if the connection was lost: all of them bear repeating."""
+        """Run a statement, and once more if the connection was lost: all are idempotent."""
         url, timeout_s = self._options.url, self._options.statement_timeout_s
         try:
             return database(url, timeout_s).rows(sql, *arguments)
@@ -144,11 +143,7 @@ class MessageLog:
         return tuple(ids)
 
     def present(self, partitions: Partitions) -> Present:
-        """Take the present position.
-
-        Raises:
-            RestoredDatabase: The log is from another server.
-        """
+        """Take the present position; raise `RestoredDatabase` if the log is from another server."""
         (row,) = self.ask(TAKE_POSITION, array_of(partitions.queue_ids))
         snapshot = Snapshot.parse(row["snapshot"])
         newest = row["newest"] or 0
@@ -189,8 +184,8 @@ class MessageLog:
     def check_losses(self, position: Position, partitions: Partitions) -> None:
         """Complain if something was removed that the reader had not read.
 
-        Removals are on record by queue. A reader of single partitions is not told about them,
-        because most are none of its business; its tasks still notice what vanishes before them.
+        Removals are on record by queue. A reader of single partitions is not told about them, as
+        most concern others; its tasks still notice what vanishes before them.
 
         Raises:
             DataLost: It was, and the reader is not to go on then.
@@ -218,11 +213,7 @@ class MessageLog:
             self.report_loss("; ".join(_described(row, position) for row in lost) + way_out)
 
     def report_loss(self, what: str) -> None:
-        """Fail, or say so and go on, as the reader was told.
-
-        Raises:
-            DataLost: It is to fail.
-        """
+        """Raise `DataLost`, or log a warning if the option failOnDataLoss is false."""
         if self._options.fail_on_data_loss:
             raise DataLost(
                 f"messages were removed before they had been read: {what}. Set failOnDataLoss to "
@@ -293,16 +284,8 @@ def span_arguments(
     )
 
 
-def microseconds_of(moment: datetime) -> int:
-    """Return a moment in microseconds of the epoch."""
-    return (moment - _EPOCH) // _MICROSECOND
-
-
 def _timestamp(moment_us: int | None) -> str | None:
-    if moment_us is None:
-        return None
-    # By integers: a float has too few digits for the microseconds of this century.
-    return (_EPOCH + timedelta(microseconds=moment_us)).isoformat()
+    return None if moment_us is None else moment_of(moment_us).isoformat()
 
 
 def _described(row: dict[str, Any], position: Position) -> str:

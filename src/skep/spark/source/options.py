@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 from skep.model.errors import BadRequest
 from skep.model.schema_name import DEFAULT_SCHEMA, InvalidSchemaName, with_schema
 from skep.settings import InvalidSettings, load_settings
-from skep.spark.source.positions import InvalidPosition, Position
+from skep.spark.source.positions import EPOCH, InvalidPosition, Position, microseconds_of
 
 Start = Literal["earliest", "latest"]
 Tier = Literal["live", "archive", "all"]
@@ -123,11 +123,7 @@ class Given:
     """The options as they were given, taken by name."""
 
     def __init__(self, options: Mapping[str, str], names: Sequence[str] = READ_OPTIONS) -> None:
-        """Check the names.
-
-        Raises:
-            InvalidOption: One is unknown, or given under two names.
-        """
+        """Check the names; raise `InvalidOption` if one is unknown, or given under two names."""
         known = {name.lower(): name for name in names}
         known |= {alias.lower(): name for alias, name in ALIASES.items() if name in names}
         self._values: Final[dict[str, str]] = {}
@@ -240,8 +236,6 @@ def shape_options(options: Mapping[str, str]) -> Shape:
     )
 
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _A_TIME: Final = "an ISO time or milliseconds since 1970"
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -345,11 +339,11 @@ def _at_least_one(text: str) -> int:
 
 def _microseconds(text: str) -> int:
     if text.isdigit():
-        moment = _EPOCH + timedelta(milliseconds=int(text))
+        moment = EPOCH + timedelta(milliseconds=int(text))
     else:
         moment = datetime.fromisoformat(text)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MICROSECOND
+    return microseconds_of(moment)
 
 
 def seconds_of(text: str) -> float:

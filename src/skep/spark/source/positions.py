@@ -6,9 +6,9 @@ has seen; a snapshot of PostgreSQL does: it knows which transactions were still 
 such a snapshot. What a micro-batch from A to B brings is what B sees and A does not: a late commit
 is never skipped, and the set is the same whenever it is read again.
 
-A snapshot is cut right behind the newest segment it sees (`Snapshot.cut`). The transactions beyond
-it are nobody's business, and some of them might not survive a crash of the server, which would
-then hand out their ids again: a position must not claim to have seen those.
+A snapshot is cut right behind the newest segment it sees (`Snapshot.cut`). Transactions beyond it
+are ignored: some might not survive a crash of the server, which would then hand out their ids
+again, and a position must not claim to have seen those.
 
 When a span is too large for one micro-batch it is read in the order of addresses (transaction,
 partition, first offset), and the position remembers the address it has come to (`Part`). Such a
@@ -20,6 +20,7 @@ Pure: nothing here connects. `skep.spark.source.message_log` takes positions, SQ
 import json
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -29,6 +30,22 @@ _SNAPSHOT: Final = re.compile(r"(\d{1,20}):(\d{1,20}):((?:\d{1,20}(?:,\d{1,20})*
 _SYSTEM: Final = re.compile(r"\d+:\d+(?::[a-z0-9_]+)?")
 """Of a cluster, a database in it, and the schema there unless that has the default's name."""
 _MEMBERS: Final = {"checked", "part", "seen", "since", "system", "taken"}
+
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds_of(moment: datetime) -> int:
+    """Return a moment in microseconds of the epoch."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def moment_of(moment_us: int) -> datetime:
+    """Return a moment that is given in microseconds of the epoch.
+
+    By integers: a float has too few digits for the microseconds of this century.
+    """
+    return EPOCH + timedelta(microseconds=moment_us)
 
 
 class InvalidPosition(Refused):
@@ -183,11 +200,7 @@ class Position:
 
     @classmethod
     def from_json(cls, members: Any) -> Self:
-        """Read what `to_json` made.
-
-        Raises:
-            InvalidPosition: It is something else.
-        """
+        """Read what `to_json` made; raise `InvalidPosition` if it is something else."""
         try:
             if set(members) - _MEMBERS or not _SYSTEM.fullmatch(members["system"]):
                 raise InvalidPosition(f"this is not a position of Skep: {json.dumps(members)}")

@@ -52,11 +52,7 @@ class SkepReader(DataSourceReader):
         self._splits: Final = SplitReader(self._options, shape_options(options), schema)
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the tasks.
-
-        Raises:
-            SkepError: The queues, the positions or the database do not allow it.
-        """
+        """Plan the tasks."""
         log = TieredLog(self._options)
         partitions = log.partitions()
         present = log.present(partitions)
@@ -105,11 +101,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._renewed_at: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (here and below: names of Spark's)
-        """Return where the query begins.
-
-        Raises:
-            SkepError: The queues, the positions or the database do not allow it.
-        """
+        """Return where the query begins."""
         if self._initial is None:
             partitions = self._log.partitions()
             start = self._first_position(partitions, self._log.present(partitions))
@@ -143,11 +135,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available = self._log.present(self._log.partitions()).seen
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next micro-batch ends; its start when there is nothing to do.
-
-        Raises:
-            SkepError: The queues, the positions or the database do not allow it.
-        """
+        """Return where the next micro-batch ends; its start when there is nothing to do."""
         position = Position.from_json(start)
         partitions = self._log.partitions()
         present = self._log.present(partitions)
@@ -209,11 +197,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log.present(self._log.partitions()).position().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Plan the tasks of a micro-batch.
-
-        Raises:
-            SkepError: The queues, the positions or the database do not allow it.
-        """
+        """Plan the tasks of a micro-batch."""
         first, last = Position.from_json(start), Position.from_json(end)
         partitions = self._log.partitions()
         self._log.check(last, self._log.present(partitions))

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from skep.settings.fields import usable_cores
 from skep.spark.decode.payloads import is_carried, payload_decoder
 from skep.spark.decode.segments import SegmentDecoder
-from skep.spark.runtime.encryption_keys import key_ring
+from skep.spark.runtime.encryption_keys import LazyKeyRing
 from skep.spark.runtime.postgres import database
 from skep.spark.source.columns import PAYLOAD, check_schema
 from skep.spark.source.message_log import MessageLog, Partitions, Size, span_arguments
@@ -27,7 +27,6 @@ from skep.spark.source.tiered_log import NO_ARCHIVE, Boundary, TieredLog, storag
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from skep.model.encryption import KeyRing
     from skep.spark.lake.lake import LakeFile
     from skep.spark.lake.read import Choice
 
@@ -146,6 +145,9 @@ class SplitReader:
         share = self._share(sum(file.messages for file in files))
         return [ArchiveSplit(choice, group) for group in _grouped(files, share)]
 
+    def _keys(self) -> LazyKeyRing:
+        return LazyKeyRing(self._options.encryption_keys, self._options.encryption_key_file)
+
     def _alive_at(self, taken_us: int) -> int | None:
         return None if self._options.include_expired else taken_us
 
@@ -175,7 +177,7 @@ class SplitReader:
         decoder = SegmentDecoder(
             self._schema,
             self._shape,
-            open_envelope=_Keys(options).open_envelope,
+            open_envelope=self._keys().open_envelope,
             taken_us=self._alive_at(split.taken_us),
             null_on_error=options.payload_errors == "null",
         )
@@ -219,7 +221,7 @@ class SplitReader:
         reader = LakeReader(
             self._schema,
             self._shape,
-            open_envelope=_Keys(options).open_envelope,
+            open_envelope=self._keys().open_envelope,
             null_on_error=options.payload_errors == "null",
         )
         return reader.read(Storage(storage_of(options)), files, choice, found)
@@ -248,19 +250,6 @@ class _Counted:
                 columns = [batch.column(name).to_pylist() for name in _ADDRESS]
                 self.addresses.update(map(Address._make, zip(*columns, strict=True)))
             yield batch
-
-
-class _Keys:
-    """The encryption keys of a reader, looked for when the first sealed message comes."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._options: Final = options
-        self._ring: KeyRing | None = None
-
-    def open_envelope(self, envelope: bytes) -> bytes:
-        if self._ring is None:
-            self._ring = key_ring(self._options.encryption_keys, self._options.encryption_key_file)
-        return self._ring.open_envelope(envelope)
 
 
 def _grouped(files: Iterable["LakeFile"], share: int) -> Iterator[tuple[str, ...]]:

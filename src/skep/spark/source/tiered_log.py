@@ -6,8 +6,8 @@ the watermark and the live log from there on, and finds nothing twice. Positions
 tiers: rows of the lake carry the same addresses as segments.
 
 The watermark moves while readers plan. A plan counts only if it was the same before and after, and
-a task that finds segments gone which it had been promised looks for them in the lake: whoever took
-them out of the log had put them there, in the same transaction.
+a task whose planned segments are gone looks for them in the lake: the transaction that deleted them
+from the log has put them there.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from skep.settings import load_settings
 from skep.spark.runtime.postgres import array_of
 from skep.spark.source.message_log import MessageLog, Partitions, Present, RestoredDatabase, Size
 from skep.spark.source.options import ReadOptions
-from skep.spark.source.positions import Span
+from skep.spark.source.positions import Span, moment_of
 
 if TYPE_CHECKING:
     from skep.spark.lake.lake import Lake, LakeFile
@@ -54,13 +54,11 @@ class Boundary:
 
 
 class TieredLog(MessageLog):
-    """Questions about the log and its archive, for one reader."""
+    """Plans what one reader reads of the log and its archive."""
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
         self._tiers: Final = options.tier
-        self._until_us: Final = options.until_us
-        self._source: Final = options
 
     def boundaries(self, partitions: Partitions) -> list[Boundary]:
         """Return where the queues change from the one tier to the other, now.
@@ -172,31 +170,29 @@ class TieredLog(MessageLog):
             return _bounded(first.size(), rest, messages, size_bytes)
 
     def choice(self, boundary: Boundary, part: Span, since_us: int | None) -> "Choice":
-        """Say what is wanted of the lake."""
+        """Return the messages that are wanted of the lake."""
         from skep.spark.lake.read import Choice  # noqa: PLC0415 (heavy, and seldom needed)
 
         partitions = boundary.partitions
         return Choice(
-            partitions.queue_ids, partitions.partition_ids, part, since_us, self._until_us
+            partitions.queue_ids, partitions.partition_ids, part, since_us, self._options.until_us
         )
 
     def open_lake(self) -> "Lake":
         """Open the archive; to be closed."""
         from skep.spark.lake.lake import Lake  # noqa: PLC0415 (heavy, and an extra)
 
-        return Lake(self._source.url, storage_of(self._source))
+        return Lake(self._options.url, storage_of(self._options))
 
     def lake_files(self, lake: "Lake", boundary: Boundary, choice: "Choice") -> list["LakeFile"]:
         """Return the files in which something of a span may be, in the order of transactions."""
-        from skep.spark.lake.read import moment_of  # noqa: PLC0415 (as above)
-
         found = [
             file
             for queue in boundary.partitions.queue_names
             for file in lake.files(
                 queue,
-                since=moment_of(choice.since_us),
-                until=moment_of(choice.until_us),
+                since=None if choice.since_us is None else moment_of(choice.since_us),
+                until=None if choice.until_us is None else moment_of(choice.until_us),
                 xid_min=choice.span.seen.xmin,
                 xid_end=choice.span.upto.xmax,
             )
@@ -213,25 +209,16 @@ def storage_of(options: ReadOptions) -> dict[str, str]:
 
 
 def _some(partitions: Partitions, queue_ids: Iterable[int]) -> Partitions:
-    wanted = set(queue_ids)
-    both = [
-        (id_, name)
-        for id_, name in zip(partitions.queue_ids, partitions.queue_names, strict=True)
-        if id_ in wanted
-    ]
-    return replace(
-        partitions,
-        queue_ids=tuple(id_ for id_, _ in both),
-        queue_names=tuple(name for _, name in both),
-    )
+    names = dict(zip(partitions.queue_ids, partitions.queue_names, strict=True))
+    chosen = {id_: names[id_] for id_ in names if id_ in set(queue_ids)}
+    return replace(partitions, queue_ids=tuple(chosen), queue_names=tuple(chosen.values()))
 
 
 def _bounded(
     first: Size, rest: Iterator[Size], messages: int | None, size_bytes: int | None
 ) -> list[Size]:
     """Return the first sizes, until they are more than the limits allow."""
-    taken = [first]
-    total = Size(first.last, 1, first.messages, first.bytes)
+    taken, total = [first], first
     for size in rest:
         taken.append(size)
         total = _sum(total, size)

@@ -192,11 +192,7 @@ class Import:
         check_target(source, plan.url, plan.queue, plan.keys, may_decrypt=plan.may_decrypt)
 
     def run(self, on_reached: OnReached = lambda _: None) -> Outcome:
-        """Do it, unless it was done before.
-
-        Raises:
-            SkepError: It was refused; nothing is stored.
-        """
+        """Do it, unless it was done before."""
         plan = self._plan
         with explained():
             frame = self._frame()
@@ -261,11 +257,7 @@ class Export:
         check_disclosure(source, plan.path, may_decrypt=plan.may_decrypt)
 
     def run(self) -> int:
-        """Write the files; return how many messages are in them.
-
-        Raises:
-            SkepError: It failed.
-        """
+        """Write the files; return how many messages are in them."""
         from pyspark.sql import Observation  # noqa: PLC0415 (heavy, and an extra)
         from pyspark.sql import functions as f  # noqa: PLC0415
 

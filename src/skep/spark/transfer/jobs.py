@@ -1,8 +1,8 @@
-"""Write a DataFrame into a queue as a job with a name: once, with progress, and told in one line.
+"""Write a DataFrame into a queue as a job with a name: once, with progress and one-line errors.
 
-The name is that of a write (see `skep.spark.sink.options.Version`). The database keeps the record
-of it for good, in the transaction that stored the messages: a job that is started again after it
-had ended adds nothing, and one that died before had added nothing yet.
+The name is that of a write (see `skep.spark.sink.options.Version`). The database keeps its record
+for good, in the transaction that stored the messages: a job that is started again after it had
+ended adds nothing, and one that died before had added nothing yet.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from skep.model.errors import BadRequest, NotFound, Refused, SkepError
 from skep.spark.runtime.encryption_keys import key_ring
 from skep.spark.runtime.postgres import array_of, database
-from skep.spark.runtime.tasks import last_cause
+from skep.spark.runtime.tasks import POLL_S, last_cause, task_counts
 from skep.spark.sink.columns import without_null_headers
 from skep.spark.sink.rules import READ_RULES
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 STATEMENT_TIMEOUT_S: Final = 3_600.0
 """A single statement commits all messages of a job."""
 JOB_GROUP: Final = "spark.jobGroup.id"
-LOOK_S: Final = 0.5
-"""How often to look how far a job has come."""
 
 OUTCOME: Final = (
     "select k.messages, k.scheduled, k.duplicates, k.rejected, k.committed_at "
@@ -111,8 +109,8 @@ def check_target(
     """Make sure that messages can be written to a queue, and stay as secret as they were.
 
     Raises:
-        NoEncryptionKey: It is encrypted, and there is no key.
-        Refused: Sealed messages would lie there for everybody to read.
+        NoEncryptionKey: The queue is encrypted, and there is no key.
+        Refused: Sealed messages would be stored in the clear.
     """
     target = queue_secrets(url, queue)
     if target.is_encrypted:
@@ -122,15 +120,11 @@ def check_target(
 
 
 def check_disclosure(source: QueueSecrets, place: str, *, may_decrypt: bool) -> None:
-    """Make sure that somebody wants sealed messages to be readable where they go.
-
-    Raises:
-        Refused: Nobody has said so.
-    """
+    """Raise `Refused` if sealed messages would become readable without consent."""
     if source.is_encrypted and not may_decrypt:
         raise Refused(
-            f"the messages are encrypted, and {place} would hold them in the clear: give --decrypt "
-            "if that is meant"
+            f"the messages are encrypted, and {place} would hold them in the clear: pass --decrypt "
+            "to allow that"
         )
 
 
@@ -150,9 +144,6 @@ def write_once(
         options: Of the writer, `url` among them.
         write_id: The name.
         on_reached: Is told now and then how far it is.
-
-    Raises:
-        SkepError: It was refused; nothing is stored.
     """
     url = options["url"]
     if done := outcome_of(url, write_id):
@@ -171,7 +162,7 @@ def write_once(
 
 @contextmanager
 def explained() -> Generator[None]:
-    """Turn what Spark raises into one line of ours.
+    """Turn an error of Spark's into one line.
 
     Raises:
         BadRequest: An expression, a column or a path is wrong.
@@ -203,27 +194,27 @@ def _said_by_java(text: str) -> str:
 def _watched(
     spark: "SparkSession", staged: Callable[[], int], on_reached: OnReached
 ) -> Generator[None]:
-    """Tell, while the block runs, how far the tasks it started are.
+    """Report, while the block runs, how far the tasks it started are.
 
-    The work stays in the thread of the caller: sessions of Spark belong to threads. Where that has
-    put its work into a group already, it stays in it, so that whoever cancels the group ends it.
+    The work stays in the thread of the caller: sessions of Spark belong to threads. It stays in the
+    job group of that thread if there is one, so that cancelling the group ends it.
     """
     context: Any = spark.sparkContext
     given = context.getLocalProperty(JOB_GROUP)
     group = given or f"skep-{time.monotonic_ns()}"
     is_over = threading.Event()
 
-    def look() -> None:
-        while not is_over.wait(LOOK_S):
+    def report() -> None:
+        while not is_over.wait(POLL_S):
             try:
-                reached = Reached(*_tasks(context.statusTracker(), group), staged())
+                reached = Reached(*task_counts(context.statusTracker(), group), staged())
             except SkepError:
                 continue  # the job itself will say if the database is away for good
             on_reached(reached)
 
     if given is None:
         context.setJobGroup(group, "skep", interruptOnCancel=True)
-    watcher = threading.Thread(target=look, daemon=True)
+    watcher = threading.Thread(target=report, daemon=True)
     watcher.start()
     try:
         yield
@@ -231,16 +222,6 @@ def _watched(
         is_over.set()
         watcher.join()
         context.setLocalProperty(JOB_GROUP, given)
-
-
-def _tasks(tracker: Any, group: str) -> tuple[int, int]:
-    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-    known = [stage for stage in stages if stage]
-    return (
-        sum(stage.numTasks for stage in known),
-        sum(stage.numCompletedTasks for stage in known),
-    )
 
 
 def _require_key(queue: str, keys: Mapping[str, str]) -> None:

@@ -123,11 +123,7 @@ class Replay:
         check_target(source, plan.url, plan.into, plan.keys, may_decrypt=plan.may_decrypt)
 
     def count(self) -> Counted:
-        """Return what it would bring, without writing anything.
-
-        Raises:
-            SkepError: It cannot be read.
-        """
+        """Return what it would bring, without writing anything."""
         from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
 
         with explained():
@@ -140,11 +136,7 @@ class Replay:
             return Counted(*counted.collect()[0])
 
     def run(self, on_reached: OnReached = lambda _: None) -> Outcome:
-        """Do it, unless it was done before.
-
-        Raises:
-            SkepError: It was refused; nothing is stored.
-        """
+        """Do it, unless it was done before."""
         plan = self._plan
         if done := outcome_of(plan.url, plan.write_id):
             return done
