@@ -80,7 +80,9 @@ class ArchiveCampaign(Campaign):
             left = without_old_versions(lake.unreferenced())
         check_archive(found["transaction_id"].to_pylist(), self.feed.count)
         if live or left:
-            raise LedgerBroken(f"{live} segments are left in the log, and files by nobody: {left}")
+            raise LedgerBroken(
+                f"{live} segments are left in the log, and files that no snapshot knows: {left}"
+            )
         return f"{self.feed.count:,} messages in {files:,} files"
 
     def _is_open(self):

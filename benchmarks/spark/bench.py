@@ -231,7 +231,7 @@ def main(
         console.print("There is no JDBC driver (Debian: libpostgresql-jdbc-java): left out.")
     findings = Findings()
     with ExitStack() as until_the_end:
-        # Whatever fails later, what was measured is shown.
+        # If a later step fails, what was measured is still shown.
         until_the_end.callback(lambda: _print(findings, console))
         home = Path(until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="skep-bench-")))
         home.chmod(0o755)  # as root the server runs under another account

@@ -5,7 +5,7 @@ The kinds of strikes, all by kill -9:
 - driver: all processes of the job, at any moment;
 - staged: the same, after its tasks have written and while its commit is under way: the commit is
   held up by a lock meanwhile. Half of the time its session in PostgreSQL ends first, half of the
-  time it goes on alone when nobody is there to hear of it;
+  time it goes on without the process that asked for it;
 - commit: the same, as soon as PostgreSQL has committed, which Spark has not noted by then;
 - worker: a process that runs the Python of tasks;
 - executor: the JVM of an executor, on a cluster;

@@ -4,7 +4,7 @@
 pipeline queue -> window -> queue, and then an archive; executors are killed on a standalone cluster
 of two workers. Messages are pushed all the while. At the end every message must be in exactly one
 window, and every window there once; in the archive every message must be there once, none in the
-live log, and no file that nobody refers to. `--during archive-here` archives in the driver itself,
+live log, and no file without a reference. `--during archive-here` archives in the driver itself,
 without Spark, whose start is most of what a strike takes.
 """
 
@@ -148,7 +148,7 @@ def main():
         "--minutes", type=float, default=10_000, help="strike no longer than this in a campaign"
     )
     chosen = parser.parse_args()
-    # Whoever ends a campaign ends its jobs and servers as well.
+    # Ending a campaign ends its jobs and servers as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     for during in chosen.during or DEFAULT_CAMPAIGNS:
         for on_cluster in (False, True):

@@ -2,7 +2,7 @@
 
 It gets what helps it: as many tasks as cores, large fetches, and inserts that the driver rewrites
 into one statement of many rows. It is also measured as it comes: read by one task, because for more
-somebody must name a column of numbers and its bounds, and written by a statement for each row,
+the caller must name a column of numbers and its bounds, and written by a statement for each row,
 because rewriting is a setting of the driver that Spark knows nothing of. The table has the columns
 of a message and a key to split it by, as a queue needs to be read by; writing is also measured
 without the key. Ids that are not given are made by PostgreSQL, which takes it longer than all the

@@ -1,7 +1,7 @@
 """Who used the CPU while Spark worked: its JVMs, the Python processes, PostgreSQL.
 
 Everything is found below this process, which started all of it. Workers of Spark come and go, and
-some are orphaned on their way, so nobody can be asked at the end for what they used: they are
+some are orphaned on their way, so no process knows at the end what they used: they are
 looked at all the time, and the last look at each counts. What a process used after it is lost.
 Looking takes time as well, on a machine with many processes; it is not counted.
 """

@@ -103,7 +103,7 @@ def test_a_run_that_lost_its_connection_gets_its_lock_again(running, database_ur
     position = writer.value("select position::text from skep.pipeline")
     assert json.loads(position) == {"queue": [{"a": 1}]}
     other = Registry(database_url)
-    with pytest.raises(Refused, match="runs already by"):
+    with pytest.raises(Refused, match="is already running by"):
         other.lock("counts")
     other.close()
 

@@ -50,7 +50,11 @@ def test_a_definition_is_read_with_its_defaults():
         ("size: 10s", "size: 10s\n  gap: 1s", "line 12, window.gap: a tumbling window has none"),
         ("tumbling", "sliding", "window.slide: a sliding window needs it"),
         ("kind: tumbling", "kind: sliding\n  slide: 20s", "window.slide: larger than size"),
-        ("kind: tumbling\n  size", "by: []\n  kind: session\n  gap", "window.by: a session is of"),
+        (
+            "kind: tumbling\n  size",
+            "by: []\n  kind: session\n  gap",
+            "window.by: a session window needs a key",
+        ),
         ("{count: count(*), total: sum(payload.n)}", "{}", "window.aggregate: name at least one"),
         ("sink: {queue: counts}", "sink: {}", "line 13, sink: say where results go"),
         ("sink: {queue: counts}", "sink: {table: t, partition: p}", "are of a queue"),

@@ -166,7 +166,7 @@ def test_only_one_runs_a_pipeline_at_a_time(pipelines, writer):
     first = Registry(pipelines.url)
     first.lock("counts")
 
-    with pytest.raises(PipelineBusy, match="runs already"):
+    with pytest.raises(PipelineBusy, match="is already running"):
         pipelines.run()
     first.close()
     pipelines.run()

@@ -91,16 +91,12 @@ class Volume:
 def count_volume(
     spark: "SparkSession", hours: Hours, options: Mapping[str, str], key: str | None = None
 ) -> Volume:
-    """Count what was stored in some hours.
+    """Count what was stored in some hours, with the data source options of the log to read.
 
-    Args:
-        spark: Where to count.
-        hours: Which ones.
-        options: Of the data source: what to read, and from where on.
-        key: An expression of Spark SQL whose most frequent values are wanted besides.
+    `key` is an expression of Spark SQL whose most frequent values are counted, too.
 
     Raises:
-        BadRequest: The expression is none.
+        BadRequest: The expression is invalid.
         JobFailed: A task failed.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415 (heavy, and an extra)
@@ -127,9 +123,7 @@ def count_volume(
 def busiest_keys(frame: "DataFrame") -> "DataFrame":
     """Return the busiest keys of each hour and queue, each with the totals of its queue.
 
-    Args:
-        frame: Messages, with the columns queue, created_at, payload_bytes and key; those without
-            a key do not count.
+    `frame` has the columns queue, created_at, payload_bytes and key; rows without key do not count.
     """
     from pyspark.sql import Window  # noqa: PLC0415 (heavy, and an extra)
     from pyspark.sql import functions as f  # noqa: PLC0415
@@ -256,13 +250,7 @@ class Analytics:
         *,
         on_step: Callable[[str], None] = lambda _step: None,
     ) -> None:
-        """Check that it can be done.
-
-        Args:
-            session: Returns the session to run on; not asked unless there is something to do.
-            lake: The catalog, and the database.
-            plan: What to compute.
-            on_step: Is told what has just been done: counted, stored, written, committed.
+        """Check the plan; `session` is not called unless there is something to compute.
 
         Raises:
             BadRequest: A key without a queue.

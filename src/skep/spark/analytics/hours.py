@@ -1,8 +1,8 @@
 """Which hours analytics computes. Pure.
 
-Hours are those of UTC. Only hours that are over are computed, and a little later than that, when
-those who report have reported. What is not said is taken from the watermark: a run goes on where
-the last one ended, and looks at its last hour once more, for what was committed late.
+Hours are those of UTC. An hour is computed when it is over, and a little later than that, when
+brokers have reported it. By default a run continues at the watermark, where the last one ended, and
+computes its last hour once more, for what was committed late.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ DAY: Final = timedelta(days=1)
 SETTLE: Final = timedelta(minutes=2)
 """How long after its end an hour is left alone."""
 FIRST_SPAN: Final = timedelta(days=7)
-"""How far the first run goes back if nobody says."""
+"""How far the first run goes back by default."""
 
 
 class Hours(NamedTuple):
@@ -42,17 +42,10 @@ def choose_hours(
     *,
     keep_days: int,
 ) -> Hours | None:
-    """Decide what to compute; None if there is nothing new.
+    """Return the hours to compute; None if there is nothing new.
 
-    Args:
-        now: The time of the database.
-        watermark: Up to where everything is computed; None before the first run.
-        since: From when on, if somebody said so.
-        until: Until when, if somebody said so.
-        keep_days: How long results are kept.
-
-    Raises:
-        BadRequest: These hours cannot be computed.
+    Everything before `watermark` is computed already. Raises `BadRequest` for hours that are not
+    over or older than `keep_days`.
     """
     over = begin_of_hour(now - SETTLE)
     oldest = begin_of_day(now) - keep_days * DAY

@@ -4,7 +4,7 @@ One Iceberg table for each table of results in PostgreSQL, with a partition for 
 one file. A day is written anew, as a whole, from what PostgreSQL has of it, in the transaction that
 changed it there: both always say the same. PostgreSQL forgets after a while, the lake does not.
 
-`tidy` removes what nobody needs: snapshots that are a day old, and files that no snapshot knows,
+`tidy` removes what is obsolete: snapshots that are a day old, and files that no snapshot knows,
 which a run that died has left behind.
 """
 
@@ -149,12 +149,7 @@ class AnalyticsLake:
     """The tables by hour, beside the archive."""
 
     def __init__(self, lake: Lake, warehouse: str | None) -> None:
-        """Prepare.
-
-        Args:
-            lake: The catalog.
-            warehouse: Where files lie if there is no archive yet; None for nowhere.
-        """
+        """Take the place for files where there is no archive yet; None for none."""
         self._lake: Final = lake
         self._warehouse: Final = warehouse
 

@@ -68,13 +68,7 @@ th { color: var(--soft); font-weight: 500; }
 
 
 def render_report(figures: Figures, made_at: datetime, queue: str | None = None) -> str:
-    """Return the page.
-
-    Args:
-        figures: What it is about.
-        made_at: When it is made.
-        queue: The only queue that it is about, if so.
-    """
+    """Return the page, about all queues or only one."""
     about = f" of queue {queue}" if queue is not None else ""
     hours = f"{figures.hours.since:%Y-%m-%d %H:%M} to {figures.hours.upto:%Y-%m-%d %H:%M} UTC"
     return (

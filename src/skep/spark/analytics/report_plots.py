@@ -1,7 +1,7 @@
 """Plots as SVG, made of nothing but text: bars over time, lines over time, and rankings. Pure.
 
 They stand inside a page, which has the colours: classes `c0` to `c5` are series, in their order.
-Whatever comes from outside passes `escaped`. Every mark tells its value when it is pointed at.
+Text from outside passes `escaped`. Every mark shows its value on hover.
 """
 
 import math

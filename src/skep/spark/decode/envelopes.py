@@ -81,15 +81,7 @@ class EnvelopeSpans(NamedTuple):
 
 
 def find_envelopes(bodies: Any, counts: Numbers) -> tuple[EnvelopeSpans, Numbers]:
-    """Find the messages of regular segments.
-
-    Args:
-        bodies: An Arrow array of the bodies of segments.
-        counts: How many messages each segment has.
-
-    Returns:
-        The messages, and for each segment whether it is regular.
-    """
+    """Return the messages of regular segments, and for each segment whether it is regular."""
     text = _Text(text_bytes(bodies))
     offsets = text_offsets(bodies).astype(np.int64)
     bounds = offsets - offsets[0]

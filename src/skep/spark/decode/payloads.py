@@ -64,11 +64,7 @@ def is_carried(data_type: "DataType") -> bool:
 
 
 def payload_decoder(data_type: "DataType") -> Decode:
-    """Return what turns the JSON of a payload into a value that Arrow takes for this type.
-
-    Raises:
-        InvalidColumns: The type cannot be read from JSON.
-    """
+    """Return a decoder of JSON payloads for this type; raise `InvalidColumns` if there is none."""
     decode = msgspec.json.Decoder(_python_type(data_type)).decode
     adapt = _adapter(data_type)
     return decode if adapt is None else lambda payload: adapt(decode(payload))

@@ -47,17 +47,10 @@ class SegmentDecoder:
         taken_us: int | None,
         null_on_error: bool = False,
     ) -> None:
-        """Prepare.
+        """Prepare; `schema` is one that `check_schema` allows for this shape.
 
-        Args:
-            schema: The columns, as `check_schema` allows them.
-            shape: The set of columns they belong to.
-            open_envelope: Opens a sealed envelope.
-            taken_us: What had expired at this moment is left out; None leaves nothing out.
-            null_on_error: Payloads that do not fit their schema become null.
-
-        Raises:
-            InvalidColumns: The payload cannot be read as its column wants.
+        `null_on_error` turns payloads that do not fit their schema into null. The others are those
+        of `EnvelopeDecoder`. Raises `InvalidColumns` if the payload cannot be read as its type.
         """
         self._schema: Final = arrow_schema(schema)
         self._decoder: Final = EnvelopeDecoder(

@@ -38,7 +38,7 @@ parquet: Final[Any] = _parquet
 
 
 class AttemptIsOver(Refused):
-    """Somebody else has taken the archive run over, or finished it."""
+    """Another process has taken the archive run over, or finished it."""
 
     code: ClassVar[str] = "attempt_is_over"
 

@@ -75,12 +75,7 @@ class Lake:
     """The table and its catalog."""
 
     def __init__(self, url: str, storage: Mapping[str, str]) -> None:
-        """Connect to the catalog.
-
-        Args:
-            url: The database; it may name the schema of the installation.
-            storage: How to reach the files; see `skep.spark.lake.storage`.
-        """
+        """Connect to the catalog; see `skep.spark.lake.storage` for how files are reached."""
         plain, schema = split_schema(url)
         address = make_url(plain).set(drivername="postgresql+psycopg")
         given = address.query.get("options", "")
@@ -142,14 +137,10 @@ class Lake:
         return self._catalog.table_exists(TABLE)
 
     def ensure_table(self, warehouse: str | None, system: str) -> Table:
-        """Return the table; make it if there is none.
+        """Return the table; make it in a warehouse if there is none.
 
-        Args:
-            warehouse: Where its files are to lie; None for where they lie already.
-            system: The database, as positions name it.
-
-        Raises:
-            WrongWarehouse: They lie somewhere else, or there is no warehouse.
+        `system` names the database as positions do. Raises `WrongWarehouse` if the files lie
+        somewhere else, or there is neither a table nor a warehouse.
         """
         wanted = None if warehouse is None else warehouse_address(warehouse)
         if not self.has_table():
@@ -182,14 +173,9 @@ class Lake:
         xid_min: int | None = None,
         xid_end: int | None = None,
     ) -> list[LakeFile]:
-        """Return the files that may hold messages of a queue, in the order of transactions.
+        """Return the files that may hold such messages, in the order of transactions.
 
-        Args:
-            queue: Its name; None for all queues.
-            since: Only messages created then or later.
-            until: Only messages created before.
-            xid_min: Only messages of this transaction or later ones.
-            xid_end: Only messages of transactions before this one.
+        `since` and `xid_min` are inclusive, `until` and `xid_end` are not.
         """
         bounds = [
             (_equal, "queue", queue),

@@ -136,11 +136,7 @@ def _is_behind(columns: tuple[Any, Any, Any], address: Address) -> Any:
 def wanted_rows(
     storage: Storage, files: Iterable[str], choice: Choice, columns: Iterable[str]
 ) -> Iterator[Any]:
-    """Yield the wanted messages of files as record batches of columns of the lake.
-
-    Raises:
-        ArchiveChanged: A file is gone.
-    """
+    """Yield the wanted messages of files; raise `ArchiveChanged` if a file is gone."""
     read = sorted({*columns, *choice.columns})
     for address in files:
         try:
@@ -297,12 +293,11 @@ class IndexedSegment(NamedTuple):
 def segments_in_order(
     storage: Storage, files: Sequence[LakeFile], choice: Choice
 ) -> Iterator[IndexedSegment]:
-    """Yield the wanted segments of files, in the order of addresses.
+    """Yield the wanted segments in the order of addresses; files come by their first transaction.
 
-    Args:
-        storage: Where the files lie.
-        files: In the order of their first transactions.
-        choice: What is wanted.
+    The log can be asked where a micro-batch of so many messages ends; files have to be read for it,
+    but only their address columns, and only until enough was found. A segment lies in one file; it
+    is yielded when no later file can hold an earlier one.
     """
     waiting: list[IndexedSegment] = []
     for number, file in enumerate(files):

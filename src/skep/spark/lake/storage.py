@@ -32,11 +32,7 @@ class InvalidWarehouse(BadRequest):
 
 
 def warehouse_address(text: str) -> str:
-    """Return the address of a warehouse; a path becomes an absolute one.
-
-    Raises:
-        InvalidWarehouse: It cannot be one.
-    """
+    """Return an absolute address; raise `InvalidWarehouse` if it cannot be a warehouse."""
     if not text or "?" in text or "#" in text:
         raise InvalidWarehouse(f"{text!r} is not the address of a warehouse")
     if "://" not in text:
@@ -53,11 +49,7 @@ def warehouse_address(text: str) -> str:
 
 
 def storage_properties(text: str | None) -> dict[str, str]:
-    """Read `name=value,name=value`.
-
-    Raises:
-        InvalidWarehouse: It is something else; values may be secret and are not repeated.
-    """
+    """Read `name=value,name=value`; raise `InvalidWarehouse` without the values, maybe secrets."""
     properties: dict[str, str] = {}
     for part in filter(None, (each.strip() for each in (text or "").split(","))):
         name, is_given, value = part.partition("=")
@@ -87,7 +79,7 @@ class Storage:
         """Open a file for writing; it has its name, and its content, only if all goes well.
 
         An object store shows an object when it is complete. There a failure may leave a torn one,
-        which nobody refers to.
+        to which nothing refers.
         """
         filesystem, path = self.place(address)
         if not is_local(address):

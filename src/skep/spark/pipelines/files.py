@@ -43,11 +43,7 @@ _PARTS: Final[dict[tuple[str, ...], type[msgspec.Struct]]] = {
 
 
 def load_pipeline(place: str) -> tuple[Pipeline, Transform | None]:
-    """Read a pipeline, and the function in it if there is one.
-
-    Raises:
-        InvalidPipeline: There is none, or it is wrong.
-    """
+    """Read a pipeline, and its function if it has one; raise `InvalidPipeline`."""
     path, _, name = place.partition(":")
     if path.endswith(_YAML):
         pipeline = _from_yaml(Path(path))
@@ -68,11 +64,7 @@ def _called(define: Callable[[], Any], place: str) -> Any:
 
 
 def parse_pipeline(text: str, place: str = "the definition") -> Pipeline:
-    """Read a definition in YAML.
-
-    Raises:
-        InvalidPipeline: It is wrong; the message has the line and what to do.
-    """
+    """Read a definition in YAML; raise `InvalidPipeline` with the line and what to do."""
     try:
         tree: Any = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_repeated_keys(tree, place)

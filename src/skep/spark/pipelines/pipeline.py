@@ -125,11 +125,7 @@ class Pipeline(_Part, frozen=True):
 
 
 def check_pipeline(pipeline: Pipeline) -> None:
-    """Find what is missing or contradicts itself.
-
-    Raises:
-        InvalidPipeline: With the place in the definition.
-    """
+    """Raise `InvalidPipeline`, with the place, if something is missing or contradicts itself."""
     if not 0 < len(pipeline.name) <= NAME_CHARS_MAX or "\0" in pipeline.name:
         raise InvalidPipeline(f"must have 1 to {NAME_CHARS_MAX} characters", path=("name",))
     if not pipeline.sources:
@@ -188,7 +184,9 @@ def _check_window(window: Window) -> None:
     if window.kind == "sliding" and (duration(window.slide or "") > duration(window.size or "")):
         raise InvalidPipeline("larger than size: messages would be lost", path=("window", "slide"))
     if window.kind == "session" and not window.by:
-        raise InvalidPipeline("a session is of somebody: name a key", path=("window", "by"))
+        raise InvalidPipeline(
+            "a session window needs a key, such as partition", path=("window", "by")
+        )
     if not window.aggregate:
         raise InvalidPipeline("name at least one column", path=("window", "aggregate"))
 

@@ -1,8 +1,8 @@
-"""Pipelines on record in PostgreSQL: who runs which, how it is doing, and who wants it to stop.
+"""The record of pipelines in PostgreSQL: runner, progress and requests to stop.
 
-Whoever runs a pipeline holds a lock that ends with the connection, so one that was killed can be
-started again at once. A run that lost its connection, and its place to another one meanwhile,
-learns so with its next report and ends.
+The process that runs a pipeline holds a lock that ends with its connection, so a pipeline that was
+killed can be started again at once. A run that lost its connection and, meanwhile, its lock to
+another run notices with its next report and ends.
 """
 
 import logging
@@ -37,7 +37,7 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class PipelineBusy(Refused):
-    """The pipeline runs already."""
+    """The pipeline is already running."""
 
     code: ClassVar[str] = "pipeline_busy"
 
@@ -97,12 +97,14 @@ class Registry:
             self._database = None
 
     def lock(self, name: str) -> None:
-        """Become the one who runs a pipeline; raise `PipelineBusy` if somebody else does."""
+        """Lock a pipeline for this run; raise `PipelineBusy` if another process runs it."""
         (row,) = self._rows(LOCK, name)
         if not row["is_taken"]:
             known = self.find(name)
             who = f" by {known['runner']}" if known else ""
-            raise PipelineBusy(f"pipeline {name} runs already{who}: `skep pipeline stop {name}`")
+            raise PipelineBusy(
+                f"pipeline {name} is already running{who}: `skep pipeline stop {name}`"
+            )
         self._locked = name
 
     def begin(
@@ -115,10 +117,9 @@ class Registry:
         master: str,
         is_reset: bool,
     ) -> Begun:
-        """Put on record that it starts.
+        """Record the start of a run.
 
-        Raises:
-            PipelineChanged: Its checkpoint belongs to another definition, or lies elsewhere.
+        Raises `PipelineChanged` if the checkpoint belongs to another definition, or lies elsewhere.
         """
         runner = f"{socket.gethostname()}:{os.getpid()}"
         arguments = (name, definition.decode(), digest, checkpoint, runner, master)
@@ -133,9 +134,9 @@ class Registry:
         return Begun(self._run_id, bool(row["has_progress"]))
 
     def report(self, state: State, progress: Progress, error: str | None = None) -> bool:
-        """Say how the run is doing; return whether it should go on.
+        """Report how the run is doing; return whether it should go on.
 
-        A database that is away has no opinion: the run itself finds out whether it can go on.
+        If the database is away, it should: the run itself finds out whether it can.
         """
         position = None if progress.position is None else msgspec.json.encode(progress.position)
         try:
@@ -161,7 +162,7 @@ class Registry:
         return bool(rows) and not rows[0]["should_stop"]
 
     def _rows(self, sql: str, *arguments: str | None) -> list[dict[str, Any]]:
-        """Ask; if the connection was lost before, by another one that has the lock again."""
+        """Run a statement; after a lost connection on a new one that has the lock again."""
         if self._database is None:
             self._database = Database(self._url, STATEMENT_TIMEOUT_S)
             if self._locked is not None:
@@ -181,11 +182,7 @@ class Registry:
         return next(iter(self._rows(LIST, name, "1")), None)
 
     def stop(self, name: str) -> dict[str, Any]:
-        """Ask whoever runs a pipeline to stop it; return its state, and how long it was silent.
-
-        Raises:
-            NotFound: There is no such pipeline.
-        """
+        """Ask the runner of a pipeline to stop; return its state and seconds of silence."""
         rows = self._rows(STOP, name)
         if not rows:
             raise NotFound(f"there is no pipeline {name}; `skep pipeline list` shows them")

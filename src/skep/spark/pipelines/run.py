@@ -1,8 +1,8 @@
-"""Run a pipeline: start its queries, watch them, report, and stop when somebody asks.
+"""Run a pipeline: start its queries, watch them, report, and stop on request.
 
-A run is as durable as its checkpoint: killed at any moment, the next one goes on, and results are
-written once. Only the queue's sink and Spark's file sink are used, which both know micro-batches
-they have seen.
+A run is as durable as its checkpoint: killed at any moment, the next one continues, and results are
+written once. Only Skep's sink and Spark's file sink are used, which both recognize a repeated
+micro-batch.
 """
 
 import json
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-LOOK_S: Final = 0.5
-"""How often queries are looked at; less often than Spark ends micro-batches that do much."""
+POLL_S: Final = 0.5
+"""How often the progress of queries is read."""
 REPORT_S: Final = 1.0
 RECENT_BATCHES: Final = 40
 """How many micro-batches the record shows."""
@@ -96,10 +96,10 @@ class PipelineRun:
         self._on_progress: Final = on_progress
 
     def run(self, stop: threading.Event) -> Progress:
-        """Run until it is done, somebody asks to stop it, or `stop` is set.
+        """Run until it is done, a stop is requested, or `stop` is set.
 
         Raises:
-            PipelineBusy: Somebody else runs it.
+            PipelineBusy: Another process runs it.
             PipelineChanged: Its checkpoint belongs to another definition.
             PipelineFailed: It failed; the record says why.
         """
@@ -164,11 +164,11 @@ class PipelineRun:
         watch: "_Watch",
         stop: threading.Event,
     ) -> None:
-        """Watch queries until they end, one fails, or somebody wants them to."""
+        """Watch queries until they end, one fails, or a stop is requested."""
         reported_at = 0.0
         while True:
             is_over = _are_over(list(queries.values()))
-            watch.look(queries)
+            watch.update(queries)
             now = time.monotonic()
             if is_over or now - reported_at >= REPORT_S:
                 self._on_progress(watch.progress)
@@ -176,7 +176,7 @@ class PipelineRun:
                 reported_at = now
                 if is_over or not should_go_on:
                     return
-            if stop.wait(LOOK_S):
+            if stop.wait(POLL_S):
                 return
 
     def _session(self) -> "SparkSession":
@@ -209,8 +209,8 @@ class _Watch:
         self._recent: Final[deque[Batch]] = deque(maxlen=RECENT_BATCHES)
         self.progress = Progress()
 
-    def look(self, queries: Mapping[SinkKind, "StreamingQuery"]) -> None:
-        """Take note of the micro-batches that ended since the last look."""
+    def update(self, queries: Mapping[SinkKind, "StreamingQuery"]) -> None:
+        """Add the micro-batches that ended since the last call."""
         batches, messages = self.progress.batches, self.progress.messages
         rate = 0.0
         for sink, query in queries.items():
@@ -224,7 +224,7 @@ class _Watch:
                 self._position[sink] = [each["endOffset"] for each in ended[-1]["sources"]]
         lag_messages, lag_s = self.progress.lag_messages, self.progress.lag_s
         if batches != self.progress.batches:
-            with suppress(Unavailable):  # the next look will tell
+            with suppress(Unavailable):  # the next call will tell
                 lag_messages, lag_s = self._lag(list(queries))
         self.progress = Progress(
             batches=batches,
@@ -278,7 +278,7 @@ class _Watch:
 
 
 class _Checkpoint:
-    """The directory of a pipeline's progress, in whatever file system Spark knows."""
+    """The directory of a pipeline's progress, in any file system that Spark knows."""
 
     def __init__(self, spark: "SparkSession", address: str) -> None:
         context: Any = spark.sparkContext
@@ -296,11 +296,7 @@ class _Checkpoint:
 
 
 def _are_over(queries: Sequence["StreamingQuery"]) -> bool:
-    """Tell whether all queries have ended.
-
-    Raises:
-        StreamingQueryException: One of them has failed.
-    """
+    """Tell whether all queries have ended; raise the error of one that failed."""
     # In this order: a query that fails between the questions must not pass for one that is done.
     are_over = not any(query.isActive for query in queries)
     for query in queries:

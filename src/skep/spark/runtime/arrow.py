@@ -67,20 +67,15 @@ def needs_no_escapes(values: Any) -> bool:
 
 
 def byte_strings(values: Any) -> Iterator[list[bytes]]:
-    """Yield the strings of an array one piece after the other, for those who need each of them.
-
-    To make objects of all at once takes twice as long.
-    """
+    """Yield the strings of an array in pieces: objects of all at once take twice as long."""
     for start in range(0, len(values), PIECE_ROWS):
         yield values.slice(start, PIECE_ROWS).cast(pa.binary()).to_pylist()
 
 
 def slices_of(values: Any, starts: Any) -> Any:
-    """Return an array of binaries, each of them neighbouring strings of an array as one.
+    """Return an array of binaries, each of several neighbouring strings, without a copy.
 
-    Args:
-        values: Strings; they are not copied.
-        starts: Which of them each binary begins with, ascending from 0.
+    `starts` has the first string of each binary, ascending from 0.
     """
     offsets = text_offsets(values)
     bounds = np.append(offsets[:-1][starts], offsets[-1]).astype(np.int32)

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def key_ring(keys: str | None, key_file: str | None) -> "KeyRing":
-    """Return the keys that the options name; those of the settings when they name none.
-
-    Raises:
-        InvalidSettings: A key is malformed, or the file is unreadable.
-    """
+    """Return the keys in the options, else those of the settings; raise `InvalidSettings`."""
     from skep.model.encryption import KeyRing  # noqa: PLC0415 (needs a package of an extra)
 
     settings = load_settings().settings

@@ -69,16 +69,10 @@ def find_java(
     packaged: Callable[[], Path | None] = packaged_java,
     cache: Path | None = None,
 ) -> Java:
-    """Return the first suitable Java.
+    """Return the first suitable Java; raise `NoJava` with what was found and what to do.
 
-    Args:
-        environment: The variables of this process; `JAVA_HOME`, `PATH` and those that say where
-            caches lie are read.
-        packaged: Tells where the runtime of the package lies, if it is installed.
-        cache: Where to put the program in front of the packaged runtime.
-
-    Raises:
-        NoJava: There is none. The message says what was found and what to do.
+    `packaged` returns the runtime of the package, if it is installed; `cache` is the directory for
+    the program in front of it.
     """
     passed_over: list[str] = []
     for origin, home in _installed(environment):

@@ -21,11 +21,7 @@ from typing import Final
 
 
 def written_program(text: str, cache: Path, name: str) -> Path:
-    """Return `bin/<name>` with this text, below a directory of its own in the cache.
-
-    Raises:
-        OSError: It cannot be written there.
-    """
+    """Return `bin/<name>` with this text, below a directory of its own in the cache."""
     home = cache / f"{name}-{sha256(text.encode()).hexdigest()[:16]}"
     program = home / "bin" / name
     if program.is_file():
@@ -63,12 +59,7 @@ PYTHONPATH=$kept exec {python} "$@"
 
 
 def worker_python(environment: Mapping[str, str], *, cache: Path | None = None) -> str:
-    """Return the program to run Python with in processes that Spark starts here.
-
-    Args:
-        environment: The variables of this process.
-        cache: Where to put the program in front of Python.
-    """
+    """Return the program to run Python with in processes that Spark starts here."""
     # Another Spark than the installed one must get the modules that belong to it.
     if "SPARK_HOME" in environment or not all(map(_is_installed, _PACKAGES)):
         return sys.executable

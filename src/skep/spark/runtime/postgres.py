@@ -182,13 +182,7 @@ _known_urls: set[str] = set()
 
 
 def database(url: str, statement_timeout_s: float, *, is_durable: bool = True) -> Database:
-    """Return this process's connection to a database; open one if there is none.
-
-    Its arguments are those of `Database`.
-
-    Raises:
-        Unavailable: It is not reachable.
-    """
+    """Return this process's connection to a database; open one if there is none."""
     key = (url, statement_timeout_s, is_durable)
     if key not in _open:
         _open[key] = _connect(url, statement_timeout_s, is_durable=is_durable)

@@ -32,7 +32,7 @@ _ALWAYS: Final = {
     "spark.log.level": "WARN",
 }
 _LOCAL: Final = {
-    # Names of hosts need not resolve, and nobody outside has to reach this driver.
+    # Names of hosts need not resolve, and no other machine has to reach this driver.
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     # Not on clusters: there a job may bring Skep along after the process was started.
@@ -102,13 +102,9 @@ def session_settings(master: str, *, ui: bool, progress: bool) -> dict[str, str]
 
 
 def prepare_environment(master: str) -> None:
-    """Let Spark find this Python, a Java and, locally, itself; whoever chose has chosen.
-
-    Raises:
-        NoJava: There is no Java to run Spark with.
-    """
+    """Set the Python, Java and address for Spark, unless the environment does; raise `NoJava`."""
     environment = process_environment()
-    # Without it the workers take whatever `python3` is first on the path.
+    # Without it the workers take the `python3` that is first on the path.
     defaults = {"PYSPARK_PYTHON": sys.executable}
     if master.startswith("local"):
         defaults |= {"SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": worker_python(environment)}

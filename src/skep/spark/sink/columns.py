@@ -27,11 +27,7 @@ _HEADER_VALUES: Final = (spark.StringType, spark.BooleanType, spark.NumericType)
 
 
 def check_write_schema(schema: "StructType", options: "WriteOptions") -> None:
-    """Make sure that the rows of a DataFrame can become messages.
-
-    Raises:
-        InvalidColumns: A column is missing, unknown or of a type it cannot have.
-    """
+    """Raise `InvalidColumns` if the rows of a DataFrame cannot become messages."""
     for field in schema.fields:
         if field.name not in WRITE_COLUMNS:
             raise InvalidColumns(

@@ -1,6 +1,6 @@
 """Commit a write: what the driver does when all tasks have staged their rows, or one has failed.
 
-Whichever process is killed and whatever is repeated, an epoch of a write gets into the log once:
+Whichever process is killed or repeated, an epoch of a write gets into the log once:
 its messages and its record are one transaction. A commit whose outcome was lost with the
 connection is repeated, and then returns what the first one did.
 """

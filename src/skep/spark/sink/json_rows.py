@@ -44,11 +44,7 @@ _NULL: Final = "null"
 
 
 def check_spellable(data_type: "DataType") -> None:
-    """Make sure that values of a type can be spelled as JSON.
-
-    Raises:
-        InvalidColumns: They cannot.
-    """
+    """Raise `InvalidColumns` if values of a type cannot be written as JSON."""
     if isinstance(data_type, spark.StructType):
         for field in data_type.fields:
             check_spellable(field.dataType)

@@ -62,11 +62,7 @@ class WriteOptions:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Check the options of a writer and type them.
-
-    Raises:
-        InvalidOption: One is unknown, malformed or contradicts another.
-    """
+    """Check the options of a writer and type them; raise `InvalidOption`."""
     given = Given(options, WRITE_OPTIONS)
     if "queue" in given and "path" in given:
         raise InvalidOption("give the option queue or a path, not both")

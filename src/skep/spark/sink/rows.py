@@ -102,9 +102,9 @@ class RowChecker:
         Args:
             options: Of the writer.
             id_prefix: Begins the transaction ids of rows that have none; the number of the row
-                follows, so that a task that is repeated makes up the same ones.
-            validators: By queue, what is asked of a payload; it may grow between two batches.
-            now: From when on a year is counted.
+                follows, so that a repeated task makes the same ids.
+            validators: The checks of payloads by queue; it may grow between two batches.
+            now: The time from which the limit of a year ahead is counted.
         """
         self._options: Final = options
         self._id_prefix: Final = id_prefix

@@ -126,7 +126,7 @@ class SegmentMaker:
         )
 
     def _stored(self, numbers: Any, keys: Any, bodies: Any) -> Any:
-        """Return rows of the log, at addresses that nobody reads."""
+        """Return rows of the log, at addresses that no reader reads."""
         count = len(numbers)
         addresses = numbers.cast(pa.int64())
         return pa.RecordBatch.from_pydict(

@@ -69,10 +69,9 @@ class Stager:
         self._staged: Final = Staged(self._place)
 
     def stage(self, batches: Iterable[Any]) -> Staged:
-        """Stage all rows; nothing when the epoch is known to be committed.
+        """Stage all rows; none if the epoch is known to be committed.
 
-        Raises:
-            Unavailable: The database is away; the task is worth repeating.
+        Raises `Unavailable` if the database is away: the task is worth repeating.
         """
         if not self._is_committed:
             try:
@@ -113,11 +112,7 @@ class Stager:
         staged.shown += tuple(f"task {self._place.task}, {each}" for each in rejects[:room])
 
     def _addressed(self, rejects: Sequence[Reject]) -> list[Reject]:
-        """Give rejects without a queue the one that is meant for them.
-
-        Raises:
-            Refused: There is none.
-        """
+        """Give rejects without a queue the dead letter queue; raise `Refused` if there is none."""
         fallback = self._options.dead_letter_queue
         for each in rejects:
             if each.queue is None and fallback is None:

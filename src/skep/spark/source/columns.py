@@ -31,7 +31,7 @@ SKEP_COLUMNS: Final = {
     "xid": "bigint",
 }
 REQUESTED_COLUMNS: Final = {PAYLOAD_BYTES: "int"}
-"""Served in Skep's shape to those who name them in a schema, and only then."""
+"""Columns of Skep's shape that are served only if a schema names them."""
 KAFKA_COLUMNS: Final = {
     "key": "binary",
     "value": "binary",
@@ -61,11 +61,7 @@ def schema_of(shape: Shape) -> str:
 
 
 def check_schema(schema: "StructType", shape: Shape) -> None:
-    """Make sure that every column of a schema can be served.
-
-    Raises:
-        InvalidColumns: There is no such column, or it has another type.
-    """
+    """Raise `InvalidColumns` if a column does not exist or has another type."""
     columns = KAFKA_COLUMNS if shape.kind == "kafka" else SKEP_COLUMNS | REQUESTED_COLUMNS
     for field in schema.fields:
         if field.name not in columns:

@@ -110,11 +110,7 @@ class MessageLog:
             return database(url, timeout_s).rows(sql, *arguments)
 
     def partitions(self) -> Partitions:
-        """Find what the reader subscribed to, as it is now.
-
-        Raises:
-            NotFound: A queue or partition that it names does not exist.
-        """
+        """Return the queues and partitions that the reader subscribed to; raise `NotFound`."""
         wanted = self._options.subscription
         names = array_of(wanted.names) if wanted.names else None
         found = self.ask(FIND_QUEUES, names, wanted.pattern)
@@ -157,11 +153,7 @@ class MessageLog:
         return Present(row["system"], snapshot, seen, row["taken_us"])
 
     def check(self, position: Position, present: Present) -> None:
-        """Make sure that a position means something in this database.
-
-        Raises:
-            InvalidPosition: It does not.
-        """
+        """Raise `InvalidPosition` if a position means nothing in this database."""
         if position.system != present.system:
             raise InvalidPosition(
                 f"the position was taken in database {position.system}, this is {present.system}: "
@@ -182,13 +174,10 @@ class MessageLog:
         return f"Begin with a new checkpoint, and with {start}{forget}"
 
     def check_losses(self, position: Position, partitions: Partitions) -> None:
-        """Complain if something was removed that the reader had not read.
+        """Raise or log `DataLost` if messages were removed that the reader had not read.
 
         Removals are on record by queue. A reader of single partitions is not told about them, as
         most concern others; its tasks still notice what vanishes before them.
-
-        Raises:
-            DataLost: It was, and the reader is not to go on then.
         """
         if partitions.partition_ids is not None:
             return

@@ -142,11 +142,7 @@ class Given:
         return self._values.get(name)
 
     def take(self, name: str, default: Value, read: Callable[[str], Value], what: str) -> Value:
-        """Return an option as `read` understands it.
-
-        Raises:
-            InvalidOption: It does not; the message says `what` it should be.
-        """
+        """Return an option as `read` parses it; raise `InvalidOption` with `what` it should be."""
         text = self._values.get(name)
         if text is None:
             return default
@@ -173,11 +169,7 @@ class Given:
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Check the options of a reader and type them.
-
-    Raises:
-        InvalidOption: One is unknown, malformed or contradicts another.
-    """
+    """Check the options of a reader and type them; raise `InvalidOption`."""
     given = Given(options)
     messages_to_wait_for = given.count("minMessagesPerTrigger")
     messages_per_trigger = given.count("maxMessagesPerTrigger")
@@ -217,11 +209,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def shape_options(options: Mapping[str, str]) -> Shape:
-    """Return what the rows should look like.
-
-    Raises:
-        InvalidOption: An option is unknown, malformed or contradicts another.
-    """
+    """Return the columns and types of the rows; raise `InvalidOption`."""
     given = Given(options)
     kind = given.choice("shape", "skep", "kafka")
     if "payloadSchema" in given:
@@ -242,11 +230,7 @@ _SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def database_url(given: Given) -> str:
-    """Return the installation: the options `url` and `databaseSchema`, else the settings.
-
-    Raises:
-        InvalidOption: There is none, or it is no URL of PostgreSQL.
-    """
+    """Return the options `url` and `databaseSchema`, else the settings; raise `InvalidOption`."""
     url, schema = given.text("url"), given.text("databaseSchema")
     if url is None:
         try:
@@ -347,12 +331,7 @@ def _microseconds(text: str) -> int:
 
 
 def seconds_of(text: str) -> float:
-    """Read a length of time such as 500ms, 30s or 15m.
-
-    Raises:
-        ValueError: It is none, or not a sensible one.
-        KeyError: There is no such unit.
-    """
+    """Read a length of time such as 500ms, 30s or 15m; raise `ValueError` or `KeyError`."""
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     seconds = float(digits) * _UNITS[text[len(digits) :].strip() or "s"]
     if not 0 < seconds < 1e9:

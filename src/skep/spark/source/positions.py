@@ -71,11 +71,7 @@ class Snapshot:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the spelling of PostgreSQL, `xmin:xmax:xip,xip`.
-
-        Raises:
-            InvalidPosition: It is not one.
-        """
+        """Read the text form; raise `InvalidPosition`."""
         spelled = _SNAPSHOT.fullmatch(text)
         if spelled is None:
             raise InvalidPosition(f"{text!r} is not a snapshot, spelled xmin:xmax:xip")
@@ -218,11 +214,7 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text of a position, as queries report it.
-
-        Raises:
-            InvalidPosition: It is not one.
-        """
+        """Read the text form; raise `InvalidPosition`."""
         try:
             return cls.from_json(json.loads(text))
         except json.JSONDecodeError as error:
@@ -256,11 +248,7 @@ class Span:
 
 
 def spans_between(start: Position, end: Position) -> list[Span]:
-    """Return what `end` contains and `start` does not, as spans without a common segment.
-
-    Raises:
-        InvalidPosition: `end` does not contain all of `start`.
-    """
+    """Return disjoint spans of what `end` has and `start` has not; raise `InvalidPosition`."""
     if not _leads_to(start, end):
         raise InvalidPosition(
             f"the position {end} does not come after {start}. If a micro-batch was interrupted "

@@ -40,12 +40,7 @@ class SkepReader(DataSourceReader):
     """Plans and reads one DataFrame."""
 
     def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
-        """Check options and columns.
-
-        Raises:
-            InvalidOption: An option is wrong.
-            InvalidColumns: There is no such column.
-        """
+        """Check options and columns; raise `InvalidOption` or `InvalidColumns`."""
         self._options: Final = read_options(options)
         if self._options.start == "latest":
             raise InvalidOption("startingOffsets=latest is for streams: a DataFrame would be empty")
@@ -84,12 +79,7 @@ class SkepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans and reads the micro-batches of one query."""
 
     def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
-        """Check options and columns.
-
-        Raises:
-            InvalidOption: An option is wrong.
-            InvalidColumns: There is no such column.
-        """
+        """Check options and columns; raise `InvalidOption` or `InvalidColumns`."""
         self._options: Final = read_options(options)
         if self._options.end != "latest" or self._options.until_us is not None:
             raise InvalidOption("endingOffsets and endingTimestamp are not for streams")

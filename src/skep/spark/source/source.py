@@ -23,11 +23,7 @@ class SkepDataSource(DataSource):
         return "skep"
 
     def schema(self) -> str:
-        """Return the columns there are when none are asked for.
-
-        Raises:
-            InvalidOption: An option is unknown or malformed.
-        """
+        """Return the columns there are when none are asked for; raise `InvalidOption`."""
         from skep.spark.source.columns import schema_of  # noqa: PLC0415 (see the module)
         from skep.spark.source.options import read_options, shape_options  # noqa: PLC0415
 

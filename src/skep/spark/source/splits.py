@@ -85,11 +85,7 @@ class SplitReader:
     """Plans splits in the driver, and reads them in executors. It can be pickled."""
 
     def __init__(self, options: ReadOptions, shape: Shape, schema: "StructType") -> None:
-        """Check the columns, before anything is read.
-
-        Raises:
-            InvalidColumns: There is no such column, or its type cannot be read.
-        """
+        """Check the columns, before anything is read; raise `InvalidColumns`."""
         check_schema(schema, shape)
         for column in schema.fields:
             if column.name == PAYLOAD and not is_carried(column.dataType):
@@ -101,11 +97,7 @@ class SplitReader:
     def plan(
         self, log: TieredLog, partitions: Partitions, start: Position, end: Position
     ) -> list[InputPartition]:
-        """Divide what lies between two positions.
-
-        Raises:
-            InvalidPosition: The one does not lead to the other.
-        """
+        """Divide what lies between two positions; raise `InvalidPosition` if out of order."""
         spans = spans_between(start, end)
 
         def plan(boundaries: list[Boundary]) -> list[InputPartition]:
@@ -161,11 +153,7 @@ class SplitReader:
         return min(fair, options.messages_per_partition)
 
     def read(self, task: InputPartition) -> Iterator[Any]:
-        """Yield the messages of a task as record batches.
-
-        Raises:
-            DataLost: Segments were removed since it was planned.
-        """
+        """Yield the messages of a task; raise `DataLost` if segments were removed meanwhile."""
         if isinstance(task, LiveSplit):
             yield from self._read_live(task)
         elif isinstance(task, ArchiveSplit):
@@ -277,11 +265,9 @@ def _splits(
 
 
 def span_statement(bounds: tuple[str | None, ...], needed: Iterable[str]) -> str:
-    """Return the statement that reads the segments of a span.
+    """Return the statement that reads the segments of a span, given by `span_arguments`.
 
-    Args:
-        bounds: The span, as `span_arguments` spells it.
-        needed: Columns of `skep.read_span` that are wanted beside the extent and the body.
+    `needed` are columns of `skep.read_span` beside the extent and the body.
     """
     extent = ("s.xid::text::bigint as xid", "partition_id", "first", "last")
     columns = [*extent, *sorted(needed), "body"]

@@ -97,11 +97,7 @@ class TieredLog(MessageLog):
             boundaries = after
 
     def present(self, partitions: Partitions) -> Present:
-        """Take the present position, in the tiers that are read.
-
-        Raises:
-            RestoredDatabase: Log or archive are from another server.
-        """
+        """Take the present position, in the tiers that are read; raise `RestoredDatabase`."""
         # Before the snapshot, which then sees everything below.
         marks = [boundary.upto for boundary in self.boundaries(partitions)]
         present = super().present(partitions)

@@ -1,9 +1,9 @@
-"""Decide whether a condition of a stranger may run on this machine.
+"""Decide whether a condition from an HTTP request may run on this machine.
 
-Spark SQL can read files (by a subquery) and call any static method of Java (`reflect`). Whoever
-runs `skep replay` runs it as himself and may; who orders one over HTTP has no business on the
-machine of the worker. His condition may compare, calculate, and call functions that only look at
-their arguments. What is not known to be harmless is refused.
+Spark SQL can read files (by a subquery) and call any static method of Java (`reflect`). A user who
+runs `skep replay` may do both; a client that orders a replay over HTTP must not, on the machine of
+the worker. Its condition may compare, calculate, and call functions that only look at their
+arguments. What is not known to be harmless is refused.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -45,11 +45,7 @@ _ALLOWED_FUNCTIONS: Final = frozenset(_FUNCTIONS.split())
 
 
 def check_condition(spark: "SparkSession", text: str) -> None:
-    """Let a condition pass that only looks at the message.
-
-    Raises:
-        BadRequest: It cannot be read, or does something else.
-    """
+    """Raise `BadRequest` unless a condition is valid and only looks at the message."""
     session: Any = spark
     with explained():
         # The parser has no public door from Python.

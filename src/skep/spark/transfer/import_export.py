@@ -171,12 +171,8 @@ class Import:
     def __init__(self, session: Session, plan: ImportPlan) -> None:
         """Check that it can be done.
 
-        Args:
-            session: Returns the session to run on.
-            plan: What to do.
-
         Raises:
-            BadRequest: The mapping names what a message does not have.
+            BadRequest: The mapping names a column that messages do not have.
             NotFound: There is no such queue to read.
             Refused: A queue is encrypted, and there is no key or sealed messages would leak.
         """
@@ -243,13 +239,9 @@ class Export:
     def __init__(self, session: Session, plan: ExportPlan) -> None:
         """Check that it can be done.
 
-        Args:
-            session: Returns the session to run on.
-            plan: What to do.
-
         Raises:
             NotFound: There is no such queue.
-            Refused: It is encrypted, and there is no key or nobody wants it in the clear.
+            Refused: It is encrypted, and there is no key or no consent to decrypt.
         """
         self._session: Final = session
         self._plan: Final = plan

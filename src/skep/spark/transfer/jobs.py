@@ -84,12 +84,7 @@ def queue_secrets(url: str, queue: str) -> QueueSecrets:
 
 
 def check_source(url: str, queue: str, keys: Mapping[str, str]) -> QueueSecrets:
-    """Make sure that a queue exists and can be read.
-
-    Args:
-        url: Of its database.
-        queue: Its name.
-        keys: The options `encryptionKeys` and `encryptionKeyFile`, as far as they are given.
+    """Make sure that a queue exists and can be read with the keys in these options.
 
     Raises:
         NotFound: There is no such queue.
@@ -137,14 +132,7 @@ def outcome_of(url: str, write_id: str) -> Outcome | None:
 def write_once(
     frame: "DataFrame", options: Mapping[str, str], write_id: str, on_reached: OnReached
 ) -> Outcome:
-    """Write a frame into queues under a name, unless that was done before.
-
-    Args:
-        frame: As the writer wants it.
-        options: Of the writer, `url` among them.
-        write_id: The name.
-        on_reached: Is told now and then how far it is.
-    """
+    """Write a frame into queues under a name, unless that was done before."""
     url = options["url"]
     if done := outcome_of(url, write_id):
         return done

@@ -1,12 +1,12 @@
 """Replay: put what a queue stored in a span of time into a queue once more.
 
 Both tiers are read as one. Each partition of the source is a partition of the target, with its
-messages in their order; all of them are stored by one transaction, or none. A replay is known by
-what it does, so that the same one is never done twice, whatever died and whoever repeats it.
+messages in their order; one transaction stores all of them, or none. What a replay does is its
+identity, so the same replay is never done twice, however often it is repeated or killed.
 Transaction ids are made of the replay and the address of the message: the same at every attempt,
 and different from those of the source, which the target may know already.
 
-What a queue's consumers have seen is none of this module's business: it copies, and moves nobody.
+A replay copies; it does not move the positions of consumers.
 """
 
 import json
@@ -102,11 +102,7 @@ class Replay:
     """One replay, checked when it is made."""
 
     def __init__(self, session: Callable[[], "SparkSession"], plan: ReplayPlan) -> None:
-        """Check that it can be done.
-
-        Args:
-            session: Returns the session to run on; not asked unless there is something to do.
-            plan: What to do.
+        """Check that it can be done; `session` is not called unless there is something to do.
 
         Raises:
             BadRequest: The span of time or the name makes no sense.
