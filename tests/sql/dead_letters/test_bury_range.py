@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from asyncpg import Range
 
 from tests.sql.support.log import body_of, envelope
@@ -72,3 +73,59 @@ async def test_failures_on_record_are_kept_with_the_letter(log):
 
     assert [row["failures"] for row in await log.dead_letters()] == [0, 3]
     assert json.loads((await log.dead_letters())[0]["envelope"])["data"] == {}
+
+
+async def test_every_group_buries_for_itself(log):
+    partition, _ = await log.partition()
+    await log.push(partition, "a")
+
+    groups = [await log.subscribe("hive", name) for name in ("bees", "drones")]
+
+    for group in groups:
+        await bury(log, partition, group, 0, 1)
+
+    assert [letter["group_id"] for letter in await log.dead_letters()] == groups
+
+
+@pytest.mark.parametrize("data", [r'"nul \u0000"', r'"lone \ud800"', '{"b":1,"a":2,"b":3}', "null"])
+async def test_any_payload_can_be_buried_and_stays_as_it_was_sent(log, data):
+    partition, group = await log.partition()
+    await log.push_bodies({partition: "a"}, {partition: body_of([envelope("a", data)])})
+
+    await bury(log, partition, group, 0, 1)
+
+    [letter] = await log.dead_letters()
+    assert letter["transaction_id"] == "a"
+    assert letter["envelope"] == envelope("a", data)
+
+
+async def test_a_transaction_id_with_quotes_and_escapes_is_kept(log):
+    name = 'with "quotes", ","data":1}, \\ backslash, \n newline, ünïcödé'
+    partition, group = await log.partition()
+    await log.push(partition, name)
+
+    await bury(log, partition, group, 0, 1)
+
+    [letter] = await log.dead_letters()
+    assert letter["transaction_id"] == name
+    assert json.loads(letter["envelope"])["transactionId"] == name
+
+
+async def test_a_message_whose_segment_is_gone_leaves_no_letter(log):
+    partition, group = await log.partition()
+    await log.push(partition, "a")
+    await log.push(partition, "b")
+    await log.execute("delete from skep.segment where first = 1")
+
+    await bury(log, partition, group, 0, 1)
+
+    assert await log.dead_letters() == []
+
+
+async def test_the_failures_given_replace_those_on_record(log):
+    partition, group = await log.partition()
+    await log.push(partition, "a")
+
+    await log.value(f"{BURY[:-1]}, 4)", partition, group, 0, 1, log.now)
+
+    assert [row["failures"] for row in await log.dead_letters()] == [4]

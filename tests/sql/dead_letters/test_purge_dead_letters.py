@@ -18,7 +18,7 @@ async def bury_one_a_minute(log, count):
     for number in range(count):
         await log.push(partition, f"{number}")
         await log.value(
-            "select skep.bury_message($1, $2, 7, $3, 'broken', 1, $4)",
+            "select skep.bury_range($1, $2, $3::bigint - 1, $3, 'broken', $4, 1)",
             partition,
             group,
             number + 1,
@@ -52,7 +52,8 @@ async def test_it_is_in_the_history_of_the_queue(log, keeper):
     await purge(log, keeper, keep_s=0, limit=2)
 
     [row] = await keeper.history()
-    assert (row["queue_id"], row["kind"], row["messages"]) == (7, "dead_letter", 3)
+    queue_id = await log.value("select id from skep.queue where name = 'hive'")
+    assert (row["queue_id"], row["kind"], row["messages"]) == (queue_id, "dead_letter", 3)
 
 
 async def test_whoever_does_not_lead_purges_nothing(log, keeper):

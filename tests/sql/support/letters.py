@@ -43,8 +43,7 @@ async def bury(
     ids: list[int] = []
     for offset in range(pushed.first, pushed.first + len(names)):
         await log.execute(
-            "select skep.bury_message($1, $2, queue_id, $3, $4, 4, skep.now())"
-            " from skep.partition where id = $1",
+            "select skep.bury_range($1, $2, $3::bigint - 1, $3, $4, skep.now(), 4)",
             partition_id,
             group_id,
             offset,

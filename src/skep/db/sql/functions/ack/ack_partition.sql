@@ -119,11 +119,11 @@ begin
       end if;
     else
       if v_outcome = 'dead_lettered' then
-        perform skep.bury_message(
-          v_cursor.partition_id, v_cursor.group_id, v_cursor.queue_id, v_ack.at,
+        perform skep.bury_range(
+          p_partition_id, p_group_id, v_ack.at - 1, v_ack.at,
           coalesce(nullif(v_ack.error, ''),
                    case v_ack.status when 'dlq' then '' else 'Retries exhausted' end),
-          v_ack.failures, p_now);
+          p_now, v_ack.failures);
       end if;
       if v_is_individual then
         v_done := v_done || v_ack.at;

@@ -1,12 +1,15 @@
--- bury_range: keep the unread messages of a range as dead letters of a group.
+-- bury_range: keep the messages of a range that a group gave up on as dead letters.
 -- Takes   p_partition_id, p_group_id: the cursor. p_from, p_to: the range (p_from, p_to]. p_error,
---         p_now.
+--         p_now. p_failures: null for those recorded in the cursor.
 -- Returns how many; deleted and finished messages are left out.
 -- Locks   none beyond the new rows; the caller holds the cursor.
--- Why     As bury_message, but each segment is read once, not once per message.
+-- Why     The envelope is copied, so the dead letter outlives retention. Burying a message twice
+--         keeps the first row. The payload is never decoded: -> and ->> decode every string they
+--         pass and fail on an escaped NUL, so the transaction id is read from the head of the
+--         envelope, before its data.
 create function skep.bury_range(
   p_partition_id bigint, p_group_id integer, p_from bigint, p_to bigint, p_error text,
-  p_now timestamptz) returns bigint
+  p_now timestamptz, p_failures integer default null) returns bigint
 language sql as $$
   with buried as (
     insert into skep.dead_letter (
@@ -15,7 +18,8 @@ language sql as $$
     select p_partition_id, p_group_id, c.queue_id, m.at,
            (split_part(m.envelope::text, ',"data":', 1) || '}')::json ->> 'transactionId',
            m.envelope, p_error,
-           coalesce(c.failed_count[array_position(c.failed_offset, m.at)], 0), m.created_at, p_now
+           coalesce(p_failures, c.failed_count[array_position(c.failed_offset, m.at)], 0),
+           m.created_at, p_now
     from skep.cursor c
     cross join lateral (
       select s.first + e.position - 1 as at, e.envelope, s.created_at

@@ -17,8 +17,7 @@ declare
 begin
   perform 1 from skep.partition p where p.id = p_partition_id for no key update;
   for v_cursor in
-    select c.group_id, c.queue_id, g.name,
-           coalesce(c.failed_count[array_position(c.failed_offset, p_offset)], 0) as failures
+    select c.group_id, g.name
     from skep.cursor c join skep.consumer_group g on g.id = c.group_id
     where c.partition_id = p_partition_id
       and c.acked < p_offset and not coalesce(c.done, '{}') @> p_offset
@@ -28,9 +27,8 @@ begin
           end
     order by c.group_id for no key update of c
   loop
-    perform skep.bury_message(
-      p_partition_id, v_cursor.group_id, v_cursor.queue_id, p_offset, p_error,
-      v_cursor.failures, v_now);
+    perform skep.bury_range(
+      p_partition_id, v_cursor.group_id, p_offset - 1, p_offset, p_error, v_now);
     perform skep.pass_over_message(p_partition_id, array[v_cursor.group_id], p_offset, v_now);
     group_name := v_cursor.name;
     return next;

@@ -44,9 +44,9 @@ begin
     v_acked := v_acked + 1;
     v_is_buried := p_queue.dead_letter_queue or p_queue.dlq_after_max_retries;
     if v_is_buried then
-      perform skep.bury_message(
-        p_partition_id, p_group.id, p_group.queue_id, v_acked,
-        format('%s deliveries without an answer', p_unanswered), p_unanswered, p_now);
+      perform skep.bury_range(
+        p_partition_id, p_group.id, v_acked - 1, v_acked,
+        format('%s deliveries without an answer', p_unanswered), p_now, p_unanswered);
     end if;
     select d.acked, d.done into v_acked, v_done from skep.pass_done(v_acked, v_done) d;
   end if;
