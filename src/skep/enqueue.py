@@ -6,11 +6,11 @@
 
 `stage` takes no lock: the messages enter the log after the commit, within some milliseconds while
 a broker runs. `push` enters them at once and holds their partitions until the transaction ends, so
-let it be the last thing the transaction does. Each takes one message and has a sibling for many
-(`stage_many`, `push_many`), and both kinds a synchronous sibling (`stage_sync` and so on).
+call it last. Each takes one message and has a variant for many (`stage_many`, `push_many`), and all
+have a synchronous variant (`stage_sync` and so on).
 
 The connection is one of asyncpg, psycopg 3, SQLAlchemy 2 or Django; see `skep.db.access.foreign`.
-Payloads are whatever msgspec encodes; a `msgspec.Raw` is taken for JSON that is encoded already.
+Payloads are values that msgspec encodes; a `msgspec.Raw` is JSON that is encoded already.
 `schema` is the one that the installation lives in, where that is not called `skep`.
 """
 
@@ -62,11 +62,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     partition: str | None = None
     """None: `Default`."""
     transaction_id: str | None = None
-    """Names the message: a repeated one is stored once. None: a new id."""
+    """Idempotency key: a repeated one is stored once. None: a new id."""
     headers: Mapping[str, Header] | None = None
     trace_id: str | UUID | None = None
     ttl_s: float | None = None
-    """Seconds after which it is not delivered any more."""
+    """Expire after so many seconds."""
     deliver_at: datetime | None = None
     """Not before then; it must have a time zone. Only for messages that are staged."""
 
@@ -100,30 +100,24 @@ async def stage(
     Args:
         connection: On which the transaction is open.
         queue: Where to; it is created when it does not exist.
-        payload: Whatever msgspec encodes as JSON.
+        payload: A value that msgspec encodes as JSON.
         schema: Of the installation.
         **options: The further members of `Message`.
 
     Raises:
         BadRequest: The message cannot be stored, or no transaction is open.
-        Exception: Whatever the driver raises.
+        Exception: Any error of the driver.
     """
-    (name,) = await stage_many(
-        connection, [Message(queue=queue, payload=payload, **options)], schema=schema
-    )
-    return name
+    message = Message(queue=queue, payload=payload, **options)
+    return (await stage_many(connection, [message], schema=schema))[0]
 
 
 async def stage_many(
     connection: Any, messages: Sequence[Message], *, schema: str = DEFAULT_SCHEMA
 ) -> list[str]:
     """Stage messages in one call; return their transaction ids. Raises as `stage` does."""
-    return [
-        row[0]
-        for row in await join(connection, schema_named(schema)).fetch(
-            _STAGE, *_columns(messages), _times(messages)
-        )
-    ]
+    rows = await join(connection, schema_named(schema)).fetch(_STAGE, *_stage_columns(messages))
+    return [row[0] for row in rows]
 
 
 def stage_sync(
@@ -135,22 +129,16 @@ def stage_sync(
     **options: Unpack[StageOptions],
 ) -> str:
     """Stage a message on a synchronous connection, as `stage` does."""
-    (name,) = stage_many_sync(
-        connection, [Message(queue=queue, payload=payload, **options)], schema=schema
-    )
-    return name
+    message = Message(queue=queue, payload=payload, **options)
+    return stage_many_sync(connection, [message], schema=schema)[0]
 
 
 def stage_many_sync(
     connection: Any, messages: Sequence[Message], *, schema: str = DEFAULT_SCHEMA
 ) -> list[str]:
     """Stage messages on a synchronous connection, as `stage_many` does."""
-    return [
-        row[0]
-        for row in join(connection, schema_named(schema)).fetch_sync(
-            _STAGE, *_columns(messages), _times(messages)
-        )
-    ]
+    rows = join(connection, schema_named(schema)).fetch_sync(_STAGE, *_stage_columns(messages))
+    return [row[0] for row in rows]
 
 
 async def push(
@@ -166,30 +154,25 @@ async def push(
     Args:
         connection: On which the transaction is open.
         queue: Where to; it is created when it does not exist.
-        payload: Whatever msgspec encodes as JSON.
+        payload: A value that msgspec encodes as JSON.
         schema: Of the installation.
         **options: The further members of `Message`, which has no `deliver_at` here.
 
     Raises:
         BadRequest: The message cannot be stored, or no transaction is open.
         Refused: The queue encrypts, validates or limits its messages; stage them.
-        Exception: Whatever the driver raises.
+        Exception: Any error of the driver.
     """
-    (message_id,) = await push_many(
-        connection, [Message(queue=queue, payload=payload, **options)], schema=schema
-    )
-    return message_id
+    message = Message(queue=queue, payload=payload, **options)
+    return (await push_many(connection, [message], schema=schema))[0]
 
 
 async def push_many(
     connection: Any, messages: Sequence[Message], *, schema: str = DEFAULT_SCHEMA
 ) -> list[str]:
     """Push messages in one call; return their ids. Raises as `push` does."""
-    _refuse_times(messages)
-    return [
-        row[0]
-        for row in await join(connection, schema_named(schema)).fetch(_PUSH, *_columns(messages))
-    ]
+    rows = await join(connection, schema_named(schema)).fetch(_PUSH, *_push_columns(messages))
+    return [row[0] for row in rows]
 
 
 def push_sync(
@@ -201,21 +184,16 @@ def push_sync(
     **options: Unpack[PushOptions],
 ) -> str:
     """Push a message on a synchronous connection, as `push` does."""
-    (message_id,) = push_many_sync(
-        connection, [Message(queue=queue, payload=payload, **options)], schema=schema
-    )
-    return message_id
+    message = Message(queue=queue, payload=payload, **options)
+    return push_many_sync(connection, [message], schema=schema)[0]
 
 
 def push_many_sync(
     connection: Any, messages: Sequence[Message], *, schema: str = DEFAULT_SCHEMA
 ) -> list[str]:
     """Push messages on a synchronous connection, as `push_many` does."""
-    _refuse_times(messages)
-    return [
-        row[0]
-        for row in join(connection, schema_named(schema)).fetch_sync(_PUSH, *_columns(messages))
-    ]
+    rows = join(connection, schema_named(schema)).fetch_sync(_PUSH, *_push_columns(messages))
+    return [row[0] for row in rows]
 
 
 def _columns(messages: Sequence[Message]) -> tuple[list[Any], ...]:
@@ -249,13 +227,14 @@ def _json(value: Any) -> str:
         raise BadRequest(f"a payload or header cannot be written as JSON: {error}") from error
 
 
-def _times(messages: Sequence[Message]) -> list[datetime | None]:
+def _stage_columns(messages: Sequence[Message]) -> tuple[list[Any], ...]:
     for message in messages:
         if message.deliver_at is not None and message.deliver_at.tzinfo is None:
-            raise BadRequest("deliver_at has no time zone")
-    return [message.deliver_at for message in messages]
+            raise BadRequest(f"deliver_at {message.deliver_at} has no time zone: add one")
+    return (*_columns(messages), [message.deliver_at for message in messages])
 
 
-def _refuse_times(messages: Sequence[Message]) -> None:
+def _push_columns(messages: Sequence[Message]) -> tuple[list[Any], ...]:
     if any(message.deliver_at is not None for message in messages):
-        raise BadRequest("a message for later cannot be pushed: stage it")
+        raise BadRequest("a message with deliver_at cannot be pushed: stage it")
+    return _columns(messages)

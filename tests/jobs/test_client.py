@@ -85,11 +85,11 @@ async def test_inputs_and_options_that_make_no_sense_are_refused(client):
         await client.start(price, "one")
     with pytest.raises(BadRequest, match="time zone"):
         await client.start(price, 1, at=datetime(2026, 1, 1))  # noqa: DTZ001
-    with pytest.raises(BadRequest, match="not both"):
+    with pytest.raises(BadRequest, match="use one of them"):
         await client.start(price, 1, at=datetime.now(UTC), after=timedelta(1))
     with pytest.raises(BadRequest, match="priority"):
         await client.start(price, 1, priority=1 << 20)
-    with pytest.raises(BadRequest, match="entries"):
+    with pytest.raises(BadRequest, match="use 1 to 1000"):
         await client.inspection.jobs(JobFilter(), limit=1001)
     assert await client.start_many([]) == []
 

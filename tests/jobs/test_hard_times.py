@@ -113,7 +113,7 @@ async def test_case_38_calls_that_fail_at_random_harm_no_job(
     numbers = range(sized(40, large=1_000))
     chains = await client.start_many([Start(job, n) for n in numbers])
     worker = await start_worker(concurrency=10, poll_s=0.1, lease_s=1.0)
-    call = worker._swrites.call
+    call = worker._slots.call
 
     async def call_or_fail(statement, *arguments):
         # The first one in any case: jobs are done in so few calls that chance may spare them all.
@@ -127,7 +127,7 @@ async def test_case_38_calls_that_fail_at_random_harm_no_job(
             raise OutcomeUnknown
         return rows
 
-    monkeypatch.setattr(worker._swrites, "call", call_or_fail)
+    monkeypatch.setattr(worker._slots, "call", call_or_fail)
 
     async with asyncio.timeout(60):
         assert [await chain.result() for chain in chains] == list(numbers)
@@ -146,7 +146,7 @@ async def test_case_38_defect_v11_the_pause_after_a_failure_is_short_again_after
 ):
     new_stage()
     worker = await start_worker(poll_s=0.01)
-    call, pauses = worker._swrites.call, []
+    call, pauses = worker._slots.call, []
     is_away = [True, True, True, False, True, False]
 
     async def call_or_fail(statement, *arguments):
@@ -158,7 +158,7 @@ async def test_case_38_defect_v11_the_pause_after_a_failure_is_short_again_after
         pauses.append(seconds)
         await asyncio.sleep(0.001)
 
-    monkeypatch.setattr(worker._swrites, "call", call_or_fail)
+    monkeypatch.setattr(worker._slots, "call", call_or_fail)
     monkeypatch.setattr(worker, "_rest", rest)
     worker.hurry()
     await client.start(charge, Order(1))
@@ -197,14 +197,14 @@ async def test_settlements_leave_in_few_calls(client, start_worker, sql, monkeyp
     new_stage()
     await client.start_many([Start(price, n) for n in range(400)])
     worker = await start_worker(concurrency=200)
-    call, settled = worker._swrites.call, []
+    call, settled = worker._slots.call, []
 
     async def counted(statement, *arguments):
         if statement == SETTLE_CALL:
             settled.append(len(arguments[1]))
         return await call(statement, *arguments)
 
-    monkeypatch.setattr(worker._swrites, "call", counted)
+    monkeypatch.setattr(worker._slots, "call", counted)
 
     await eventually(lambda: all_ended(sql))
 

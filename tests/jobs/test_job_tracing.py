@@ -10,10 +10,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from skep.jobs import Ctx, JobClient, JobTypes, Worker
+from skep.jobs import Ctx, JobClient, JobTypes, OtelTracing, Worker
 from skep.jobs.client.inspection import ChainFilter, JobFilter
 from skep.jobs.errors import ChainFailed
-from skep.jobs.worker.otel import OtelTracing
 from skep.jobs.worker.tracing import Propagation, read_context, spell_context
 from tests.jobs.support.shop import (
     Basket,

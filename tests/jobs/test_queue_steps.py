@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from skep.db.access.foreign import NoTransaction
-from skep.jobs import Ctx, JobTypes, Retry
-from skep.jobs.declare.queues import consume
+from skep.jobs import Ctx, JobTypes, Retry, consume
 from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
 from skep.model.envelopes import build_envelope

@@ -37,12 +37,6 @@ def test_case_21_jitter_stays_within_its_share(failures, initial_s, multiplier, 
     assert exact_s <= cap_s
 
 
-def test_attempts_end_at_the_number_that_was_given():
-    retry = Retry(max_attempts=3)
-
-    assert [retry.is_exhausted(failures) for failures in (2, 3, 4)] == [False, True, True]
-
-
 @pytest.mark.parametrize(
     "wrong",
     [{"max_attempts": 0}, {"initial_s": -1}, {"cap_s": -1}, {"multiplier": 0.5}, {"jitter": 1.1}],

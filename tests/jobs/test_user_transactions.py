@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from skep.jobs import ChainFilter, Ctx, JobTypes, Start
-from skep.jobs.declare.queues import consume
+from skep.jobs import ChainFilter, Ctx, JobTypes, Start, consume
 from skep.model.envelopes import build_envelope
 from tests.enqueue.support.drivers import ASYNC, SYNC
 from tests.jobs.support.shop import Basket, Order, charge, price, total

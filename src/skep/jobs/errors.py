@@ -3,7 +3,7 @@
     SkepError
     ├── BadRequest
     │   ├── InvalidInput, InvalidOutput      a value is not of the declared type, or too large
-    │   ├── UnknownJobType, JobTypeMismatch  a name nobody declared, or another one than expected
+    │   ├── UnknownJobType, JobTypeMismatch  an undeclared name, or another one than expected
     │   └── DuplicateBlocker, SelfBlocked    a chain to wait for is named twice, or is the own one
     ├── Refused
     │   ├── NotFound: ChainNotFound, JobNotFound, BlockerMissing, NoSuchJobType, ScheduleNotFound
@@ -11,7 +11,7 @@
     │   └── OwnershipLost                    the job is not this worker's any more
     └── ChainFailed, ChainCancelled, ResultTimeout    instead of a result
 
-`Reschedule` and `Fail` are not errors: a handler raises them to say what is to become of its job.
+`Reschedule` and `Fail` are not errors: a handler raises them to end its attempt.
 """
 
 from collections.abc import Mapping
@@ -164,4 +164,4 @@ class Reschedule(Exception):
 
 
 class Fail(Exception):
-    """Raised by a handler: give up, whatever attempts are left."""
+    """Raised by a handler: give up, even if attempts are left."""

@@ -46,7 +46,7 @@ class Schedule(Generic[I]):
         value: its input.
         cron: minute, hour, day of month, month and day of week; with six fields seconds come first.
         timezone: whose clock; an IANA name.
-        missed: what becomes of ticks that nobody was there to run.
+        missed: what to do with ticks that no process was there to run.
         is_enabled: whether it runs.
     """
 
@@ -87,17 +87,17 @@ def next_tick(cron: str, timezone: str, after: datetime) -> datetime:
     once.
 
     Raises:
-        BadRequest: the expression or the time zone is not one, or never comes.
+        BadRequest: the expression or the time zone is invalid, or names no time.
     """
     try:
         zone = ZoneInfo(timezone)
         return next(CronSim(cron, after.astimezone(zone))).astimezone(UTC)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise BadRequest(f"there is no time zone {timezone!r}") from error
+        raise BadRequest(f"invalid time zone {timezone!r}: use an IANA name") from error
     except CronSimError as error:
-        raise BadRequest(f"{cron!r} is no cron expression: {error}") from error
+        raise BadRequest(f"invalid cron expression {cron!r}: {error}") from error
     except StopIteration:
-        raise BadRequest(f"{cron!r} never comes") from None
+        raise BadRequest(f"the cron expression {cron!r} names no time") from None
 
 
 def plan(

@@ -1,25 +1,25 @@
-"""Three channels by which processes tell each other what to look at.
+"""Three channels by which processes tell each other about jobs and chains.
 
     skep_job_ready      names of job types that have something to run
     skep_chain_closed   ids of chains that ended
     skep_job_lost       ids of jobs that were taken from the worker that runs them
 
-Signals are hints: each may be lost or come twice, and whoever waits for one also looks by himself
-now and then. A commit that notifies waits for every other that does, so only a user's transaction
-notifies by itself (`chain_start`); everything else is gathered here for some milliseconds and sent
-after its commit, many in one statement. A client or worker that is told not to notify (behind a
-transaction pooler) neither listens nor sends.
+Signals are hints: each may be lost or come twice, and every waiter also polls. A commit that
+notifies waits for every other that does, so only a user's transaction notifies by itself
+(`chain_start`); all other signals are gathered for some milliseconds and sent after their commit,
+many in one statement. A client or worker without notifications (behind a transaction pooler)
+neither listens nor sends.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
 from skep.db.access.slots import Caller
-from skep.jobs.store import NOTIFY_CALL
+from skep.jobs.store import NOTIFY_CALL, Settled, Settlement
 from skep.model.errors import SkepError
 
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ PAYLOAD_BYTES_MAX: Final = 7_900
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What there is to say."""
+    """Types with jobs to run, chains that ended, jobs that their workers lost."""
 
     types_ready: Iterable[str] = ()
     chains_closed: Iterable[UUID] = ()
@@ -54,6 +54,26 @@ class Signals:
     def payloads(self) -> list[tuple[Channel, str]]:
         """Return what to notify: channels and payloads."""
         return _payloads(self.texts())
+
+    @classmethod
+    def of_settled(
+        cls,
+        settlements: Sequence[Settlement],
+        answers: Sequence[Settled],
+        *,
+        jobs_lost: Iterable[UUID] = (),
+    ) -> "Signals":
+        """Return the signals of settlements that are committed."""
+        continued = [
+            settlement.next.job.name
+            for settlement, answer in zip(settlements, answers, strict=True)
+            if settlement.next is not None and answer.outcome == "settled"
+        ]
+        return cls(
+            types_ready=[*continued, *(name for answer in answers for name in answer.woken)],
+            chains_closed=[chain_id for answer in answers for chain_id in answer.closed],
+            jobs_lost=jobs_lost,
+        )
 
 
 class Announcements:
@@ -76,7 +96,7 @@ class Announcements:
             self._sending = asyncio.get_running_loop().create_task(self._send())
 
     async def flush(self) -> None:
-        """Return when everything said so far was sent, or could not be."""
+        """Wait until all signals so far were sent, or could not be."""
         if self._sending is not None:
             await self._sending
 
@@ -95,7 +115,7 @@ class Announcements:
                 NOTIFY_CALL, [each[0] for each in payloads], [each[1] for each in payloads]
             )
         except SkepError as error:
-            _log.debug("signals were lost, those who wait will look by themselves: %s", error)
+            _log.debug("could not send signals, waiters will find out by polling: %s", error)
 
 
 def _payloads(texts: dict[Channel, dict[str, None]]) -> list[tuple[Channel, str]]:
@@ -103,7 +123,7 @@ def _payloads(texts: dict[Channel, dict[str, None]]) -> list[tuple[Channel, str]
 
 
 def in_payloads(texts: Iterable[str]) -> list[str]:
-    """Join texts by newlines into as few payloads as will do."""
+    """Join texts by newlines into as few payloads as possible."""
     payloads: list[str] = []
     for text in texts:
         joined = f"{payloads[-1]}\n{text}" if payloads else text

@@ -25,7 +25,7 @@ TABLES: Final = (
     "chain_key",
     "job_worker",
 )
-"""Those in which rows come and go."""
+"""The tables of jobs in which rows come and go."""
 
 START_CALL: Final = (
     "select item, chain_id, outcome from skep.chain_start($1::uuid[], $2::text[], $3::text[],"
@@ -43,7 +43,8 @@ SETTLE_CALL: Final = (
 COMPLETE_CALL: Final = "select outcome, closed, woken from skep.job_complete($1, $2, $3, $4, $5)"
 CLAIM_CALL: Final = (
     "select job_id, chain_id, type_id, position, attempt, failures, max_attempts, input, trace,"
-    " chain_trace, due_at, deadline_at, blockers, skep.now() from skep.job_claim($1, $2, $3)"
+    " chain_trace, due_at, deadline_at, blockers, skep.now() as claimed_at"
+    " from skep.job_claim($1, $2, $3)"
 )
 DISOWN_CALL: Final = "select type from skep.job_disown($1, $2, $3)"
 ENSURE_TYPES_CALL: Final = "select name, id from skep.job_type_ensure($1)"
@@ -77,6 +78,7 @@ CHAIN_MATCHES_CALL: Final = (
 )
 JOB_MATCHES_CALL: Final = "select count(*) from skep.job_find($1, $2, $3, $4, $5, null, $6)"
 # Without waiting for those that others hold: they are left out of the answer.
+# Without waiting for chains that another transaction holds: the answer leaves them out.
 CANCEL_FREE_CALL: Final = (
     "select chain_id, outcome, job_id from skep.chain_cancel(skep.chain_lock($1, false), $2, $3)"
 )
@@ -139,8 +141,8 @@ def start_arguments(
 
 
 def started(rows: Iterable[Any]) -> list[Started]:
-    """Return what START_CALL says."""
-    return [Started(row[1], row[2]) for row in rows]
+    """Read the rows of START_CALL."""
+    return [Started(chain_id, outcome) for _, chain_id, outcome in rows]
 
 
 def _edges(steps: Sequence[Step | None]) -> tuple[list[int], list[UUID], list[bool]]:
@@ -176,23 +178,29 @@ class Claimed:
     blockers: str | None
     claimed_at: datetime
 
+    @property
+    def token(self) -> tuple[UUID, int]:
+        """Proves which attempt of which job is settled."""
+        return self.job_id, self.attempt
+
 
 @dataclass(frozen=True, slots=True)
 class Claims:
     """The answer to a claim."""
 
     jobs: list[Claimed]
-    look_again_s: float | None
-    """In how many seconds something will be ready; None if nothing is scheduled."""
+    next_claim_s: float | None
+    """In how many seconds a job will be ready; None if none is scheduled."""
 
 
 def claims(rows: Sequence[Any]) -> Claims:
-    """Return what CLAIM_CALL says."""
-    jobs = [Claimed(*row) for row in rows if row[0] is not None]
-    look_again_s = None
-    if rows and rows[-1][0] is None and rows[-1][10] is not None:
-        look_again_s = max((rows[-1][10] - rows[-1][13]).total_seconds(), 0.0)
-    return Claims(jobs, look_again_s)
+    """Read the rows of CLAIM_CALL; the last may be about the next job that will be ready."""
+    jobs = [Claimed(*row) for row in rows if row["job_id"] is not None]
+    next_claim_s = None
+    if rows and rows[-1]["job_id"] is None and rows[-1]["due_at"] is not None:
+        wait = rows[-1]["due_at"] - rows[-1]["claimed_at"]
+        next_claim_s = max(wait.total_seconds(), 0.0)
+    return Claims(jobs, next_claim_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,5 +255,5 @@ def settle_arguments(
 
 
 def settled(rows: Iterable[Any]) -> list[Settled]:
-    """Return what SETTLE_CALL says."""
-    return [Settled(row[1], row[2], row[3]) for row in rows]
+    """Read the rows of SETTLE_CALL."""
+    return [Settled(outcome, closed, woken) for _, outcome, closed, woken in rows]

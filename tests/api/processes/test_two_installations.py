@@ -13,8 +13,7 @@ import pytest
 from skep import enqueue
 from skep.db.schema.migrate import MigrationFailed, migrate, schema_state
 from skep.db.schema.server import vacuum_tables
-from skep.jobs import ChainFilter, Ctx, JobClient, JobTypes, Worker
-from skep.jobs.declare.queues import consume
+from skep.jobs import ChainFilter, Ctx, JobClient, JobTypes, Worker, consume
 from skep.jobs.signals import CHAIN_CLOSED, JOB_READY
 from skep.jobs.store import TABLES
 from skep.model.schema_name import Schema, with_schema

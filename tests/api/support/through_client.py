@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from skep.client.aio.message import decode_acked, decode_popped
+from skep.client.aio.message import decode_popped
 from skep.client.aio.session import Session
+from skep.client.deliveries import decode_acked
 from skep.client.errors import AccessDenied, UnexpectedAnswer
 from skep.client.http import Answer as ClientAnswer
 from skep.client.options import RetryPolicy, SessionOptions

@@ -18,14 +18,14 @@ class Interrupted:
     """A way to the database that breaks after some calls."""
 
     def __init__(self, slots, calls):
-        self._swrites = slots
+        self._slots = slots
         self._calls = calls
 
     async def call(self, *arguments):
         self._calls -= 1
         if self._calls < 0:
             raise Unavailable("the database is away")
-        return await self._swrites.call(*arguments)
+        return await self._slots.call(*arguments)
 
 
 @pytest.fixture

@@ -21,11 +21,12 @@ import msgspec
 
 from skep.client.aio.buffer import Buffer
 from skep.client.aio.consumption import Consumption, pop_messages
-from skep.client.aio.message import Message, Settlement, ack_text_of, decode_acked, send_acks
+from skep.client.aio.message import Message, Settlement, send_acks
 from skep.client.aio.resources import DeadLetters, Groups, Messages, Queues, Scheduled, Traces
-from skep.client.aio.session import ASK_FOR_QUEUEING, Session, queued_operation
+from skep.client.aio.session import Session
 from skep.client.aio.transaction import Transaction
 from skep.client.aio.worker import Worker
+from skep.client.deliveries import ack_text_of, decode_acked
 from skep.client.endpoints import affinity_of, path_of, spell_time
 from skep.client.errors import LeaseLost
 from skep.client.leases import LeaseKeeper
@@ -46,6 +47,7 @@ from skep.client.pushes import (
     alike_body,
     encode,
 )
+from skep.client.requests import ASK_FOR_QUEUEING, queued_operation
 from skep.client.tracing import telemetry_of
 from skep.client.values import (
     AckResult,

@@ -10,10 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from skep.client.aio.message import Message
-from skep.client.aio.session import Doubt, Session
+from skep.client.aio.session import Session
 from skep.client.endpoints import affinity_of
 from skep.client.errors import OutcomeUnknown, TransactionFailed
 from skep.client.pushes import Item, TransactionIds, encode
+from skep.client.requests import Doubt
 from skep.client.tracing import Telemetry
 from skep.client.values import TransactionAnswer, TransactionResult
 from skep.client.verdicts import COMPLETED, AckItem, Verdict

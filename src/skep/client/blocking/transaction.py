@@ -11,10 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from skep.client.blocking.message import Message
-from skep.client.blocking.session import Doubt, Session
+from skep.client.blocking.session import Session
 from skep.client.endpoints import affinity_of
 from skep.client.errors import OutcomeUnknown, TransactionFailed
 from skep.client.pushes import Item, TransactionIds, encode
+from skep.client.requests import Doubt
 from skep.client.tracing import Telemetry
 from skep.client.values import TransactionAnswer, TransactionResult
 from skep.client.verdicts import COMPLETED, AckItem, Verdict

@@ -1,7 +1,7 @@
-"""Wait for chains to end, any number of them with one question.
+"""Wait for chains to end, any number of them with one query.
 
-Whoever waits asks once, then again when a signal names his chain, when the listening connection
-comes back, and at intervals in any case. All who wait share these questions.
+A waiter reads the outcome once, then again when a signal names its chain, when the listening
+connection comes back, and at intervals in any case. All waiters share these queries.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ class ChainOutcome:
 
 
 class Awaiting:
-    """Those who wait for chains, and the task that asks for them."""
+    """The waiters for chains, and the task that reads outcomes for them."""
 
     def __init__(self, caller: Caller, *, poll_s: float) -> None:
         self._caller: Final = caller
         self._poll_s: Final = poll_s
         self._waiting: dict[UUID, set[asyncio.Future[ChainOutcome]]] = {}
-        self._in_doubt: set[UUID] = set()
-        self._something: Final = asyncio.Event()
-        self._asking: asyncio.Task[None] | None = None
+        self._unchecked: set[UUID] = set()
+        self._has_work: Final = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
 
     async def outcome(self, chain_id: UUID) -> ChainOutcome:
         """Return how a chain ended, once it has.
@@ -48,9 +48,9 @@ class Awaiting:
         """
         future: asyncio.Future[ChainOutcome] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(chain_id, set()).add(future)
-        self._look_at(chain_id)
-        if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_task(self._ask_again_and_again())
+        self._check_soon(chain_id)
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._run())
         try:
             return await future
         finally:
@@ -62,48 +62,51 @@ class Awaiting:
     def hear_closed(self, text: str) -> None:
         """Take a signal that a chain ended."""
         with suppress(ValueError):
-            self._look_at(UUID(text))
+            self._check_soon(UUID(text))
 
-    def look_at_all(self) -> None:
-        """Ask for every chain: signals may have been lost."""
+    def check_all(self) -> None:
+        """Check every chain: signals may have been lost."""
         for chain_id in self._waiting:
-            self._look_at(chain_id)
+            self._check_soon(chain_id)
 
     async def stop(self) -> None:
-        """Stop asking; those who still wait are cancelled."""
-        if self._asking is not None:
-            self._asking.cancel()
+        """Stop reading, and cancel the waiters."""
+        if self._running is not None:
+            self._running.cancel()
             with suppress(asyncio.CancelledError):
-                await self._asking
+                await self._running
         for futures in self._waiting.values():
             for future in futures:
                 future.cancel()
 
-    def _look_at(self, chain_id: UUID) -> None:
+    def _check_soon(self, chain_id: UUID) -> None:
         if chain_id in self._waiting:
-            self._in_doubt.add(chain_id)
-            self._something.set()
+            self._unchecked.add(chain_id)
+            self._has_work.set()
 
-    async def _ask_again_and_again(self) -> None:
+    async def _run(self) -> None:
         while True:
             try:
                 async with asyncio.timeout(self._poll_s):
-                    await self._something.wait()
+                    await self._has_work.wait()
             except TimeoutError:
-                self.look_at_all()
-            self._something.clear()
-            in_doubt, self._in_doubt = self._in_doubt, set()
-            if not in_doubt:
+                self.check_all()
+            self._has_work.clear()
+            unchecked, self._unchecked = self._unchecked, set()
+            if not unchecked:
                 continue
             try:
-                await self._ask(in_doubt)
+                await self._read(unchecked)
             except SkepError as error:
-                _log.debug("could not ask how chains ended, will ask again: %s", error)
+                _log.debug("could not read how chains ended, trying again: %s", error)
 
-    async def _ask(self, in_doubt: set[UUID]) -> None:
-        rows = await self._caller.call(OUTCOME_CALL, list(in_doubt))
-        found = {row[0]: ChainOutcome(*row[1:]) for row in rows}
-        for chain_id in in_doubt:
+    async def _read(self, unchecked: set[UUID]) -> None:
+        rows = await self._caller.call(OUTCOME_CALL, list(unchecked))
+        found = {
+            row["chain_id"]: ChainOutcome(row["state"], row["type"], row["output"], row["error"])
+            for row in rows
+        }
+        for chain_id in unchecked:
             outcome = found.get(chain_id)
             if outcome is not None and outcome.state == "open":
                 continue

@@ -1,9 +1,9 @@
-"""Change all chains or jobs that match a filter: cancel, retry, delete, let run now.
+"""Change all chains or jobs that match a filter: cancel, retry, delete, trigger.
 
-The filter is that of the listings. What matches is worked off from the newest to the oldest, some
-hundred per transaction, so that nobody waits long for a lock and what is started meanwhile is not
-met. To stop and to begin again is always safe: what was done does not match any more, or is passed
-over. A chain that cannot be changed is refused by itself, for a reason that is counted:
+The filter is that of the listings. Matches are changed from the newest to the oldest, some hundred
+per transaction, so that locks are short and chains started meanwhile are not met. Stopping and
+starting again is always safe: changed chains do not match any more, or are passed over. A chain
+that cannot be changed is refused alone, for a reason that is counted:
 
     unavailable   another transaction holds it, or it was changed or deleted since it was found
     needed        a job of a chain that stays waits or waited for it, so it cannot be deleted
@@ -11,7 +11,7 @@ over. A chain that cannot be changed is refused by itself, for a reason that is 
     open, ...     the state it is in now, if that is not the one that was asked for
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -19,6 +19,7 @@ from uuid import UUID
 import msgspec
 
 from skep.db.access.slots import Caller
+from skep.jobs.client.control import cancel_signals, retry_signals
 from skep.jobs.client.inspection import ChainFilter, ChainState, JobFilter
 from skep.jobs.signals import Announcements, Signals
 from skep.jobs.store import (
@@ -34,7 +35,7 @@ from skep.jobs.store import (
 from skep.model.errors import BadRequest
 
 BATCH: Final = 500
-"""In one transaction."""
+"""Chains or jobs per transaction."""
 MATCHES_BOUND: Final = 1_000_000
 """Counted exactly up to here."""
 EXAMPLES_MAX: Final = 20
@@ -56,14 +57,14 @@ class Matches(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Sweep(msgspec.Struct, rename="camel"):
-    """What became of those that matched.
+    """What became of the matches.
 
     Attributes:
-        seen: how many were looked at.
-        done: how many were changed, with those that fell with them.
+        seen: how many were found.
+        done: how many were changed, with those that a cascade changed.
         refused: how many were not, by reason.
         examples: the first of these.
-        after: where to go on; None when there is nothing left.
+        after: where to go on; None at the end.
     """
 
     seen: int = 0
@@ -72,24 +73,28 @@ class Sweep(msgspec.Struct, rename="camel"):
     examples: list[Refusal] = []
     after: UUID | None = None
 
-    def refuse(self, which: UUID, reason: str) -> None:
-        """Note one that was not changed."""
-        self.refused[reason] = self.refused.get(reason, 0) + 1
-        if len(self.examples) < EXAMPLES_MAX:
-            self.examples.append(Refusal(which, reason))
+    def add(self, ids: Sequence[UUID], refusals: Mapping[UUID, str | None]) -> None:
+        """Count a batch."""
+        self.seen += len(ids)
+        self.done += sum(reason is None for reason in refusals.values())
+        for each in ids:
+            if (reason := refusals.get(each, _UNAVAILABLE)) is not None:
+                self.refused[reason] = self.refused.get(reason, 0) + 1
+                if len(self.examples) < EXAMPLES_MAX:
+                    self.examples.append(Refusal(each, reason))
 
 
-_Find: TypeAlias = Callable[[UUID | None, int], Awaitable[Sequence[UUID]]]
 _Act: TypeAlias = Callable[[Sequence[UUID]], Awaitable[dict[UUID, str | None]]]
-"""Changes some; says of each that could be had why it was refused, None if it was not."""
+"""Changes some; returns for each that was available why it was refused, None if it was changed."""
 Told: TypeAlias = Callable[[Sweep], None]
 
 
 class Bulk:
-    """What can be done with all chains or jobs that match.
+    """Changes all chains or jobs that match.
 
     Each method goes on to the end, or with `limit` until it has seen so many: then `after` of the
-    answer is where the next call goes on. `told` hears after each transaction how far it got.
+    answer is where the next call goes on. `told` is called with the progress after each
+    transaction.
     """
 
     def __init__(self, caller: Caller, announcements: Announcements) -> None:
@@ -98,13 +103,15 @@ class Bulk:
 
     async def count_chains(self, which: ChainFilter) -> Matches:
         """Count the chains that match, without changing any."""
-        ((count,),) = await self._caller.call(CHAIN_MATCHES_CALL, *_chain(which), MATCHES_BOUND + 1)
-        return _matches(count)
+        return await self._count(CHAIN_MATCHES_CALL, which)
 
     async def count_jobs(self, which: JobFilter) -> Matches:
         """Count the jobs that match, without changing any."""
-        ((count,),) = await self._caller.call(JOB_MATCHES_CALL, *_job(which), MATCHES_BOUND + 1)
-        return _matches(count)
+        return await self._count(JOB_MATCHES_CALL, which)
+
+    async def _count(self, call: str, which: ChainFilter | JobFilter) -> Matches:
+        ((count,),) = await self._caller.call(call, *which.arguments(), MATCHES_BOUND + 1)
+        return Matches(min(count, MATCHES_BOUND), count <= MATCHES_BOUND)
 
     async def cancel(
         self,
@@ -124,13 +131,12 @@ class Bulk:
 
         async def act(ids: Sequence[UUID]) -> dict[UUID, str | None]:
             rows = await self._caller.call(CANCEL_FREE_CALL, ids, cascade, reason)
-            closed = [row[0] for row in rows if row[1] == "cancelled"]
-            lost = [row[2] for row in rows if row[2] is not None]
-            self._announcements.add(Signals(chains_closed=closed, jobs_lost=lost))
+            self._announcements.add(cancel_signals(rows))
             return _refusals(rows, "cancelled")
 
-        find = self._finding(cancellable(which))
-        return await _sweep(find, act, after=after, limit=limit, told=told)
+        return await self._sweep(
+            FIND_CHAINS_CALL, cancellable(which), act, after=after, limit=limit, told=told
+        )
 
     async def retry(
         self,
@@ -148,12 +154,12 @@ class Bulk:
 
         async def act(ids: Sequence[UUID]) -> dict[UUID, str | None]:
             rows = await self._caller.call(RETRY_FREE_CALL, ids)
-            names = [row[2] for row in rows if row[1] == "retried"]
-            self._announcements.add(Signals(types_ready=names))
+            self._announcements.add(retry_signals(rows))
             return _refusals(rows, "retried")
 
-        find = self._finding(retryable(which))
-        return await _sweep(find, act, after=after, limit=limit, told=told)
+        return await self._sweep(
+            FIND_CHAINS_CALL, retryable(which), act, after=after, limit=limit, told=told
+        )
 
     async def delete(
         self,
@@ -171,12 +177,11 @@ class Bulk:
 
         async def act(ids: Sequence[UUID]) -> dict[UUID, str | None]:
             rows = await self._caller.call(DISCARD_CALL, ids, which.state)
-            gone = [row[0] for row in rows if row[1] == "deleted"]
+            gone = [row["chain_id"] for row in rows if row["outcome"] == "deleted"]
             self._announcements.add(Signals(chains_closed=gone))
             return _refusals(rows, "deleted")
 
-        find = self._finding(which)
-        return await _sweep(find, act, after=after, limit=limit, told=told)
+        return await self._sweep(FIND_CHAINS_CALL, which, act, after=after, limit=limit, told=told)
 
     async def trigger(
         self,
@@ -191,41 +196,55 @@ class Bulk:
         Raises:
             BadRequest: the filter asks for jobs in another state.
         """
-        scheduled = triggerable(which)
-
-        async def find(after: UUID | None, count: int) -> Sequence[UUID]:
-            rows = await self._caller.call(FIND_JOBS_CALL, *_job(scheduled), after, count)
-            return [row[0] for row in rows]
 
         async def act(ids: Sequence[UUID]) -> dict[UUID, str | None]:
             rows = await self._caller.call(HASTEN_CALL, ids)
-            self._announcements.add(Signals(types_ready=[row[1] for row in rows]))
-            return {row[0]: None for row in rows}
+            self._announcements.add(Signals(types_ready=[row["type"] for row in rows]))
+            return {row["job_id"]: None for row in rows}
 
-        return await _sweep(find, act, after=after, limit=limit, told=told)
+        return await self._sweep(
+            FIND_JOBS_CALL, triggerable(which), act, after=after, limit=limit, told=told
+        )
 
-    def _finding(self, which: ChainFilter) -> _Find:
-        async def find(after: UUID | None, count: int) -> Sequence[UUID]:
-            rows = await self._caller.call(FIND_CHAINS_CALL, *_chain(which), after, count)
-            return [row[0] for row in rows]
-
-        return find
+    async def _sweep(
+        self,
+        find: str,
+        which: ChainFilter | JobFilter,
+        act: _Act,
+        *,
+        after: UUID | None,
+        limit: int | None,
+        told: Told | None,
+    ) -> Sweep:
+        """Find and change, batch by batch."""
+        sweep = Sweep(after=after)
+        while limit is None or sweep.seen < limit:
+            room = BATCH if limit is None else min(BATCH, limit - sweep.seen)
+            rows = await self._caller.call(find, *which.arguments(), sweep.after, room)
+            ids: list[UUID] = [row[0] for row in rows]
+            sweep.add(ids, await act(ids) if ids else {})
+            sweep.after = ids[-1] if len(ids) == room else None
+            if told is not None:
+                told(sweep)
+            if sweep.after is None:
+                break
+        return sweep
 
 
 def cancellable(which: ChainFilter) -> ChainFilter:
-    """Return the filter of those that can be cancelled; BadRequest if none of them can."""
+    """Return the filter of the chains that can be cancelled; BadRequest if none can."""
     return _in_state(which, "open", ("open",), "cancelled")
 
 
 def retryable(which: ChainFilter) -> ChainFilter:
-    """Return the filter of those that can be retried; BadRequest if none of them can."""
+    """Return the filter of the chains that can be retried; BadRequest if none can."""
     return _in_state(which, "failed", ("failed", "cancelled"), "retried")
 
 
 def triggerable(which: JobFilter) -> JobFilter:
-    """Return the filter of those that can be let run now; BadRequest if none of them can."""
+    """Return the filter of the jobs that can be triggered; BadRequest if none can."""
     if which.state not in (None, "scheduled"):
-        raise BadRequest(f"jobs that are {which.state} do not wait for their time")
+        raise BadRequest(f"{which.state} jobs cannot be triggered: use the state scheduled")
     return replace(which, state="scheduled")
 
 
@@ -235,52 +254,9 @@ def _in_state(
     if which.state is None:
         return replace(which, state=default)
     if which.state not in states:
-        raise BadRequest(f"chains that are {which.state} cannot be {done}")
+        raise BadRequest(f"{which.state} chains cannot be {done}: use {' or '.join(states)}")
     return which
 
 
-async def _sweep(
-    find: _Find, act: _Act, *, after: UUID | None, limit: int | None, told: Told | None
-) -> Sweep:
-    """Find and change, batch by batch."""
-    sweep = Sweep(after=after)
-    while limit is None or sweep.seen < limit:
-        room = BATCH if limit is None else min(BATCH, limit - sweep.seen)
-        ids = await find(sweep.after, room)
-        _add(sweep, ids, await act(ids) if ids else {})
-        sweep.after = ids[-1] if len(ids) == room else None
-        if told is not None:
-            told(sweep)
-        if sweep.after is None:
-            break
-    return sweep
-
-
-def _add(sweep: Sweep, ids: Sequence[UUID], answers: dict[UUID, str | None]) -> None:
-    sweep.seen += len(ids)
-    sweep.done += sum(refusal is None for refusal in answers.values())
-    for each in ids:
-        refusal = answers.get(each, _UNAVAILABLE)
-        if refusal is not None:
-            sweep.refuse(each, refusal)
-
-
 def _refusals(rows: Sequence[Any], done: str) -> dict[UUID, str | None]:
-    return {row[0]: None if row[1] == done else row[1] for row in rows}
-
-
-def _matches(count: int) -> Matches:
-    return Matches(min(count, MATCHES_BOUND), count <= MATCHES_BOUND)
-
-
-def _chain(which: ChainFilter) -> tuple[object, ...]:
-    ids = None if which.ids is None else list(which.ids)
-    return (
-        *(which.type, which.state, which.parent_job_id, which.key, ids),
-        *(which.created_from, which.created_to),
-    )
-
-
-def _job(which: JobFilter) -> tuple[object, ...]:
-    ids = None if which.ids is None else list(which.ids)
-    return which.type, which.state, which.chain_id, ids, which.blocked_by
+    return {row["chain_id"]: None if row["outcome"] == done else row["outcome"] for row in rows}

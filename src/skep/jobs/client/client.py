@@ -1,4 +1,4 @@
-"""Start chains, wait for them, and change what becomes of them; from any process.
+"""Start chains, wait for them and change them, from any process.
 
 `JobClient.start(job, input, tx=connection)` writes inside the user's own transaction: the chain is
 there if and only if that commits. Without `tx` it is a transaction of its own. A call whose outcome
@@ -19,14 +19,18 @@ from skep.db.access.slots import ONE_OFF, Slots
 from skep.db.access.transactions import TransactionPool
 from skep.jobs.client.awaiting import Awaiting
 from skep.jobs.client.bulk import Bulk
-from skep.jobs.client.control import ChainControl, HeldJob, held_job, require_other_chains
+from skep.jobs.client.control import (
+    ChainControl,
+    HeldJob,
+    held_job,
+    require_other_chains,
+    require_started,
+)
 from skep.jobs.client.inspection import Inspection
 from skep.jobs.declare.codec import Ref
 from skep.jobs.declare.declaration import Continue, Dedup, Job, JobTypes, Start
 from skep.jobs.errors import (
-    BlockerMissing,
     ChainCancelled,
-    ChainExists,
     ChainFailed,
     JobTypeMismatch,
     OwnershipLost,
@@ -107,19 +111,17 @@ class Pending(Generic[I, O]):
     def finish(self, output: O) -> None:
         """Complete the chain."""
         encoded = self._job.encode_output(output)
-        self.settlement = Settlement(
-            self._held.job_id, self._held.attempt, "completed", output=encoded
-        )
+        self.settlement = Settlement(*self._held.token, "completed", output=encoded)
 
     def go_on(self, continuation: Continue[O]) -> None:
         """Let the chain go on with another job."""
         step = continuation.step
         require_other_chains(step, self._held.chain_id)
-        self.settlement = Settlement(self._held.job_id, self._held.attempt, "continued", next=step)
+        self.settlement = Settlement(*self._held.token, "continued", next=step)
 
     def fail(self, error: str) -> None:
         """Let the chain fail."""
-        self.settlement = Settlement(self._held.job_id, self._held.attempt, "failed", error=error)
+        self.settlement = Settlement(*self._held.token, "failed", error=error)
 
 
 class JobClient(ChainControl):
@@ -160,7 +162,7 @@ class JobClient(ChainControl):
         self._listener: Final = Listener(
             dsn,
             {CHAIN_CLOSED: each_line(self.awaiting.hear_closed)},
-            on_connect=self.awaiting.look_at_all,
+            on_connect=self.awaiting.check_all,
         )
 
     async def __aenter__(self) -> "JobClient":
@@ -185,7 +187,7 @@ class JobClient(ChainControl):
             self._listener.start()
 
     async def close(self) -> None:
-        """Send what is still to be said, and disconnect."""
+        """Send the signals gathered so far, and disconnect."""
         await self.announcements.flush()
         await self._listener.stop()
         await self.awaiting.stop()
@@ -209,7 +211,7 @@ class JobClient(ChainControl):
         fails_with_blockers: bool = False,
         parent: UUID | None = None,
     ) -> Chain[O]:
-        """Start a chain; see `Start` for what can be asked for.
+        """Start a chain; `Start` has the same arguments.
 
         Raises:
             InvalidInput, DuplicateBlocker, BlockerMissing, ChainExists, NoTransaction:
@@ -258,7 +260,7 @@ class JobClient(ChainControl):
         return chain
 
     def chain(self, job: Job[Any, O], chain_id: UUID) -> Chain[O]:
-        """Return a chain that somebody else started with this job."""
+        """Return a chain that another process started with this job."""
         return Chain(self, job, chain_id)
 
     @asynccontextmanager
@@ -267,13 +269,13 @@ class JobClient(ChainControl):
     ) -> AsyncGenerator[Pending[I, O]]:
         """Complete the open job of a chain from outside, without a worker.
 
-        The job is locked for the block, which says what becomes of it; if it says nothing, nothing
-        does. A worker that runs the job is told to stop.
+        The job is locked for the block, which calls `finish`, `go_on` or `fail`; without any of
+        them nothing changes. A worker that runs the job is told to stop.
 
         Raises:
             ChainNotFound, ChainClosed: there is nothing to complete.
             JobTypeMismatch: the open job is another one than `job`.
-            CyclicBlockers, BlockerMissing: a continuation cannot wait for what it wants to.
+            CyclicBlockers, BlockerMissing: a continuation cannot wait for its blockers.
         """
         if tx is not None:
             async with self._resolving(join(tx, self.schema).fetch, chain_id, job) as pending:
@@ -291,7 +293,7 @@ class JobClient(ChainControl):
     ) -> AsyncGenerator[Pending[I, O]]:
         held = held_job(chain_id, await fetch(HOLD_CALL, chain_id))
         if held.type != job.name:
-            raise JobTypeMismatch(f"the open job of chain {chain_id} is a {held.type}")
+            raise held.mismatch(job.name)
         pending = Pending(job, held)
         yield pending
         if pending.settlement is not None:
@@ -304,11 +306,7 @@ class JobClient(ChainControl):
         return [self.tracing.starting(start.step.job.name, start.step.id) for start in starts]
 
     def _chains(self, starts: Sequence[Start[O]], answers: Sequence[Started]) -> list[Chain[O]]:
-        for answer in answers:
-            if answer.outcome == "exists":
-                raise ChainExists
-            if answer.outcome == "missing_blocker":
-                raise BlockerMissing
+        require_started(answers)
         return [
             Chain(self, start.step.job, a.chain_id, is_duplicate=a.outcome == "duplicate")
             for start, a in zip(starts, answers, strict=True)

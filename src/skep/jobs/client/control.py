@@ -1,13 +1,13 @@
-"""Change what becomes of chains, jobs and types that are there: cancel, retry, delete, settle.
+"""Change chains, jobs and types by their ids and names: cancel, retry, delete, settle.
 
-Each method is one call, in the user's transaction if one is given. What others should look at
-afterwards is told when it is committed, and not before.
+Each method is one call, in the user's transaction if one is given. Signals are sent when it is
+committed, and not before.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from uuid import UUID
 
 from skep.db.access.foreign import join
@@ -16,10 +16,12 @@ from skep.jobs.declare.declaration import Step
 from skep.jobs.errors import (
     BlockerMissing,
     ChainClosed,
+    ChainExists,
     ChainNotFound,
     ChainReferenced,
     CyclicBlockers,
     JobNotFound,
+    JobTypeMismatch,
     NoSuchJobType,
     NotRetryable,
     NotTriggerable,
@@ -39,17 +41,18 @@ from skep.jobs.store import (
     TRIGGER_CALL,
     Fetch,
     Settlement,
+    Started,
     settle_arguments,
     settled,
 )
-from skep.model.errors import BadRequest, Defect
+from skep.model.errors import BadRequest, Defect, SkepError
 from skep.model.schema_name import Schema
 
 _DEFAULT: Final = Schema()
 CLOSED_STATES: Final = ("completed", "failed", "cancelled")
 PRUNE_BATCH: Final = 500
 SETTLE_TRIES: Final = 10
-"""How often a chain may move on between our look at it and our word."""
+"""How often a chain may move on between reading and settling it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,20 @@ class HeldJob:
     input: str
     is_running: bool
 
+    @property
+    def token(self) -> tuple[UUID, int]:
+        """Proves which attempt of which job is settled."""
+        return self.job_id, self.attempt
+
+    def mismatch(self, expected: str) -> JobTypeMismatch:
+        """Return the error for a job of another type than expected."""
+        return JobTypeMismatch(
+            f"the open job of chain {self.chain_id} is {self.type!r}, not {expected!r}"
+        )
+
 
 class ChainControl:
-    """What can be done with chains by their ids."""
+    """Changes chains by their ids."""
 
     def __init__(
         self,
@@ -77,7 +91,7 @@ class ChainControl:
     ) -> None:
         self.announcements: Final = announcements
         self.schema: Final = schema
-        """In which the transactions of users find chains; a caller knows by itself."""
+        """In which the transactions of users find chains; a caller knows its own."""
         self.uses_notify: Final = uses_notify
         self._caller: Final = caller
 
@@ -96,13 +110,9 @@ class ChainControl:
             ChainNotFound: one does not exist; the others are cancelled all the same.
         """
         rows = await self._fetch(tx)(CANCEL_CALL, list(chain_ids), cascade, reason)
-        signals = Signals(
-            chains_closed=[row[0] for row in rows if row[1] == "cancelled"],
-            jobs_lost=[row[2] for row in rows if row[2] is not None],
-        )
-        await self._announce(tx, signals)
+        await self._announce(tx, cancel_signals(rows))
         _require_found(chain_ids, rows)
-        return {row[0]: row[1] for row in rows}
+        return {chain_id: outcome for chain_id, outcome, _ in rows}
 
     async def retry(self, *chain_ids: UUID, tx: object = None) -> None:
         """Let failed and cancelled chains go on from the job at which they ended.
@@ -111,21 +121,22 @@ class ChainControl:
             ChainNotFound, NotRetryable: one of them cannot; the others go on.
         """
         rows = await self._fetch(tx)(RETRY_CALL, list(chain_ids))
-        retried = [row[2] for row in rows if row[1] == "retried"]
-        await self._announce(tx, Signals(types_ready=retried))
+        await self._announce(tx, retry_signals(rows))
         _require_found(chain_ids, rows)
         for chain_id, outcome, _ in rows:
             if outcome == "key_taken":
                 raise NotRetryable(f"another chain holds the key of chain {chain_id} now")
             if outcome != "retried":
-                raise NotRetryable(f"chain {chain_id} is {outcome}")
+                raise NotRetryable(
+                    f"chain {chain_id} is {outcome}: only failed and cancelled ones can be retried"
+                )
 
     async def delete(
         self, *chain_ids: UUID, cascade: bool = False, tx: object = None
     ) -> list[UUID]:
         """Delete chains, with `cascade` also those that their jobs wait or waited for.
 
-        Return the ids of those that are gone; chains that did not exist are passed over.
+        Return the ids of the deleted chains; ids of chains that do not exist are ignored.
 
         Raises:
             ChainReferenced: a job of another chain needs one of them; nothing was deleted.
@@ -137,10 +148,10 @@ class ChainControl:
                 references.setdefault(chain_id, []).append(referenced_by)
         if references:
             raise ChainReferenced(
-                f"nothing was deleted: jobs of others need {len(references)} of the chains",
+                f"nothing was deleted: jobs of other chains need {len(references)} of the chains",
                 references=references,
             )
-        gone = [row[0] for row in rows]
+        gone = [chain_id for chain_id, _ in rows]
         await self._announce(tx, Signals(chains_closed=gone))
         return gone
 
@@ -166,14 +177,16 @@ class ChainControl:
             if outcome == "missing":
                 raise JobNotFound(f"there is no job {job_id}")
             if outcome != "triggered":
-                raise NotTriggerable(f"job {job_id} is {outcome}")
-        await self._announce(tx, Signals(types_ready=[row[2] for row in rows]))
+                raise NotTriggerable(
+                    f"job {job_id} is {outcome}: only scheduled and ready ones can be triggered"
+                )
+        await self._announce(tx, Signals(types_ready=[name for _, _, name in rows]))
 
     async def pause(self, job: str, *, tx: object = None) -> None:
         """Let no more jobs of this name start; those that run go on.
 
         Raises:
-            NoSuchJobType: nobody ever started or ran one.
+            NoSuchJobType: no job of that name was ever started or run.
         """
         await self._set_paused(job, is_paused=True, tx=tx)
 
@@ -190,7 +203,7 @@ class ChainControl:
 
         Raises:
             ChainNotFound, ChainClosed: there is nothing to settle.
-            CyclicBlockers, BlockerMissing: a continuation cannot wait for what it wants to.
+            CyclicBlockers, BlockerMissing: a continuation cannot wait for its blockers.
             OwnershipLost: the chain moves on faster than it can be settled.
         """
         for _ in range(SETTLE_TRIES):
@@ -202,19 +215,15 @@ class ChainControl:
         raise OwnershipLost(f"chain {chain_id} moves on faster than it can be settled")
 
     async def _settle(self, fetch: Fetch, held: HeldJob, settlement: Settlement) -> Signals | None:
-        """Settle a held job; return what others should look at, None if it was lost."""
+        """Settle a held job; return the signals to send, None if it was lost."""
         (answer,) = settled(
             await fetch(SETTLE_CALL, *settle_arguments(None, [settlement], wait=True))
         )
         if answer.outcome == "lost":
             return None
         require_settled(answer.outcome)
-        next_types = [settlement.next.job.name] if settlement.next else []
-        return Signals(
-            types_ready=[*answer.woken, *next_types],
-            chains_closed=answer.closed,
-            jobs_lost=[held.job_id] if held.is_running else [],
-        )
+        lost = [held.job_id] if held.is_running else []
+        return Signals.of_settled([settlement], [answer], jobs_lost=lost)
 
     async def _set_paused(self, job: str, *, is_paused: bool, tx: object) -> None:
         ((is_known,),) = await self._fetch(tx)(PAUSE_CALL, job, is_paused)
@@ -228,7 +237,7 @@ class ChainControl:
             await self._announce_in(join(tx, self.schema).fetch, signals)
 
     async def _announce_in(self, fetch: Fetch, signals: Signals) -> None:
-        """Say it when the transaction commits, and not before: nobody could see it yet."""
+        """Notify with the commit of the transaction."""
         if self.uses_notify and (payloads := signals.payloads()):
             # Lists: to other drivers than ours a tuple is a row.
             await fetch(NOTIFY_CALL, *map(list, zip(*payloads, strict=True)))
@@ -237,8 +246,21 @@ class ChainControl:
         return self._caller.call if tx is None else join(tx, self.schema).fetch
 
 
+def cancel_signals(rows: Sequence[Any]) -> Signals:
+    """Return the signals of what CANCEL_CALL did."""
+    return Signals(
+        chains_closed=[chain_id for chain_id, outcome, _ in rows if outcome == "cancelled"],
+        jobs_lost=[job_id for _, _, job_id in rows if job_id is not None],
+    )
+
+
+def retry_signals(rows: Sequence[Any]) -> Signals:
+    """Return the signals of what RETRY_CALL did."""
+    return Signals(types_ready=[name for _, outcome, name in rows if outcome == "retried"])
+
+
 def held_job(chain_id: UUID, rows: Sequence[Any]) -> HeldJob:
-    """Return what HOLD_CALL says of a chain that is open.
+    """Return the open job of a chain from the rows of HOLD_CALL.
 
     Raises:
         ChainNotFound, ChainClosed: it is not.
@@ -257,25 +279,33 @@ def require_other_chains(step: Step, chain_id: UUID) -> None:
         raise SelfBlocked
 
 
+_ERROR_BY_OUTCOME: Final[Mapping[str, type[SkepError]]] = {
+    "lost": OwnershipLost,
+    "missing_blocker": BlockerMissing,
+    "cyclic": CyclicBlockers,
+}
+
+
 def require_settled(outcome: str) -> None:
-    """Raise what an outcome other than `settled` means."""
-    if outcome == "lost":
-        raise OwnershipLost
-    if outcome == "missing_blocker":
-        raise BlockerMissing
-    if outcome == "cyclic":
-        raise CyclicBlockers
+    """Raise the error of an outcome other than `settled`."""
+    if outcome in _ERROR_BY_OUTCOME:
+        raise _ERROR_BY_OUTCOME[outcome]
     if outcome != "settled":
-        _refuse(outcome)
+        raise Defect(f"an unexpected outcome: {outcome}")
 
 
-def _refuse(outcome: str) -> NoReturn:
-    raise Defect(f"an unexpected outcome: {outcome}")
+def require_started(answers: Sequence[Started]) -> None:
+    """Raise the error of the first chain that could not be started."""
+    for answer in answers:
+        if answer.outcome == "exists":
+            raise ChainExists(f"there is a chain {answer.chain_id} already")
+        if answer.outcome == "missing_blocker":
+            raise BlockerMissing
 
 
 def _require_found(chain_ids: Sequence[UUID], rows: Sequence[Any]) -> None:
     if not chain_ids:
-        raise BadRequest("no chain is named")
-    for row in rows:
-        if row[1] == "missing":
-            raise ChainNotFound(f"there is no chain {row[0]}")
+        raise BadRequest("no chain given: pass at least one id")
+    for chain_id, outcome, _ in rows:
+        if outcome == "missing":
+            raise ChainNotFound(f"there is no chain {chain_id}")

@@ -1,7 +1,7 @@
-"""Chains, jobs and attempts as they are shown: pages by key, never by offset.
+"""Read chains, jobs, attempts, types and workers: pages by key, never by offset.
 
 The id is the whole cursor of a page. Ids are in the order of creation, so pages neither repeat nor
-skip a row, whatever is inserted meanwhile.
+skip a row, even if rows are inserted meanwhile.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -62,7 +62,7 @@ class ChainRow(msgspec.Struct, frozen=True, rename="camel"):
 class JobRow(msgspec.Struct, frozen=True, rename="camel"):
     """A job, and where it is. `failures` and `due_at` are known while it is open.
 
-    `progress` (from 0 to 1) and `progress_note` are what its handler last said, if it does.
+    `progress` (from 0 to 1) and `progress_note` are the last report of its handler, if any.
     """
 
     id: UUID
@@ -137,7 +137,7 @@ class TypeRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkerRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker; one that is late lost its lease, and others will take what it runs."""
+    """A worker; one that is late lost its lease, and other workers will take its jobs."""
 
     id: UUID
     name: str
@@ -167,6 +167,12 @@ class ChainFilter:
     created_from: datetime | None = None
     created_to: datetime | None = None
 
+    def arguments(self) -> tuple[object, ...]:
+        """Return them in the order of the SQL functions."""
+        ids = None if self.ids is None else list(self.ids)
+        what = (self.type, self.state, self.parent_job_id, self.key, ids)
+        return (*what, self.created_from, self.created_to)
+
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
@@ -177,6 +183,11 @@ class JobFilter:
     chain_id: UUID | None = None
     ids: Sequence[UUID] | None = None
     blocked_by: UUID | None = None
+
+    def arguments(self) -> tuple[object, ...]:
+        """Return them in the order of the SQL functions."""
+        ids = None if self.ids is None else list(self.ids)
+        return self.type, self.state, self.chain_id, ids, self.blocked_by
 
 
 class Inspection:
@@ -194,13 +205,9 @@ class Inspection:
         descending: bool = True,
     ) -> Page[ChainRow, UUID]:
         """Return a page of chains."""
-        ids = None if which.ids is None else list(which.ids)
-        rows = await self._caller.call(
-            CHAINS_CALL,
-            *(which.type, which.state, which.parent_job_id, which.key, ids),
-            *(which.created_from, which.created_to, descending, after, _checked(limit) + 1),
-        )
-        return page_of([_chain(row) for row in rows], limit, lambda chain: chain.id)
+        arguments = (*which.arguments(), descending, after)
+        rows = await self._rows(CHAINS_CALL, *arguments, limit=limit)
+        return page_of([ChainRow(**_members(row)) for row in rows], limit, lambda each: each.id)
 
     async def jobs(
         self,
@@ -211,35 +218,29 @@ class Inspection:
         descending: bool = True,
     ) -> Page[JobRow, UUID]:
         """Return a page of jobs."""
-        ids = None if which.ids is None else list(which.ids)
-        rows = await self._caller.call(
-            JOBS_CALL,
-            *(which.type, which.state, which.chain_id, ids, which.blocked_by),
-            *(descending, after, _checked(limit) + 1),
-        )
-        return page_of([_job(row) for row in rows], limit, lambda job: job.id)
+        arguments = (*which.arguments(), descending, after)
+        rows = await self._rows(JOBS_CALL, *arguments, limit=limit)
+        return page_of([JobRow(**_members(row)) for row in rows], limit, lambda each: each.id)
 
     async def all_chains(
         self, which: ChainFilter, *, descending: bool = True
     ) -> AsyncGenerator[ChainRow]:
         """Yield chains, page by page."""
-        after = None
-        while True:
+        page: Page[ChainRow, UUID] | None = None
+        while page is None or page.after is not None:
+            after = page and page.after
             page = await self.chains(
                 which, limit=PAGE_LIMIT_MAX, after=after, descending=descending
             )
             for chain in page.items:
                 yield chain
-            after = page.after
-            if after is None:
-                return
 
     async def attempts(
         self, job_id: UUID, *, after: int = 0, limit: int = PAGE_LIMIT_MAX
     ) -> list[AttemptRow]:
         """Return the attempts of a job, the first ones first."""
         rows = await self._caller.call(ATTEMPTS_CALL, job_id, after, _checked(limit))
-        return [AttemptRow(*row) for row in rows]
+        return [AttemptRow(**row) for row in rows]
 
     async def blockers(self, job_id: UUID) -> list[BlockerRow]:
         """Return the chains that a job waits or waited for, in the order in which it sees them."""
@@ -250,48 +251,41 @@ class Inspection:
         self, *, after: str | None = None, limit: int = PAGE_LIMIT
     ) -> Page[TypeRow, str]:
         """Return a page of the types of jobs, in the order of their names."""
-        rows = await self._caller.call(TYPES_CALL, after, _checked(limit) + 1)
-        return page_of([TypeRow(*row) for row in rows], limit, lambda each: each.name)
+        rows = await self._rows(TYPES_CALL, after, limit=limit)
+        return page_of([TypeRow(**row) for row in rows], limit, lambda each: each.name)
 
     async def workers(
         self, *, after: UUID | None = None, limit: int = PAGE_LIMIT
     ) -> Page[WorkerRow, UUID]:
-        """Return a page of the workers, those that enrolled first first."""
-        rows = await self._caller.call(WORKERS_CALL, after, _checked(limit) + 1)
-        return page_of([WorkerRow(*row) for row in rows], limit, lambda worker: worker.id)
+        """Return a page of the workers, in the order of their enrollment."""
+        rows = await self._rows(WORKERS_CALL, after, limit=limit)
+        return page_of([WorkerRow(**row) for row in rows], limit, lambda each: each.id)
 
     async def counts(self) -> list[TypeCounts]:
         """Return how many jobs of each type are open; large numbers are estimates."""
         rows = await self._caller.call(COUNTS_CALL, COUNT_BUDGET)
         return [TypeCounts(*row) for row in rows]
 
+    async def _rows(self, call: str, *arguments: object, limit: int) -> Sequence[Any]:
+        """Read the rows of a page, and one more to know whether there is a next page."""
+        return await self._caller.call(call, *arguments, _checked(limit) + 1)
+
 
 def _checked(limit: int) -> int:
     if not 1 <= limit <= PAGE_LIMIT_MAX:
-        raise BadRequest(f"a page has 1 to {PAGE_LIMIT_MAX} entries")
+        raise BadRequest(f"invalid limit {limit}: use 1 to {PAGE_LIMIT_MAX}")
     return limit
 
 
 def page_of(rows: list[Row], limit: int, key: Callable[[Row], Key]) -> Page[Row, Key]:
-    """Return a page; one row more than asked for was read to know whether there is a next."""
+    """Return a page of rows, of which one more than the limit was read."""
     return Page(rows[:limit], key(rows[limit - 1]) if len(rows) > limit else None)
 
 
-def _raw(text: str | None) -> msgspec.Raw:
-    """Return JSON as it is stored; what there is none of is a null."""
-    return msgspec.Raw(b"null" if text is None else text.encode())
-
-
-def _chain(row: Any) -> ChainRow:
-    return ChainRow(**_members(row))
-
-
-def _job(row: Any) -> JobRow:
-    return JobRow(**_members(row))
-
-
 def _members(row: Any) -> dict[str, Any]:
-    values: dict[str, Any] = dict(row)
-    values["input"] = _raw(row["input"])
-    values["output"] = _raw(row["output"])
-    return values
+    """Return the members of a chain or job, whose input and output are JSON as it is stored."""
+    return {**row, "input": _raw(row["input"]), "output": _raw(row["output"])}
+
+
+def _raw(text: str | None) -> msgspec.Raw:
+    return msgspec.Raw(b"null" if text is None else text.encode())

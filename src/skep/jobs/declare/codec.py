@@ -1,8 +1,8 @@
 """Values of jobs as JSON, checked on the way in and on the way out.
 
-A type is whatever msgspec can decode (structs, dataclasses, TypedDicts, builtins and their unions)
-or a pydantic model, which brings its own rules. What is stored was of the declared type when it was
-written, and is checked again when it is read: a deployment may have changed the type in between.
+A type is one that msgspec can decode (structs, dataclasses, TypedDicts, builtins and their unions)
+or a pydantic model, which brings its own rules. Values are checked when they are written and again
+when they are read: a deployment may have changed the type in between.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 VALUE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""The largest input or output. What is larger belongs elsewhere, and its address in here."""
+"""The largest input or output. Store larger values elsewhere, and their address here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Codec(Generic[T]):
         except (TypeError, ValueError) as error:  # what msgspec and pydantic raise are ValueErrors
             raise refusal(str(error)) from error
         if len(encoded) > VALUE_BYTES_MAX:
-            raise refusal(f"a value of {len(encoded)} bytes is larger than {VALUE_BYTES_MAX}")
+            raise refusal(f"the value has {len(encoded)} bytes: use at most {VALUE_BYTES_MAX}")
         return encoded.decode()
 
     def decode(self, text: str, refusal: type[BadRequest]) -> T:
-        """Return the value that the JSON says.
+        """Return the value that the JSON stands for.
 
         Raises:
             BadRequest: of the kind `refusal`: it is not of the type.

@@ -1,8 +1,8 @@
-"""What a handler sees of its job.
+"""The context of a handler.
 
-`Ctx[I, O]`: the input, what the chains it waited for yielded, and the ways to work with the
-database: `connection` in atomic mode, `prepare()` and `complete()` in staged mode. A handler that
-is not to go on finds out here (`cancelled`, `check()`); an asynchronous one is cancelled as well.
+`Ctx[I, O]`: the input, the outputs of the chains it waited for, and transactions: `connection` in
+atomic mode, `prepare()` and `complete()` in staged mode. `cancelled` and `check()` tell a handler
+to stop; an asynchronous one is cancelled as well.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -64,7 +64,7 @@ class Transactions(Protocol):
 
 
 class Attendance(Protocol):
-    """The worker's side of an attempt: what it tells the handler, and what it is told."""
+    """The worker's side of an attempt: tells the handler to stop, and takes its reports."""
 
     @property
     def stop_reason(self) -> str | None:
@@ -72,17 +72,17 @@ class Attendance(Protocol):
         ...
 
     def report(self, share: float | None, note: str | None) -> None:
-        """Hear how far the handler got."""
+        """Take a progress report."""
         ...
 
 
 class Detached:
-    """Of handlers that run in another process: nobody hears them, and they hear nobody."""
+    """Of handlers that run in another process: without contact to the worker."""
 
     stop_reason: str | None = None
 
     def report(self, share: float | None, note: str | None) -> None:
-        """Forget it."""
+        """Ignore it."""
 
 
 class NoTransactions:
@@ -91,7 +91,9 @@ class NoTransactions:
     @property
     def connection(self) -> Connection:
         """Refuse."""
-        raise Refused("a handler outside the event loop has no connection of the worker")
+        raise Refused(
+            "a handler in a thread or process has no transaction of the worker: open your own"
+        )
 
     def prepare(self) -> AbstractAsyncContextManager[Connection]:
         """Refuse."""
@@ -99,7 +101,9 @@ class NoTransactions:
 
     def complete(self) -> AbstractAsyncContextManager[Connection]:
         """Refuse."""
-        raise Refused("a handler outside the event loop has no connection of the worker")
+        raise Refused(
+            "a handler in a thread or process has no transaction of the worker: open your own"
+        )
 
 
 class Ctx(Generic[I, O]):
@@ -172,7 +176,7 @@ class Ctx(Generic[I, O]):
         """Open the transaction that the completion will be part of.
 
         The job is checked to be still ours, and locked. The transaction commits when the handler
-        has returned; whatever it raises, even after the block, undoes everything in it.
+        has returned; an exception, even after the block, undoes everything in it.
 
         Raises:
             OwnershipLost: the job is not ours any more.
@@ -190,14 +194,14 @@ class Ctx(Generic[I, O]):
             raise OwnershipLost(f"the job should stop: {reason}")
 
     def report(self, share: float | None = None, note: str | None = None) -> None:
-        """Say how far the work got: a share from 0 to 1, some words, or both.
+        """Report progress: a share of the work from 0 to 1, a note, or both.
 
-        For people who watch. It is written about once a second, from any thread; a handler in a
-        process of its own is not heard.
+        For people who watch. It is written about once a second, from any thread; reports of a
+        handler in a process of its own are ignored.
 
         Raises:
-            BadRequest: the share is none.
+            BadRequest: the share is not between 0 and 1.
         """
         if share is not None and not 0 <= share <= 1:
-            raise BadRequest("a share of the work lies between 0 and 1")
+            raise BadRequest(f"invalid share {share}: use 0 to 1")
         self._attendance.report(share, None if note is None else note[:NOTE_LENGTH_MAX])

@@ -1,15 +1,15 @@
-"""What jobs there are: declared once, typed from one end of a chain to the other.
+"""Declare jobs once, typed from one end of a chain to the other.
 
 `Job[I, O]` is a step that takes an `I` and belongs to a chain that yields an `O` in the end: its
 handler returns that `O`, or `Continue(next_job, input)` with a job whose chain yields an `O` as
-well. Thus a checker follows a chain through any number of steps, loops and branches included,
-without computing anything.
+well. So a type checker follows a chain through any number of steps, loops and branches included.
 
 A job is declared with its handler (`@types.job(...)`), or without one (`types.declare(...)`) where
 a program only starts it.
 """
 
 import inspect
+import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,7 +19,6 @@ from uuid import UUID
 from skep.jobs.declare.codec import Codec, Ref, refs_in
 from skep.jobs.errors import DuplicateBlocker, InvalidInput, InvalidOutput, UnknownJobType
 from skep.jobs.identifiers import new_id
-from skep.jobs.retry import Retry
 from skep.model.errors import BadRequest, Defect
 
 if TYPE_CHECKING:
@@ -34,13 +33,52 @@ I2 = TypeVar("I2")
 Mode: TypeAlias = Literal["staged", "atomic"]
 Executor: TypeAlias = Literal["loop", "thread", "process"]
 Middleware: TypeAlias = "Callable[[Ctx[Any, Any]], AbstractAsyncContextManager[None]]"
-"""Wraps an attempt: what is before `yield` runs before the handler, what is behind it after."""
+"""Wraps an attempt: code before `yield` runs before the handler, code behind it after."""
 
 NAME_LENGTH_MAX: Final = 255
 TOGETHER_MAX: Final = 50
 """Each is a subtransaction; PostgreSQL slows down where one has more than 64 of them."""
 PRIORITY_MIN: Final = -32768
 PRIORITY_MAX: Final = 32767
+
+
+MAX_ATTEMPTS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and when a job that failed is tried again.
+
+        delay(n) = min(initial * multiplier ** (n - 1), cap), varied by up to `jitter` of itself
+
+    after the n-th failure, until there were `max_attempts` of them. Attempts that were lost with
+    their worker count as failures; those that asked to run later do not.
+    """
+
+    max_attempts: int = MAX_ATTEMPTS
+    initial_s: float = 1.0
+    multiplier: float = 2.0
+    cap_s: float = 300.0
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise BadRequest(f"invalid max_attempts {self.max_attempts}: use at least 1")
+        if self.initial_s < 0 or self.cap_s < 0 or self.multiplier < 1:
+            raise BadRequest(
+                "invalid retry delays: use initial_s and cap_s of at least 0, multiplier of at "
+                "least 1"
+            )
+        if not 0 <= self.jitter <= 1:
+            raise BadRequest(f"invalid jitter {self.jitter}: use 0 to 1")
+
+    def delay_s(self, failures: int, chance: random.Random) -> float:
+        """Return how long to wait after so many failures."""
+        try:
+            exact_s = min(self.initial_s * self.multiplier ** (failures - 1), self.cap_s)
+        except OverflowError:  # beyond any cap, unless it begins with nothing
+            exact_s = self.cap_s if self.initial_s else 0.0
+        return exact_s * chance.uniform(1 - self.jitter, 1 + self.jitter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +100,9 @@ class Limits:
     def __post_init__(self) -> None:
         for limit in (self.concurrency, self.per_key, self.rate):
             if limit is not None and limit < 1:
-                raise BadRequest("a limit must be at least 1")
+                raise BadRequest(f"invalid limit {limit}: use at least 1")
         if self.per <= timedelta(0):
-            raise BadRequest("the period of a rate must be positive")
+            raise BadRequest(f"invalid period {self.per}: use a positive one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +142,14 @@ class Job(Generic[I, O]):
         executor: Executor = "loop",
     ) -> None:
         if not 1 <= len(name) <= NAME_LENGTH_MAX or "\n" in name:
-            raise BadRequest(f"a job's name has 1 to {NAME_LENGTH_MAX} characters, in one line")
+            raise BadRequest(
+                f"invalid job name {name[:50]!r}: use 1 to {NAME_LENGTH_MAX} characters in one line"
+            )
         self.name: Final = name
         if not 1 <= together <= TOGETHER_MAX:
-            raise BadRequest(f"1 to {TOGETHER_MAX} jobs share a transaction")
+            raise BadRequest(f"invalid together {together}: use 1 to {TOGETHER_MAX}")
         if together > 1 and mode != "atomic":
-            raise BadRequest("only jobs in atomic mode share transactions")
+            raise BadRequest(f'together={together} needs mode="atomic"')
         self.mode: Final[Mode] = mode
         self.together: Final = together
         self.retry: Final = retry or Retry()
@@ -126,7 +166,7 @@ class Job(Generic[I, O]):
         return self._input.encode(value, InvalidInput)
 
     def decode_input(self, text: str) -> I:
-        """Return the input that the JSON says; InvalidInput if it is not one."""
+        """Return the input that the JSON stands for; InvalidInput if it is not one."""
         return self._input.decode(text, InvalidInput)
 
     def encode_output(self, value: O) -> str:
@@ -134,7 +174,7 @@ class Job(Generic[I, O]):
         return self._output.encode(value, InvalidOutput)
 
     def decode_output(self, text: str) -> O:
-        """Return the output that the JSON says; InvalidOutput if it is not one."""
+        """Return the output that the JSON stands for; InvalidOutput if it is not one."""
         return self._output.decode(text, InvalidOutput)
 
     def __repr__(self) -> str:
@@ -169,12 +209,12 @@ def _step(
     is_fatal: bool,
 ) -> Step:
     if after is not None and at is not None:
-        raise BadRequest("a job is due after some time or at some time, not both")
+        raise BadRequest("both after and at are given: use one of them")
     if at is not None and at.tzinfo is None:
-        raise BadRequest("a due time needs a time zone")
+        raise BadRequest(f"the time at={at} has no time zone: add one")
     chosen = job.priority if priority is None else priority
     if not PRIORITY_MIN <= chosen <= PRIORITY_MAX:
-        raise BadRequest(f"a priority lies between {PRIORITY_MIN} and {PRIORITY_MAX}")
+        raise BadRequest(f"invalid priority {chosen}: use {PRIORITY_MIN} to {PRIORITY_MAX}")
     awaited = (*blockers, *refs_in(value))
     if len({ref.id for ref in blockers}) < len(blockers):
         raise DuplicateBlocker
@@ -186,7 +226,7 @@ def _step(
         at=at,
         priority=chosen,
         limit_key=limit_key,
-        # An input may well speak of the same chain in several places.
+        # An input may name the same chain in several places.
         blockers=tuple({ref.id: ref for ref in awaited}.values()),
         is_fatal=is_fatal,
     )
@@ -310,25 +350,18 @@ class JobTypes:
         """Declare the decorated coroutine function as a job's handler.
 
         `together`: so many jobs in atomic mode may share a transaction, one after the other, each
-        behind a savepoint. It is several times cheaper; what one locks is locked until the last of
-        them has ended, so it suits handlers that are quick and touch rows of their own.
+        behind a savepoint. It is several times cheaper, but rows that one locks stay locked until
+        the last has ended, so it suits handlers that are quick and touch rows of their own.
         """
-
-        def decorate(handler: "Callable[[Ctx[I, O]], Awaitable[O | Continue[O]]]") -> Job[I, O]:
-            job = Job[I, O](
-                name,
-                *_types_of(handler),
-                mode=mode,
-                together=together,
-                retry=retry,
-                timeout=timeout,
-                limits=limits,
-                priority=priority,
-            )
-            job.handler = handler
-            return self._add(job)
-
-        return decorate
+        return self._decorator(
+            name,
+            mode=mode,
+            together=together,
+            retry=retry,
+            timeout=timeout,
+            limits=limits,
+            priority=priority,
+        )
 
     def sync_job(
         self,
@@ -346,17 +379,18 @@ class JobTypes:
         it must be a function of a module that the process can import, and sees of its context only
         the data.
         """
+        return self._decorator(
+            name,
+            executor=executor,
+            retry=retry,
+            timeout=timeout,
+            limits=limits,
+            priority=priority,
+        )
 
-        def decorate(handler: "Callable[[Ctx[I, O]], O | Continue[O]]") -> Job[I, O]:
-            job = Job[I, O](
-                name,
-                *_types_of(handler),
-                retry=retry,
-                timeout=timeout,
-                limits=limits,
-                priority=priority,
-                executor=executor,
-            )
+    def _decorator(self, name: str, **options: Any) -> Callable[[Any], Job[Any, Any]]:
+        def decorate(handler: Callable[..., Any]) -> Job[Any, Any]:
+            job = Job[Any, Any](name, *_types_of(handler), **options)
             job.handler = handler
             return self._add(job)
 
@@ -370,7 +404,7 @@ class JobTypes:
 
 
 def _types_of(handler: Callable[..., object]) -> tuple[Any, Any]:
-    """Return what `Ctx[I, O]` says in a handler's signature."""
+    """Return the I and O of `Ctx[I, O]` in a handler's signature."""
     parameters = list(inspect.signature(handler, eval_str=True).parameters.values())
     types = get_args(parameters[0].annotation) if parameters else ()
     if len(types) != 2:

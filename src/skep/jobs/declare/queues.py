@@ -45,7 +45,7 @@ _SEALED: Final = b'{"enc":'
 
 
 class _Head(msgspec.Struct, rename="camel"):
-    """What stands before the payload of an envelope."""
+    """The part of an envelope before its payload."""
 
     transaction_id: str
     trace_id: str | None = None
@@ -110,9 +110,9 @@ def _check(queue: str, group: str, limit: int, partitions: int) -> None:
     check_name("queue", queue)
     check_name("group", group)
     if not 1 <= limit <= POP_BATCH_MAX:
-        raise BadRequest(f"1 to {POP_BATCH_MAX} messages are taken at a time")
+        raise BadRequest(f"invalid limit {limit}: use 1 to {POP_BATCH_MAX}")
     if not 1 <= partitions <= PARTITIONS_MAX:
-        raise BadRequest(f"messages are taken from 1 to {PARTITIONS_MAX} partitions at a time")
+        raise BadRequest(f"invalid partitions {partitions}: use 1 to {PARTITIONS_MAX}")
 
 
 def _messages(
@@ -142,7 +142,7 @@ def _read(envelope: bytes, open_envelope: "OpenEnvelope | None") -> tuple[_Head,
     """Cut an envelope where its payload begins; open it first if it is sealed."""
     if envelope.startswith(_SEALED):
         if open_envelope is None:
-            raise Refused("the message is encrypted: give `consume` a way to open it")
+            raise Refused("the message is encrypted: pass open_envelope to consume")
         envelope = open_envelope(envelope)
     head, payload = cut_envelope(envelope)
     return _head(head + b"}"), payload

@@ -1,8 +1,8 @@
-"""Replays that somebody ordered: chains of one built-in job, which a worker with Spark runs.
+"""Replays: chains of one built-in job, which a worker with Spark runs.
 
 A broker has no Spark. It checks an order as far as the database can tell, starts a chain of the
 type `skep.replay`, and shows what became of it. `skep.replay_worker` has the handler. An order is
-kept as the job's input, so that a replay outlives whoever ordered it and whoever runs it.
+kept as the job's input, so that a replay outlives the broker and the worker.
 """
 
 import re
@@ -26,7 +26,7 @@ REPLAY_JOB: Final = "skep.replay"
 WORKER_COMMAND: Final = "skep worker skep.replay_worker:app"
 MAX_ATTEMPTS: Final = 5
 WAITING_S: Final = 10.0
-"""A worker that is free takes a job within a moment; after this long people are told."""
+"""A free worker takes a job within a moment; after this time the row has a hint."""
 REPLAY_NAME_CHARS_MAX: Final = 100
 
 QUEUES_CALL: Final = (
@@ -102,7 +102,7 @@ class ReplayRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: str
     """That of its job: scheduled, ready, running, completed, failed or cancelled."""
     order: ReplayOrder | None
-    """Null if somebody started the chain with an input that is none."""
+    """Null if the chain was started with another input."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -114,7 +114,7 @@ class ReplayRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: str | None
     """The last line of why it failed; the chain has all of it."""
     hint: str | None
-    """What to do about a replay that nobody runs."""
+    """What to do about a replay that no worker has taken."""
 
 
 class StartedReplay(msgspec.Struct, frozen=True, rename="camel"):
@@ -229,7 +229,7 @@ def _checked(order: ReplayOrder) -> ReplayOrder:
             order, since=since.astimezone(UTC), until=until.astimezone(UTC)
         )
     except OverflowError:
-        raise BadRequest("to is no time that can be stored") from None
+        raise BadRequest("invalid to: the time cannot be stored") from None
 
 
 def _refuse_nul(**texts: str | None) -> None:
@@ -254,7 +254,7 @@ def _start(order: ReplayOrder, key: str | None) -> StartRequest:
 
 
 def _read(text: msgspec.Raw, shape: Any) -> Any:
-    """Return the input or output of a job; None for one that is not of our making."""
+    """Return the input or output of a job; None for one of another shape."""
     try:
         return msgspec.json.decode(text, type=shape | None)
     except msgspec.ValidationError:

@@ -16,7 +16,12 @@ from msgspec import Meta
 from skep.db.access.slots import Caller
 from skep.jobs.client.awaiting import Awaiting, ChainOutcome
 from skep.jobs.client.bulk import Bulk
-from skep.jobs.client.control import ChainControl, HeldJob, require_other_chains
+from skep.jobs.client.control import (
+    ChainControl,
+    HeldJob,
+    require_other_chains,
+    require_started,
+)
 from skep.jobs.client.inspection import (
     ChainFilter,
     ChainRow,
@@ -27,16 +32,20 @@ from skep.jobs.client.inspection import (
     page_of,
 )
 from skep.jobs.declare.codec import Ref
-from skep.jobs.declare.declaration import NAME_LENGTH_MAX, Continue, Dedup, Job, Start
+from skep.jobs.declare.declaration import (
+    MAX_ATTEMPTS,
+    NAME_LENGTH_MAX,
+    Continue,
+    Dedup,
+    Job,
+    Retry,
+    Start,
+)
 from skep.jobs.errors import (
-    BlockerMissing,
-    ChainExists,
     ChainNotFound,
     JobNotFound,
-    JobTypeMismatch,
     ScheduleNotFound,
 )
-from skep.jobs.retry import MAX_ATTEMPTS, Retry
 from skep.jobs.schedules import Missed, Schedule, Scheduler, ScheduleRow
 from skep.jobs.signals import Announcements, Signals
 from skep.jobs.store import START_CALL, Settlement, start_arguments, started
@@ -187,11 +196,7 @@ class JobService:
         starts = [_start(request) for request in requests]
         arguments = start_arguments(starts, notify=False, traces=[trace] * len(starts))
         answers = started(await self._caller.call(START_CALL, *arguments))
-        for answer, request in zip(answers, requests, strict=True):
-            if answer.outcome == "exists":
-                raise ChainExists(f"one of the ids is taken, such as {request.id}")
-            if answer.outcome == "missing_blocker":
-                raise BlockerMissing
+        require_started(answers)
         chains = [StartedChain(each.chain_id, each.outcome == "duplicate") for each in answers]
         pairs = zip(requests, chains, strict=True)
         names = [request.type for request, chain in pairs if not chain.is_duplicate]
@@ -296,8 +301,8 @@ class JobService:
 
 def _token(held: HeldJob, expected: str | None) -> tuple[UUID, int]:
     if expected is not None and held.type != expected:
-        raise JobTypeMismatch(f"the open job of chain {held.chain_id} is a {held.type}")
-    return held.job_id, held.attempt
+        raise held.mismatch(expected)
+    return held.token
 
 
 def _job(name: str, priority: int, max_attempts: int) -> Job[Any, Any]:

@@ -1,8 +1,7 @@
-"""What a broker does for jobs while it leads: upkeep where no worker runs, and forgetting.
+"""What the leading broker does for jobs: upkeep where no worker runs, and pruning.
 
-Workers do the upkeep themselves, each second. Without any of them schedules still start their
-chains, deadlines still pass and the jobs of a worker that died still become ready, some seconds
-later.
+Workers do the upkeep themselves, each second. Without any worker schedules still start their
+chains, deadlines still pass and the jobs of a dead worker still become ready, some seconds later.
 """
 
 import logging
@@ -23,7 +22,7 @@ PRUNE_S: Final = 600.0
 
 
 class JobUpkeep:
-    """Takes jobs back from workers that are gone, ends late chains, runs schedules that are due."""
+    """Takes jobs back from dead workers, ends late chains, runs schedules that are due."""
 
     name = "the upkeep of jobs"
     interval_s = UPKEEP_S
@@ -34,7 +33,7 @@ class JobUpkeep:
         self._scheduler: Final = Scheduler(caller)
 
     async def run(self) -> bool:
-        """Do what is due now."""
+        """Run once."""
         await recover(self._caller, self._announcements)
         await self._scheduler.run_due()
         await self._announcements.flush()
@@ -60,5 +59,5 @@ class ChainPrune:
         )
         self._place = (at, chain_id)
         if deleted:
-            _log.debug("%d old chains were deleted", deleted)
+            _log.debug("Deleted %d old chains", deleted)
         return chain_id is not None

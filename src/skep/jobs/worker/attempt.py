@@ -1,10 +1,10 @@
-"""Run one attempt of a job: what the handler gets, and what its end means.
+"""Run one attempt of a job: where its handler runs, what it gets, and what its end means.
 
     returns a value, or Continue   settled: in the transaction that the handler opened (atomic mode,
                                    `complete()`), else with the batches of the worker
     raises Reschedule, Fail        again later, without counting; given up
     raises anything else           tried again by the job's policy, or given up
-    job is lost                    nothing is written: whoever has it now decides
+    job is lost                    nothing is written: the worker that has it now decides
 
 A transaction is undone before the failure is written, on another connection: no error of the
 user's SQL can keep a job from being tried again.
@@ -12,10 +12,14 @@ user's SQL can keep a job from being tried again.
 
 import asyncio
 import logging
+import multiprocessing
 import random
 import traceback
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from contextvars import copy_context
+from importlib import import_module
 from time import perf_counter
 from typing import Any, Final, cast
 from uuid import UUID
@@ -23,19 +27,17 @@ from uuid import UUID
 import msgspec
 
 from skep.jobs.client.control import require_other_chains, require_settled
-from skep.jobs.declare.context import BlockerResult, Ctx, JobFacts
+from skep.jobs.declare.context import BlockerResult, Ctx, Detached, JobFacts, NoTransactions
 from skep.jobs.declare.declaration import Continue, Job, JobTypes, Middleware
 from skep.jobs.errors import Fail, OwnershipLost, Reschedule, UnknownJobType
-from skep.jobs.signals import Announcements
+from skep.jobs.signals import Announcements, Signals
 from skep.jobs.store import Claimed, Settled, Settlement
-from skep.jobs.worker.execution import Executors
 from skep.jobs.worker.meters import JobMeters
-from skep.jobs.worker.progress import Progress
-from skep.jobs.worker.settle import Settler, signals_of
 from skep.jobs.worker.sharing import SharingUndone
 from skep.jobs.worker.tracing import Tracing
-from skep.jobs.worker.transactions import TransactionDesk
-from skep.model.errors import SkepError
+from skep.jobs.worker.transactions import TransactionProvider
+from skep.jobs.worker.writing import Progress, Settler
+from skep.model.errors import Defect, SkepError
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +91,7 @@ class Attempt:
         return self.lost_reason or ("timeout" if self.is_timed_out else None)
 
     def report(self, share: float | None, note: str | None) -> None:
-        """Hear from the handler how far it got."""
+        """Take a progress report of the handler."""
         self._progress.note(self.claimed, share, note)
 
     def lose(self, reason: str) -> None:
@@ -100,13 +102,75 @@ class Attempt:
                 self.task.cancel(reason)
 
 
+class Executors:
+    """Runs handlers on the event loop, in threads or in processes, made when first needed.
+
+    A process cannot be handed a function that a decorator replaced, so it is told where the job is
+    declared and finds the handler there. It gets the data of the context, and no live objects.
+    """
+
+    def __init__(self, *, threads: int, processes: int) -> None:
+        self._threads: Final = threads
+        self._processes: Final = processes
+        self._thread_pool: ThreadPoolExecutor | None = None
+        self._process_pool: ProcessPoolExecutor | None = None
+
+    async def call(self, job: Job[Any, Any], context: Ctx[Any, Any]) -> object:
+        """Run the handler of a job and return what it returned."""
+        handler = job.handler
+        if handler is None:
+            raise Defect(f"{job!r} has no handler here")
+        loop = asyncio.get_running_loop()
+        if job.executor == "thread":
+            # In the attempt's own context, which has its trace and the variables of middleware.
+            around = copy_context()
+            work = loop.run_in_executor(self._thread(), lambda: around.run(handler, context))
+            return cast("object", await work)
+        if job.executor == "process":
+            place = (handler.__module__, handler.__qualname__)
+            data = (context.facts, context.input, context.blocker_results())
+            return await loop.run_in_executor(self._process(), call_in_process, *place, *data)
+        return cast("object", await handler(context))
+
+    def close(self) -> None:
+        """End them: handlers in processes are ended, those in threads are left to end."""
+        if self._thread_pool is not None:
+            self._thread_pool.shutdown(wait=False, cancel_futures=True)
+        if self._process_pool is not None:
+            self._process_pool.shutdown(wait=False, cancel_futures=True)
+
+    def _thread(self) -> ThreadPoolExecutor:
+        if self._thread_pool is None:
+            self._thread_pool = ThreadPoolExecutor(self._threads, "skep-job")
+        return self._thread_pool
+
+    def _process(self) -> ProcessPoolExecutor:
+        if self._process_pool is None:
+            # A fork would copy locks that other threads of this process hold.
+            context = multiprocessing.get_context("spawn")
+            self._process_pool = ProcessPoolExecutor(self._processes, context)
+        return self._process_pool
+
+
+def call_in_process(
+    module: str, qualname: str, facts: JobFacts, value: object, blockers: list[BlockerResult]
+) -> object:
+    """Run a handler in this process."""
+    job: Any = getattr(import_module(module), qualname, None)
+    if not isinstance(job, Job):
+        raise Defect(f"{module}.{qualname} is not a job that a process can import")
+    handler = cast("Job[Any, Any]", job).handler
+    assert handler is not None
+    return handler(Ctx[Any, Any](facts, value, blockers, NoTransactions(), Detached()))
+
+
 class AttemptRunner:
     """Runs attempts for a worker."""
 
     def __init__(
         self,
         catalog: Catalog,
-        transactions: TransactionDesk,
+        transactions: TransactionProvider,
         settler: Settler,
         announcements: Announcements,
         executors: Executors,
@@ -126,7 +190,7 @@ class AttemptRunner:
         self._chance: Final = chance or random.Random()  # noqa: S311 (spreads load, keeps no secret)
 
     async def run(self, attempt: Attempt) -> None:
-        """Run it to its end, whatever that is; raises nothing but cancellation from outside."""
+        """Run it to its end; raises nothing but cancellation from outside."""
         began, outcome = perf_counter(), "lost"
         try:
             outcome = await self._run(attempt)
@@ -135,28 +199,28 @@ class AttemptRunner:
                 raise
             await self._give_back(attempt)
         except OwnershipLost as lost:
-            _log.info("job %s was lost: %s", attempt.claimed.job_id, lost.message)
+            _log.info("Lost job %s: %s", attempt.claimed.job_id, lost.message)
         except SkepError as error:
-            _log.warning("what became of job %s is not written: %s", attempt.claimed.job_id, error)
+            _log.warning("Could not write the result of job %s: %s", attempt.claimed.job_id, error)
         finally:
             self._meters.ended(attempt.name, outcome, perf_counter() - began)
 
     async def _run(self, attempt: Attempt) -> str:
-        """Run it, write what became of it, and return what that is called."""
+        """Run it, write its outcome, and return that."""
         job, middleware = self._catalog.find(attempt.name)
         try:
             try:
                 settlement, written = await self._work(job, middleware, attempt)
             except SharingUndone:
                 settlement, written = await self._work(job, middleware, attempt, is_alone=True)
-            # Only now it is committed, and others can see what they are told to look at.
+            # Only now it is committed, and other processes can see it.
             if written is not None:
-                self._announcements.add(signals_of([settlement], [written]))
+                self._announcements.add(Signals.of_settled([settlement], [written]))
             else:
                 require_settled((await self._settler.settle(settlement)).outcome)
         except OwnershipLost:
             raise
-        except Exception as error:  # whatever a handler raises is an outcome
+        except Exception as error:  # any exception of a handler is an outcome
             if attempt.lost_reason is not None:
                 raise OwnershipLost(attempt.lost_reason) from error
             settlement = self._failure(job, attempt.claimed, error)
@@ -171,7 +235,7 @@ class AttemptRunner:
         *,
         is_alone: bool = False,
     ) -> tuple[Settlement, Settled | None]:
-        """Run the handler; return what is to be written, and whether it was in its transaction."""
+        """Run the handler; return its settlement, and the answer if its transaction wrote it."""
         claimed = attempt.claimed
         transactions = self._transactions.of(job, claimed, since=attempt.since, is_alone=is_alone)
         facts, blockers = _facts(job, claimed), _read_blockers(claimed.blockers)
@@ -224,34 +288,27 @@ class AttemptRunner:
         if isinstance(result, Continue):
             step = cast("Continue[Any]", result).step
             require_other_chains(step, claimed.chain_id)
-            return Settlement(
-                claimed.job_id, claimed.attempt, "continued", next=step, next_trace=trace
-            )
-        output = job.encode_output(result)
-        return Settlement(claimed.job_id, claimed.attempt, "completed", output=output)
+            return Settlement(*claimed.token, "continued", next=step, next_trace=trace)
+        return Settlement(*claimed.token, "completed", output=job.encode_output(result))
 
     def _failure(self, job: Job[Any, Any], claimed: Claimed, error: Exception) -> Settlement:
         if isinstance(error, Reschedule):
             delay_s = error.after.total_seconds() if error.after is not None else None
-            return Settlement(
-                claimed.job_id, claimed.attempt, "rescheduled", delay_s=delay_s, at=error.at
-            )
+            return Settlement(*claimed.token, "rescheduled", delay_s=delay_s, at=error.at)
         text = describe_error(error)
         failures = claimed.failures + 1
         if isinstance(error, Fail) or failures >= claimed.max_attempts:
-            return Settlement(claimed.job_id, claimed.attempt, "failed", error=text)
+            return Settlement(*claimed.token, "failed", error=text)
         delay_s = job.retry.delay_s(failures, self._chance)
-        _log.info("job %s failed and runs again in %.1f s: %s", claimed.job_id, delay_s, error)
-        return Settlement(claimed.job_id, claimed.attempt, "retry", error=text, delay_s=delay_s)
+        _log.info("Job %s failed and runs again in %.1f s: %s", claimed.job_id, delay_s, error)
+        return Settlement(*claimed.token, "retry", error=text, delay_s=delay_s)
 
     async def _give_back(self, attempt: Attempt) -> None:
         """Return a job that was stopped with its worker; a lost one is not ours to return."""
         if attempt.lost_reason != "shutdown":
-            _log.info("job %s was stopped: %s", attempt.claimed.job_id, attempt.lost_reason)
+            _log.info("Stopped job %s: %s", attempt.claimed.job_id, attempt.lost_reason)
             return
-        await self._settler.settle(
-            Settlement(attempt.claimed.job_id, attempt.claimed.attempt, "released")
-        )
+        await self._settler.settle(Settlement(*attempt.claimed.token, "released"))
 
 
 def _time_left_s(job: Job[Any, Any], claimed: Claimed) -> float | None:

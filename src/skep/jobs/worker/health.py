@@ -1,4 +1,4 @@
-"""Answer whether a worker lives, claims and what it has counted, over a little HTTP.
+"""Answer health checks and metrics of a worker over HTTP.
 
     /livez      200 as long as the event loop turns
     /readyz     200 while the worker can claim jobs, 503 while it cannot or is stopping
@@ -18,7 +18,7 @@ from skep.jobs.worker.meters import CONTENT_TYPE
 from skep.jobs.worker.worker import Worker
 
 REQUEST_S: Final = 5.0
-"""How long a client may take to say what it wants."""
+"""How long a client may take to send its request."""
 LINE_BYTES_MAX: Final = 8_192
 _REASONS: Final = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Unavailable"}
 
@@ -69,7 +69,7 @@ class HealthServer:
         method, _, rest = line.decode("latin-1").partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         if method not in {"GET", "HEAD"}:
-            return _response(405, "only GET is answered\n", is_head=False)
+            return _response(405, "only GET and HEAD are allowed\n", is_head=False)
         status, body, kind = self._page(path)
         return _response(status, body, kind, is_head=method == "HEAD")
 
@@ -89,7 +89,7 @@ class HealthServer:
             return 200 if is_ready else 503, body, "application/json"
         if path == "/metrics":
             return 200, self._worker.meters.text(), CONTENT_TYPE
-        return 404, "livez, readyz, health and metrics are what there is\n", "text/plain"
+        return 404, "not found: use /livez, /readyz, /health or /metrics\n", "text/plain"
 
 
 def _response(status: int, body: str, kind: str = "text/plain", *, is_head: bool) -> bytes:

@@ -1,7 +1,7 @@
-"""What a worker counts, and the text in which Prometheus reads it.
+"""The metrics of a worker, in the text format of Prometheus.
 
-A bare install has no client library of Prometheus, and its text is simple: this writes it. Types
-are the only labels that users choose, and there are as many as a program declares.
+A bare install has no client library of Prometheus, and the format is simple: this writes it. Job
+types are the only labels that users choose, and there are as many as a program declares.
 """
 
 from bisect import bisect_left
@@ -51,17 +51,17 @@ class JobMeters:
         self.running = 0
 
     def claimed(self, job: str, waited_s: float) -> None:
-        """Hear of a claim of a job that had been ready for so long."""
+        """Count a claim of a job that had been ready for so long."""
         self._claims += 1
         self._waits.observe(job, max(waited_s, 0.0))
 
     def ended(self, job: str, outcome: str, seconds: float) -> None:
-        """Hear how an attempt ended."""
+        """Count an attempt that ended."""
         self._attempts[job, outcome] += 1
         self._durations.observe(job, seconds)
 
     def lost_lease(self) -> None:
-        """Hear that the worker had to enroll anew."""
+        """Count a lost lease of the worker."""
         self._lease_losses += 1
 
     def attempts(self, job: str, outcome: str) -> int:

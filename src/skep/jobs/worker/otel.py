@@ -1,11 +1,11 @@
 """Spans and metrics of jobs for OpenTelemetry.
 
-    create <job>     a chain is started; its context is that of whoever starts it
+    create <job>     a chain is started, in the trace of the process that starts it
     process <job>    one attempt; follows the span that created the job or the attempt it continues,
                      and is linked to the chains that the job waited for
 
 Needs the package opentelemetry-api, and does nothing visible without an SDK. Attempts of one chain
-are in one trace, which begins with whoever started it.
+are in one trace, which begins with the span that started it.
 """
 
 from asyncio import CancelledError
@@ -96,7 +96,7 @@ class OtelTracing:
 
 
 def _mark(span: Span, error: BaseException) -> None:
-    """Say in a span why its attempt did not end the job; running again later is no failure."""
+    """Record in a span why its attempt did not end the job; running again later is no failure."""
     span.set_attribute("error.type", type(error).__name__)
     if isinstance(error, Reschedule | OwnershipLost | CancelledError):
         return

@@ -1,27 +1,30 @@
-"""Let attempts of one job share a transaction, one after the other.
+"""Let attempts of one job share a transaction, one after the other (`together=n`).
 
-A transaction of its own costs a job several round trips and a commit. Jobs that are declared to run
-`together` take turns in one: each begins behind a savepoint, so that what one writes is undone
-alone when it fails, and all that ended well are settled by one call and committed at once. One that
-did not use the connection is settled like any other job, with the batches of the worker.
+A transaction of its own costs a job several round trips and a commit. Jobs declared with `together`
+take turns in one: each begins behind a savepoint, so that one that fails is undone alone, and all
+that ended well are settled by one call and committed at once. A job that did not use the connection
+is settled with the batches of the worker, like any other.
 
-What a job wrote may be kept only if its completion is. If a completion turns out to be impossible
-after others have had their turns (the job was taken away, its chain is held, the commit fails),
-the whole transaction is undone and each of them is told so (`SharingUndone`); they then run again,
-each in a transaction of its own, where the guilty one fails alone.
+The writes of a job may be kept only if its completion is. If a completion turns out to be
+impossible after other turns (the job was taken away, its chain is held, the commit fails), the
+whole transaction is undone and all attempts are told so (`SharingUndone`); they then run again,
+each in a transaction of its own, where the one at fault fails alone.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, TypeAlias
 
 from skep.db.access.connection import Connection
 from skep.db.access.transactions import TransactionPool
 from skep.jobs.store import Settled, Settlement
+from skep.model.errors import Refused
 
 Write: TypeAlias = Callable[[Connection, Sequence[Settlement]], Awaitable[list[Settled]]]
 """Writes settlements in a transaction."""
+
+ONE_TRANSACTION: Final = "a job in atomic mode has one transaction: use ctx.connection"
 
 _MARK: Final = "savepoint skep_turn"
 _MARK_ANEW: Final = "release savepoint skep_turn; savepoint skep_turn"
@@ -29,19 +32,19 @@ _UNDO: Final = "rollback to savepoint skep_turn"
 
 
 class SharingUndone(Exception):
-    """What was written in a shared transaction is undone, through no fault of this attempt."""
+    """The shared transaction was undone, through no fault of this attempt."""
 
 
 class _Shared:
-    """One transaction, and those who had their turn in it."""
+    """One transaction, and the attempts that had their turn in it."""
 
     def __init__(self) -> None:
         self.opened: Final[asyncio.Future[Connection]] = asyncio.get_running_loop().create_future()
         self.members: Final[list[tuple[Settlement, asyncio.Future[Settled]]]] = []
         self.is_closed: Final = asyncio.Event()
-        """Nobody gets a turn any more."""
+        """There are no more turns."""
         self.is_broken = False
-        """Of an attempt that failed something may be left in it."""
+        """Writes of a failed attempt may be left in it."""
         self._mark = _MARK
         self._is_marked = False
 
@@ -54,16 +57,16 @@ class _Shared:
         return connection
 
     def touch(self) -> None:
-        """The attempt that has the turn uses the connection."""
+        """Note that the current attempt uses the connection."""
         self._is_marked = False
 
     @property
     def is_touched(self) -> bool:
-        """Whether the attempt that has the turn may have written something."""
+        """Whether the current attempt may have written."""
         return not self._is_marked
 
     async def undo_turn(self) -> None:
-        """Undo what the attempt that has the turn wrote."""
+        """Undo the writes of the current attempt."""
         if not self._is_marked:
             await self.opened.result().execute(_UNDO)
             self._is_marked = True
@@ -83,7 +86,7 @@ class Sharing:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether as many want a turn as a transaction has seats."""
+        """Whether as many attempts want a turn as a transaction has seats."""
         return self._waiting + self._turn.locked() >= self._seats
 
     def turn(self) -> "SharedTurn":
@@ -113,15 +116,15 @@ class Sharing:
             await self._turn.acquire()
         finally:
             self._waiting -= 1
-            # Who is stopped at the very moment of his turn may be the one they all wait for.
+            # An attempt cancelled at the moment of its turn may have been the last waiting one.
             if self._shared is not None and not self._waiting and not self._turn.locked():
                 self._close(self._shared)
 
     async def undo_turn(self, shared: _Shared) -> None:
-        """End a turn of which nothing is to be kept."""
+        """End a turn without keeping its writes."""
         is_undone = False
         try:
-            # If it cannot be done the attempt still fails for its own reason, and all is undone.
+            # If this fails the attempt still fails for its own reason, and all is undone.
             with suppress(Exception):
                 await shared.undo_turn()
                 is_undone = True
@@ -186,7 +189,7 @@ class Sharing:
 def _tell_undone(shared: _Shared, error: BaseException) -> None:
     if not shared.opened.done():
         shared.opened.set_exception(error)
-        shared.opened.exception()  # perhaps nobody waits for it any more
+        shared.opened.exception()  # there may be no waiter left
     for _, written in shared.members:
         if not written.done():
             undone = SharingUndone()
@@ -195,7 +198,7 @@ def _tell_undone(shared: _Shared, error: BaseException) -> None:
 
 
 class SharedTurn:
-    """One attempt's turn: from its beginning until it is settled or undone."""
+    """One attempt's turn, from its beginning until it is settled or undone."""
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing: Final = sharing
@@ -211,6 +214,17 @@ class SharedTurn:
             self._shared = None
             await self._sharing.undo_turn(shared)
 
+    async def begin(self) -> None:
+        """Do nothing: the transaction is open."""
+
+    def prepare(self) -> AbstractAsyncContextManager[Connection]:
+        """Refuse."""
+        return self.complete()
+
+    def complete(self) -> AbstractAsyncContextManager[Connection]:
+        """Refuse."""
+        raise Refused(ONE_TRANSACTION)
+
     @property
     def connection(self) -> Connection:
         """The transaction, for as long as this is its turn."""
@@ -220,10 +234,10 @@ class SharedTurn:
         return self._connection
 
     async def settle(self, settlement: Settlement) -> Settled | None:
-        """End the turn well; return when it is committed, or None if there is nothing to commit.
+        """End the turn; return when it is committed, or None if there is nothing to commit.
 
         Raises:
-            SharingUndone: it is not; run again, alone.
+            SharingUndone: it was undone; run again, alone.
         """
         assert self._shared is not None
         shared, self._shared = self._shared, None

@@ -1,10 +1,10 @@
-"""Carry the context of a trace through chains: from whoever starts one to every attempt in it.
+"""Carry the context of a trace through chains: from the process that starts one to every attempt.
 
 A chain and each of its jobs keep a context as text: the `traceparent` of the W3C, and behind a line
 break its `tracestate` if there is one. A job gets that of the attempt it continues, so that a chain
-is one trace whatever processes it runs in; a job that waited for other chains is linked to theirs.
+is one trace through all its processes; a job that waited for other chains is linked to theirs.
 
-`Propagation` hands on what is there and tells nobody. `skep.jobs.worker.otel` makes spans of it.
+`Propagation` only hands contexts on. `skep.jobs.worker.otel` makes spans of them.
 """
 
 from collections.abc import Generator, Sequence
@@ -21,16 +21,16 @@ _current: Final[ContextVar[str | None]] = ContextVar("skep_job_trace", default=N
 
 
 class Tracing(Protocol):
-    """Whoever is told of chains that start and of attempts."""
+    """Is told of chains that start and of attempts."""
 
     def starting(self, job: str, chain_id: UUID) -> str | None:
-        """Hear that a chain is about to be started; return the context that it keeps."""
+        """Return the context that a chain about to be started keeps."""
         ...
 
     def attempting(
         self, facts: JobFacts, awaited: Sequence[str]
     ) -> AbstractContextManager[str | None]:
-        """Wrap an attempt; what is yielded is the context of the job that continues it.
+        """Wrap an attempt; yields the context of the job that continues it.
 
         `awaited` are the contexts of the chains that the job waited for.
         """
@@ -38,7 +38,7 @@ class Tracing(Protocol):
 
 
 class Propagation:
-    """Hands contexts on, and makes nothing of them."""
+    """Hands contexts on."""
 
     def starting(self, job: str, chain_id: UUID) -> str | None:
         """Return the context of the attempt that starts the chain, if one does."""
@@ -47,7 +47,7 @@ class Propagation:
 
     @contextmanager
     def attempting(self, facts: JobFacts, awaited: Sequence[str]) -> Generator[str | None]:
-        """Make the context of a job that of what it starts."""
+        """Make the context of a job that of the chains it starts."""
         del awaited
         token = _current.set(facts.trace)
         try:

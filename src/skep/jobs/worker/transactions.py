@@ -1,11 +1,11 @@
 """The transactions of one attempt: its own, or its turn in one that it shares.
 
-    staged     `prepare()` as often as it likes; `complete()` once, which the completion is part of
-    atomic     one from the beginning to the completion, `connection`; a handler that never asks for
-               it leaves it as it was, for the next, and is settled like any other
+    staged     `prepare()` any number of times; `complete()` once, which the completion is part of
+    atomic     one from the beginning to the completion, `connection`; a handler that never uses it
+               leaves it to the next attempt, and is settled like any other
     together   the same, in turns with other attempts of the job (`sharing`)
 
-Whatever the handler has, `settle` writes the completion into it and `None` says that there is none.
+`settle` writes the completion into the transaction of the handler; None says that there is none.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -31,24 +31,24 @@ from skep.jobs.store import (
     settle_arguments,
     settled,
 )
-from skep.jobs.worker.sharing import SharedTurn, Sharing
+from skep.jobs.worker.sharing import ONE_TRANSACTION, Sharing
 from skep.model.errors import Refused
 from skep.model.schema_name import Schema
 
 
 class AttemptTransactions(Transactions, Protocol):
-    """What an attempt has of the database, and how its end gets in there."""
+    """The transactions of an attempt, and how its completion gets into them."""
 
-    async def __aenter__(self) -> "AttemptTransactions":
+    async def __aenter__(self) -> object:
         """Get ready."""
         ...
 
     async def __aexit__(self, *error: Any) -> None:
-        """Commit what is to be kept, undo what is not."""
+        """Commit, or undo after an error."""
         ...
 
     async def begin(self) -> None:
-        """Open what the handler must find open."""
+        """Open the transaction that the handler must find open."""
         ...
 
     async def settle(self, settlement: Settlement) -> Settled | None:
@@ -63,7 +63,7 @@ class Habit:
     uses_transaction: bool = True
 
 
-class TransactionDesk:
+class TransactionProvider:
     """Gives attempts their transactions."""
 
     def __init__(self, pool: TransactionPool, worker_id: Callable[[], UUID]) -> None:
@@ -81,21 +81,21 @@ class TransactionDesk:
             if job.mode == "atomic":
                 habit = self._habits.setdefault(job.name, Habit())
             return OwnTransactions(self._pool, claimed, self._worker_id(), habit, since)
-        return SharedTransaction(self._sharing(job).turn())
+        return self._sharing(job).turn()
 
     def _sharing(self, job: Job[Any, Any]) -> Sharing:
-        """Return where there is room: transactions are filled first, then run side by side."""
-        rows = self._shared.setdefault(job.name, [])
-        for sharing in rows:
+        """Return one with room: transactions are filled first, then run side by side."""
+        sharings = self._shared.setdefault(job.name, [])
+        for sharing in sharings:
             if not sharing.is_crowded:
                 return sharing
-        rows.append(Sharing(self._pool, job.together, self._write))
-        return rows[-1]
+        sharings.append(Sharing(self._pool, job.together, self._write))
+        return sharings[-1]
 
     async def _write(
         self, connection: Connection, settlements: Sequence[Settlement]
     ) -> list[Settled]:
-        # Without waiting: one chain that somebody holds must not hold up the others.
+        # Without waiting: a chain that another transaction holds must not hold up the others.
         return await _settle_in(
             connection, self._pool.schema, self._worker_id(), settlements, wait=False
         )
@@ -141,21 +141,26 @@ class OwnTransactions(AttemptTransactions):
     def connection(self) -> Connection:
         """The transaction of an atomic job."""
         if self._habit is None or self._completing is None:
-            raise Refused("only jobs in atomic mode have a connection for their whole attempt")
+            raise Refused(
+                'ctx.connection needs mode="atomic": use ctx.prepare() or ctx.complete() instead'
+            )
         self._is_used = True
         return self._completing
 
     def prepare(self) -> AbstractAsyncContextManager[Connection]:
         """Open a transaction that commits at the end of the block."""
         if self._habit is not None:
-            raise Refused("a job in atomic mode has one transaction, `connection`")
+            raise Refused(ONE_TRANSACTION)
         return self._pool.begin()
 
     @asynccontextmanager
     async def complete(self) -> AsyncGenerator[Connection]:
         """Open the transaction that the completion is part of, if the job is still ours."""
         if self._completing is not None:
-            raise Refused("a job completes once")
+            raise Refused(
+                "the completing transaction is open already: use ctx.complete() once, and "
+                "ctx.connection in atomic mode"
+            )
         claimed = self._claimed
         connection = await self._stack.enter_async_context(self._pool.begin())
         token = (self._worker_id, claimed.attempt)
@@ -180,40 +185,6 @@ class OwnTransactions(AttemptTransactions):
             )
         require_settled(answer.outcome)
         return answer
-
-
-class SharedTransaction(AttemptTransactions):
-    """A turn in a transaction with other attempts of the job."""
-
-    def __init__(self, turn: SharedTurn) -> None:
-        self._turn: Final = turn
-
-    async def __aenter__(self) -> "SharedTransaction":
-        await self._turn.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._turn.__aexit__(*error)
-
-    async def begin(self) -> None:
-        """Nothing is left to be opened: the turn has come."""
-
-    @property
-    def connection(self) -> Connection:
-        """The transaction."""
-        return self._turn.connection
-
-    def prepare(self) -> AbstractAsyncContextManager[Connection]:
-        """Refuse."""
-        return self.complete()
-
-    def complete(self) -> AbstractAsyncContextManager[Connection]:
-        """Refuse."""
-        raise Refused("a job in atomic mode has one transaction, `connection`")
-
-    async def settle(self, settlement: Settlement) -> Settled | None:
-        """End the turn; return when all of them are committed."""
-        return await self._turn.settle(settlement)
 
 
 async def _complete_in(

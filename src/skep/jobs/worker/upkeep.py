@@ -1,15 +1,16 @@
-"""Keep a worker's lease, and recover what other workers lost, whatever the handlers do.
+"""Keep a worker's lease, and recover the jobs of dead workers, even if handlers block.
 
 This runs in a thread with an event loop and a connection of its own: a handler that blocks the
-worker's loop for a minute must not cost it its jobs. Every third of a lease it renews it, which
-also tells which jobs are lost; in between it takes jobs away from workers that are gone, ends
-chains whose deadline has passed, and runs the schedules that are due.
+worker's loop for a minute must not cost it its jobs. Every third of a lease it renews the lease,
+which also tells which jobs are lost; in between it takes jobs back from dead workers, ends chains
+whose deadline has passed, and runs the schedules that are due.
 """
 
 import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -31,7 +32,7 @@ JOIN_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What is renewed: the worker's id, for how long, and a look at the claims it works on."""
+    """What is renewed: the worker's id, for how long, and the claims it works on."""
 
     worker_id: Callable[[], UUID]
     seconds: float
@@ -89,7 +90,7 @@ class Upkeep:
         )
         work = self._loop.create_task(self._keep_up(slots))
         await self._stopping.wait()
-        # A step under way may end; one that waits for a database that is away may not.
+        # A step under way may end; one that waits for the database may not.
         await asyncio.wait([work], timeout=STOP_S)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
@@ -111,7 +112,7 @@ class Upkeep:
                 await recover(slots, announcements)
                 await scheduler.run_due()
             except SkepError as error:
-                _log.warning("the upkeep of jobs failed and will be tried again: %s", error)
+                _log.warning("Job upkeep failed, trying again: %s", error)
             await self._rest(min(RECOVERY_S, max(renewal_due_at - self._loop.time(), 0.01)))
         await announcements.flush()
 
@@ -121,7 +122,7 @@ class Upkeep:
             try:
                 await slots.open()
             except SkepError as error:
-                _log.warning("the upkeep of jobs cannot connect yet: %s", error)
+                _log.warning("Job upkeep could not connect, trying again: %s", error)
                 await self._rest(RECOVERY_S)
             else:
                 return
@@ -140,12 +141,12 @@ class Upkeep:
                 list(claims.values()),
             )
         except SkepError as error:
-            _log.warning("the lease of this worker could not be renewed: %s", error)
+            _log.warning("Could not renew the lease of this worker: %s", error)
             if self._loop.time() - renewed_at > self._lease.seconds:
                 self._on_lease_lost("lease_expired")
                 return self._loop.time()
             return renewed_at
-        lost = {row[0]: row[1] for row in rows}
+        lost = {row["job_id"]: row["reason"] for row in rows}
         if None in lost:
             self._on_lease_lost("worker_lost")
         elif lost:
@@ -154,28 +155,21 @@ class Upkeep:
 
     async def _rest(self, seconds: float) -> None:
         assert self._stopping is not None
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
-        except TimeoutError:
-            pass
 
 
 async def recover(caller: Caller, announcements: Announcements) -> None:
-    """Take jobs away from workers that are gone, and end chains that are late."""
+    """Take jobs back from dead workers, and end chains whose deadline has passed."""
     has_more = True
     while has_more:
         rows = await caller.call(REAP_CALL, REAP_BATCH)
-        has_more = bool(rows) and rows[0][4]
+        has_more = bool(rows) and rows[0]["has_more"]
         if rows:
-            _log.info("%d jobs were taken back from workers that are gone", len(rows))
-        announcements.add(
-            Signals(types_ready=[row[1] for row in rows], jobs_lost=[row[0] for row in rows])
-        )
+            _log.info("Took %d jobs back from dead workers", len(rows))
+        names, lost = [row["type"] for row in rows], [row["job_id"] for row in rows]
+        announcements.add(Signals(types_ready=names, jobs_lost=lost))
     rows = await caller.call(EXPIRE_CALL, REAP_BATCH)
-    announcements.add(
-        Signals(
-            chains_closed=[row[0] for row in rows],
-            jobs_lost=[row[1] for row in rows if row[1] is not None],
-        )
-    )
+    lost = [row["job_id"] for row in rows if row["job_id"] is not None]
+    announcements.add(Signals(chains_closed=[row["chain_id"] for row in rows], jobs_lost=lost))

@@ -3,18 +3,19 @@
     claim as many as there are free slots -> run each -> settle in batches
     nothing there: sleep until a signal, the next due time or the poll interval, whichever is first
 
-The worker owns what it claimed by one lease, kept by `Upkeep` in a thread of its own. When that is
-lost everything under way is told to stop, and the worker enrolls anew. A database that is away is
-waited for with growing pauses, which a success resets.
+The worker owns its jobs by one lease, kept by `Upkeep` in a thread of its own. When that is lost
+all attempts are told to stop, and the worker enrolls again. While the database is unavailable it
+tries again after pauses that grow until a call succeeds.
 
-`stop()` ends claiming at once, gives what runs a grace, then stops it and returns it.
+`stop()` ends claiming at once, gives running jobs a grace period, then stops and returns them.
 """
 
 import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -37,13 +38,12 @@ from skep.jobs.store import (
     Claims,
     claims,
 )
-from skep.jobs.worker.attempt import Attempt, AttemptRunner, Catalog
-from skep.jobs.worker.execution import Executors
+from skep.jobs.worker.attempt import Attempt, AttemptRunner, Catalog, Executors
 from skep.jobs.worker.meters import JobMeters
-from skep.jobs.worker.progress import Progress
-from skep.jobs.worker.settle import Settler
-from skep.jobs.worker.transactions import TransactionDesk
+from skep.jobs.worker.tracing import Tracing
+from skep.jobs.worker.transactions import TransactionProvider
 from skep.jobs.worker.upkeep import Lease, Upkeep
+from skep.jobs.worker.writing import Progress, Settler
 from skep.model.errors import BadRequest, SkepError
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ LEASE_S: Final = 30.0
 POLL_S: Final = 5.0
 GRACE_S: Final = 20.0
 LEAVE_S: Final = 2.0
-"""How long a database that is away may hold up the end of a worker."""
+"""How long an unavailable database may hold up the end of a worker."""
 PROCESSES: Final = 2
 CALLS_AT_ONCE: Final = 3
 """Claiming, settling and signalling."""
@@ -66,6 +66,26 @@ SLOTS_SHARE_MIN: Final = 4
 GATHER_S: Final = 0.005
 """A claim costs about the same for one job as for ten. So a worker that was busy claims when a
 quarter of its slots are free, or this long after the first became free."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerApp:
+    """Jobs and what belongs to them: what `skep worker module:app` runs.
+
+    Attributes:
+        registries: whose jobs are run.
+        schedules: chains started by the clock; put when a worker starts.
+        middleware: wraps every attempt; the first is the outermost.
+        tracing: is told of attempts, such as `skep.jobs.OtelTracing()`.
+        lifespan: entered before the first job and left after the last; for resources that handlers
+            share, such as a pool of connections.
+    """
+
+    registries: Sequence[JobTypes]
+    schedules: Sequence[Schedule[Any]] = ()
+    middleware: Sequence[Middleware] = ()
+    tracing: Tracing | None = None
+    lifespan: Callable[[JobClient], AbstractAsyncContextManager[None]] | None = None
 
 
 class Worker:
@@ -86,7 +106,7 @@ class Worker:
         schedules: Sequence[Schedule[Any]] = (),
     ) -> None:
         if concurrency < 1:
-            raise BadRequest("a worker runs at least one job at a time")
+            raise BadRequest(f"invalid concurrency {concurrency}: use at least 1")
         self.name: Final = name
         self._client: Final = client
         self._concurrency: Final = concurrency
@@ -111,7 +131,7 @@ class Worker:
         self.meters: Final = JobMeters(concurrency)
         self._runner: Final = AttemptRunner(
             self._catalog,
-            TransactionDesk(self._pool, lambda: self.worker_id),
+            TransactionProvider(self._pool, lambda: self.worker_id),
             self._settler,
             self._announcements,
             self._executors,
@@ -128,14 +148,14 @@ class Worker:
         self._names: dict[int, str] = {}
         self._attempts: dict[UUID, Attempt] = {}
         self._attempts_lock: Final = threading.Lock()
-        """The upkeep looks at the attempts from its own thread."""
-        self._something: Final = asyncio.Event()
+        """The upkeep reads the attempts from its own thread."""
+        self._wake_up: Final = asyncio.Event()
         self._gathering: asyncio.TimerHandle | None = None
         self._aside: Final = set[asyncio.Task[None]]()
         self._is_stopping = False
         self._can_claim = False
         self._is_in_doubt = False
-        """A claim failed, and may have happened: there may be jobs that are ours unknown to us."""
+        """A claim failed but may have happened: this worker may own jobs that it does not know."""
         self._grace_over: Final = asyncio.Event()
         self._claiming: asyncio.Task[None] | None = None
         self._upkeep: Upkeep | None = None
@@ -154,7 +174,7 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it claims jobs: the database is there, and nobody has stopped it."""
+        """Whether it claims jobs: the database answers, and the worker is not stopping."""
         return self._can_claim and not self._is_stopping
 
     async def start(self) -> None:
@@ -179,10 +199,10 @@ class Worker:
         self._upkeep.start()
         if self._client.uses_notify:
             self._listener.start()
-        self._claiming = loop.create_task(self._claim_again_and_again())
+        self._claiming = loop.create_task(self._claim_until_stopped())
 
     async def stop(self, *, grace_s: float = GRACE_S) -> None:
-        """Stop claiming at once, let jobs end for so long, then stop them and return them."""
+        """Stop claiming at once, let jobs end for `grace_s`, then stop them and return them."""
         if self._is_stopping:
             return
         self._is_stopping = True
@@ -219,7 +239,7 @@ class Worker:
             attempt.lose("shutdown")
         if late:
             _, stuck = await asyncio.wait(late, timeout=LEAVE_S)
-            for task in stuck:  # the database is away: the lease will run out
+            for task in stuck:  # the database does not answer: the lease will run out
                 task.cancel()
             await asyncio.gather(*stuck, return_exceptions=True)
 
@@ -237,7 +257,7 @@ class Worker:
         names = [job.name for job in jobs]
         limits = [job.limits for job in jobs]
         rows = await self._slots.call(ENSURE_TYPES_CALL, names)
-        self._names = {row[1]: row[0] for row in rows}
+        self._names = {row["id"]: row["name"] for row in rows}
         await self._slots.call(
             LIMIT_TYPES_CALL,
             names,
@@ -253,25 +273,25 @@ class Worker:
     async def _enroll(self) -> None:
         await self._slots.call(ENROLL_CALL, self.worker_id, self.name, self._lease_s)
 
-    async def _claim_again_and_again(self) -> None:
+    async def _claim_until_stopped(self) -> None:
         pause_s = RECOVERY_S_MIN
         while not self._is_stopping:
             try:
-                look_again_s = await self._claim()
+                next_claim_s = await self._claim()
             except SkepError as error:
                 self._can_claim, self._is_in_doubt = False, True
-                _log.warning("cannot claim jobs, will try again in %.1f s: %s", pause_s, error)
+                _log.warning("Could not claim jobs, trying again in %.1f s: %s", pause_s, error)
                 await self._rest(pause_s)
                 pause_s = min(pause_s * 2, RECOVERY_S_MAX)
                 continue
             self._can_claim = True
             pause_s = RECOVERY_S_MIN
-            if look_again_s > 0:
-                await self._rest(look_again_s)
+            if next_claim_s > 0:
+                await self._rest(next_claim_s)
 
     async def _claim(self) -> float:
         """Fill the free slots; return how long to rest if nothing happens meanwhile."""
-        self._something.clear()
+        self._wake_up.clear()
         free = self._concurrency - len(self._attempts)
         if free <= 0:
             return self._poll_s
@@ -284,16 +304,16 @@ class Worker:
             self._begin(Attempt(claimed, self._names[claimed.type_id], self._progress))
         if len(found.jobs) == free:
             return self._poll_s  # until a slot is free
-        return min(self._poll_s, found.look_again_s or self._poll_s)
+        return min(self._poll_s, found.next_claim_s or self._poll_s)
 
     async def _disown(self) -> None:
-        """Give back what was claimed by a call whose answer never came."""
+        """Give back jobs claimed by a call whose answer never came."""
         known = self._claims()
         rows = await self._slots.call(
             DISOWN_CALL, self.worker_id, list(known.keys()), list(known.values())
         )
         self._is_in_doubt = False
-        self._announcements.add(Signals(types_ready=[row[0] for row in rows]))
+        self._announcements.add(Signals(types_ready=[row["type"] for row in rows]))
 
     def _begin(self, attempt: Attempt) -> None:
         with self._attempts_lock:
@@ -318,33 +338,33 @@ class Worker:
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._something.wait()
+                await self._wake_up.wait()
 
     def _wake(self) -> None:
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
-        self._something.set()
+        self._wake_up.set()
 
     def _hear_ready(self, name: str) -> None:
         if name in self._names.values():
             self._wake()
 
     def _hear_lost(self, text: str) -> None:
-        """Somebody took a job away; perhaps from us, perhaps from who had it before us: ask."""
+        """Check a job that a worker lost: this one, or the one that had it before."""
         with suppress(ValueError):
             if (attempt := self._attempts.get(UUID(text))) is not None:
-                self._do_aside(self._look_after(attempt))
+                self._run_aside(self._check_claim(attempt))
 
-    async def _look_after(self, attempt: Attempt) -> None:
+    async def _check_claim(self, attempt: Attempt) -> None:
         claimed = attempt.claimed
         with suppress(SkepError):  # the upkeep asks again
             rows = await self._slots.call(
                 RENEW_CALL, self.worker_id, self._lease_s, [claimed.job_id], [claimed.attempt]
             )
-            self._lose({row[0]: row[1] for row in rows})
+            self._lose({row["job_id"]: row["reason"] for row in rows})
 
-    def _do_aside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_aside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)
@@ -359,13 +379,13 @@ class Worker:
                 attempt.lose(reason)
 
     def _lose_all(self, reason: str) -> None:
-        """Begin anew under another id: what this worker had may belong to others."""
-        _log.warning("this worker lost its lease (%s) and enrolls anew", reason)
+        """Begin again under another id: its jobs may belong to other workers by now."""
+        _log.warning("This worker lost its lease (%s) and enrolls again", reason)
         for attempt in tuple(self._attempts.values()):
             attempt.lose(reason)
         self.meters.lost_lease()
         self.worker_id = new_id()
-        self._do_aside(self._enroll_anew())
+        self._run_aside(self._enroll_anew())
 
     async def _enroll_anew(self) -> None:
         pause_s = RECOVERY_S_MIN
@@ -373,7 +393,7 @@ class Worker:
             try:
                 await self._enroll()
             except SkepError as error:
-                _log.warning("cannot enroll, will try again in %.1f s: %s", pause_s, error)
+                _log.warning("Could not enroll, trying again in %.1f s: %s", pause_s, error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RECOVERY_S_MAX)
             else:
@@ -383,5 +403,5 @@ class Worker:
 
 def _post(loop: asyncio.AbstractEventLoop, call: Callable[[T], None], argument: T) -> None:
     """Call a function on the worker's loop, from another thread."""
-    with suppress(RuntimeError):  # the loop has ended: there is nobody left to tell
+    with suppress(RuntimeError):  # the loop has ended
         loop.call_soon_threadsafe(call, argument)

@@ -1,24 +1,40 @@
-"""Write what became of jobs, many in one call.
+"""Write what became of jobs and how far they got, many in one call.
 
-One call is on its way at a time; what comes meanwhile leaves with the next. A chain that somebody
-else holds is tried again by itself, so that it delays nobody. Each caller hears what became of his.
+One call of settlements is in flight at a time; later settlements leave with the next. A chain that
+another transaction holds is tried again by itself, so that it delays no other. The last progress
+report of each handler is written once a second.
 """
 
 import asyncio
+import logging
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from skep.db.access.errors import NotExecuted, OutcomeUnknown
 from skep.db.access.slots import Caller
 from skep.jobs.signals import Announcements, Signals
-from skep.jobs.store import SETTLE_CALL, Settled, Settlement, settle_arguments, settled
+from skep.jobs.store import (
+    REPORT_CALL,
+    SETTLE_CALL,
+    Claimed,
+    Settled,
+    Settlement,
+    settle_arguments,
+    settled,
+)
 from skep.model.errors import SkepError, Unavailable
+
+_log = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 200
 BUSY_PAUSE_S: Final = 0.05
 RETRY_PAUSE_S: Final = 0.2
 RETRY_PAUSE_S_MAX: Final = 5.0
+REPORT_EVERY_S: Final = 1.0
 
 
 class Settler:
@@ -34,7 +50,7 @@ class Settler:
         self._writing: asyncio.Task[None] | None = None
 
     async def settle(self, settlement: Settlement) -> Settled:
-        """Write it, and return what became of it; tried again while the database is away.
+        """Write it, and return what became of it; tried again while the database is unavailable.
 
         A call whose outcome is unknown is repeated: if the first did happen, the second finds the
         claim gone and says `lost`, which then means done.
@@ -79,7 +95,7 @@ class Settler:
             _tell(batch, error)
             return
         except SkepError as error:
-            # One value is guilty, and its neighbours are not: each alone finds out who.
+            # One settlement is at fault: halving the batch isolates it.
             if len(batch) == 1:
                 _tell(batch, error)
                 return
@@ -88,26 +104,84 @@ class Settler:
             await self._write_batch(batch[middle:])
             return
         answers = settled(rows)
-        self._announcements.add(signals_of(settlements, answers))
+        self._announcements.add(Signals.of_settled(settlements, answers))
         for (_, future), answer in zip(batch, answers, strict=True):
             if not future.done():
                 future.set_result(answer)
-
-
-def signals_of(settlements: list[Settlement], answers: list[Settled]) -> Signals:
-    """Return what others should look at after these."""
-    continued = [
-        settlement.next.job.name
-        for settlement, answer in zip(settlements, answers, strict=True)
-        if settlement.next is not None and answer.outcome == "settled"
-    ]
-    return Signals(
-        types_ready=[*continued, *(name for answer in answers for name in answer.woken)],
-        chains_closed=[chain_id for answer in answers for chain_id in answer.closed],
-    )
 
 
 def _tell(batch: list[tuple[Settlement, asyncio.Future[Settled]]], error: SkepError) -> None:
     for _, future in batch:
         if not future.done():
             future.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    attempt: int
+    share: float | None
+    note: str | None
+
+
+class Progress:
+    """Progress reports of the handlers of one worker."""
+
+    def __init__(self, caller: Caller, worker_id: Callable[[], UUID]) -> None:
+        self._caller: Final = caller
+        self._worker_id: Final = worker_id
+        self._lock: Final = threading.Lock()
+        """Handlers in threads report too."""
+        self._waiting: dict[UUID, _Report] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._stopping: Final = asyncio.Event()
+
+    def start(self) -> None:
+        """Bind to the running event loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def note(self, claimed: Claimed, share: float | None, note: str | None) -> None:
+        """Take a report about a job, from any thread."""
+        assert self._loop is not None
+        with self._lock:
+            self._waiting[claimed.job_id] = _Report(claimed.attempt, share, note)
+        self._loop.call_soon_threadsafe(self._begin)
+
+    async def stop(self) -> None:
+        """Write the last reports."""
+        self._stopping.set()
+        if self._writing is not None:
+            await self._writing
+        await self._write()
+
+    def _begin(self) -> None:
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write_until_empty())
+
+    async def _write_until_empty(self) -> None:
+        try:
+            while self._waiting:
+                await self._write()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(REPORT_EVERY_S):
+                        await self._stopping.wait()
+        finally:
+            self._writing = None
+
+    async def _write(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        if not waiting:
+            return
+        reports = waiting.values()
+        try:
+            await self._caller.call(
+                REPORT_CALL,
+                self._worker_id(),
+                list(waiting),
+                [each.attempt for each in reports],
+                [each.share for each in reports],
+                [each.note for each in reports],
+            )
+        except SkepError as error:
+            _log.debug("could not write the progress of jobs: %s", error)
