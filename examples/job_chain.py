@@ -6,7 +6,7 @@
 
 Two parts are fetched side by side; packing waits for both and gets what they yielded. The charge is
 written in the transaction that completes its job, so a worker that dies between the two charges
-nobody twice. `skep worker examples.job_chain:shop` would run the same jobs in a process of its own.
+no order twice. `skep worker examples.job_chain:shop` runs the same jobs in a process of its own.
 """
 
 import asyncio

@@ -34,7 +34,7 @@ from skep.model.errors import (
 )
 
 GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
-"""Nobody knows what happened, and every request may be repeated: as when no one answered."""
+"""The outcome is unknown, and every request may be repeated, as without an answer."""
 
 
 class Unreachable(Unavailable):

@@ -26,33 +26,33 @@ Condition = asyncio.Condition
 
 
 class Stop:
-    """Somebody's wish that something ends. Waiting ends at once, and what is in flight is cut."""
+    """A request to end. Waiting ends at once, and requests in flight are cut off."""
 
     def __init__(self) -> None:
         self._event: Final = asyncio.Event()
         self._cuts: Final[set[Callable[[], None]]] = set()
         self.is_set = False
-        """Whether the wish was expressed; looked at with every message."""
+        """Whether it was requested; checked with every message."""
 
     def set(self) -> None:
-        """Express it. From the thread of the event loop only."""
+        """Request it. From the thread of the event loop only."""
         self.is_set = True
         self._event.set()
         for cut in tuple(self._cuts):
             cut()
 
-    def begin_cutting(self, cut: Callable[[], None]) -> None:
-        """Call this when the wish is expressed; at once, if it was already."""
+    def add_callback(self, cut: Callable[[], None]) -> None:
+        """Call this when the end is requested; at once, if it was already."""
         self._cuts.add(cut)
         if self.is_set:
             cut()
 
-    def end_cutting(self, cut: Callable[[], None]) -> None:
+    def remove_callback(self, cut: Callable[[], None]) -> None:
         """Do not call this any more."""
         self._cuts.discard(cut)
 
     async def pause(self, seconds: float) -> None:
-        """Wait so long, or until the wish is expressed."""
+        """Wait so long, or until the end is requested."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         """Connect.
 
         Raises:
-            OSError: Nobody listens there, or not in time.
+            OSError: No server listens there, or not in time.
         """
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_s):
@@ -108,18 +108,18 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("the connection is closed")
         self._await_until(loop.time() + timeout_s)
         if stop is not None:
-            stop.begin_cutting(self.abort)
+            stop.add_callback(self.abort)
         try:
             self._transport.write(request)
             return await answered
         except BaseException:
-            # Also when cancelled: an answer that nobody waits for must not meet the next request.
+            # Also when cancelled: a late answer must not be taken for that of the next request.
             self.abort()
             raise
         finally:
             self._due_at_s = inf
             if stop is not None:
-                stop.end_cutting(self.abort)
+                stop.remove_callback(self.abort)
             self.was_used = True
             self._answered = None
 
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
             self._give_up(TimeoutError("no answer in time"))
 
     def abort(self) -> None:
-        """Cut the connection; whoever waits for an answer gets an error."""
+        """Cut the connection; a pending request fails."""
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
         if not self._reader.is_reusable:
             self.is_open = False
         if self._answered is None:
-            self.abort()  # an answer to nothing: whatever follows cannot be trusted
+            self.abort()  # an answer without a request: the connection cannot be trusted
         elif not self._answered.done():
             self._answered.set_result(answer)
 
@@ -214,7 +214,7 @@ class Inbox:
     def put(self, text: bytes | None) -> None:
         """Add something, from any thread."""
         self._texts.append(text)
-        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+        with suppress(RuntimeError):  # the loop is closed, and with it all waiters
             self._loop.call_soon_threadsafe(self._news.set)
 
     def take_all(self) -> list[bytes]:
@@ -232,13 +232,13 @@ class Inbox:
         self._news.clear()
         if not self._texts:
             if stop is not None:
-                stop.begin_cutting(self._news.set)
+                stop.add_callback(self._news.set)
             try:
                 async with asyncio.timeout(timeout_s):
                     await self._news.wait()
             finally:
                 if stop is not None:
-                    stop.end_cutting(self._news.set)
+                    stop.remove_callback(self._news.set)
         if not self._texts:
             raise TimeoutError
         return self._texts.popleft()
@@ -264,7 +264,7 @@ class Background:
 
 
 async def wait_on(condition: Condition, timeout_s: float | None) -> None:
-    """Wait, holding the condition, until somebody notifies or the time is over."""
+    """Wait, holding the condition, until a notification or the timeout."""
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await condition.wait()

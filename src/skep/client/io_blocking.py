@@ -26,18 +26,18 @@ Condition = threading.Condition
 
 
 class Stop:
-    """Somebody's wish that something ends. Waiting ends at once, and what is in flight is cut."""
+    """A request to end. Waiting ends at once, and requests in flight are cut off."""
 
     def __init__(self) -> None:
         self._event: Final = threading.Event()
         self._cuts: Final[set[Callable[[], None]]] = set()
         self.is_set = False
-        """Whether the wish was expressed; looked at with every message."""
-        # Reentrant: a signal handler may express the wish while this very thread holds it.
+        """Whether it was requested; checked with every message."""
+        # Reentrant: a signal handler may call `set` while this very thread holds it.
         self._lock: Final = threading.RLock()
 
     def set(self) -> None:
-        """Express it, from any thread."""
+        """Request it, from any thread."""
         self.is_set = True
         self._event.set()
         with self._lock:
@@ -45,20 +45,20 @@ class Stop:
         for cut in cuts:
             cut()
 
-    def begin_cutting(self, cut: Callable[[], None]) -> None:
-        """Call this when the wish is expressed; at once, if it was already."""
+    def add_callback(self, cut: Callable[[], None]) -> None:
+        """Call this when the end is requested; at once, if it was already."""
         with self._lock:
             self._cuts.add(cut)
         if self.is_set:
             cut()
 
-    def end_cutting(self, cut: Callable[[], None]) -> None:
+    def remove_callback(self, cut: Callable[[], None]) -> None:
         """Do not call this any more."""
         with self._lock:
             self._cuts.discard(cut)
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, or until the wish is expressed."""
+        """Wait so long, or until the end is requested."""
         self._event.wait(seconds)
 
 
@@ -77,7 +77,7 @@ class Connection:
         """Connect.
 
         Raises:
-            OSError: Nobody listens there, or not in time.
+            OSError: No server listens there, or not in time.
         """
         link = socket.create_connection((address.host, address.port), timeout_s)
         try:
@@ -103,7 +103,7 @@ class Connection:
         if not self.is_open:
             raise ConnectionResetError("the connection is closed")
         if stop is not None:
-            stop.begin_cutting(self.abort)
+            stop.add_callback(self.abort)
         try:
             self._link.settimeout(timeout_s)
             self._link.sendall(request)
@@ -114,7 +114,7 @@ class Connection:
         finally:
             self.was_used = True
             if stop is not None:
-                stop.end_cutting(self.abort)
+                stop.remove_callback(self.abort)
         if not self._reader.is_reusable:
             self.close()
         return answer
@@ -131,7 +131,7 @@ class Connection:
         raise ConnectionResetError("the broker closed the connection")
 
     def abort(self) -> None:
-        """Cut the connection; whoever waits for an answer gets an error."""
+        """Cut the connection; a pending request fails."""
         self.is_open = False
         # Closing alone would not wake a thread that reads.
         with suppress(OSError):
@@ -149,7 +149,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._texts: Final[deque[bytes | None]] = deque()
-        # Reentrant: a signal handler may stop whoever waits, in the very thread that does.
+        # Reentrant: a signal handler may wake the very thread that waits.
         self._changed: Final = threading.Condition(threading.RLock())
 
     def put(self, text: bytes | None) -> None:
@@ -174,7 +174,7 @@ class Inbox:
             TimeoutError: Nothing came in time, or until it was asked to stop.
         """
         if stop is not None:
-            stop.begin_cutting(self._wake)
+            stop.add_callback(self._wake)
         try:
             with self._changed:
                 self._changed.wait_for(
@@ -182,7 +182,7 @@ class Inbox:
                 )
         finally:
             if stop is not None:
-                stop.end_cutting(self._wake)
+                stop.remove_callback(self._wake)
         if not self._texts:
             raise TimeoutError
         return self._texts.popleft()
@@ -219,7 +219,7 @@ class Background:
 
 
 def wait_on(condition: Condition, timeout_s: float | None) -> None:
-    """Wait, holding the condition, until somebody notifies or the time is over."""
+    """Wait, holding the condition, until a notification or the timeout."""
     condition.wait(timeout_s)
 
 

@@ -1,6 +1,6 @@
 """One WebSocket to a broker, read by a thread of its own.
 
-A broker pings its sockets, and takes back what it delivered when nobody answers. A handler may hold
+A broker pings its sockets, and takes back its messages when there is no answer. A handler may hold
 up its event loop or its thread for as long as it likes, so neither may be what answers: this thread
 does, for both kinds of client. The protocol itself is that of the package `websockets`, which is
 imported when the first socket is opened; where it is missing there is no socket.
@@ -29,7 +29,7 @@ _WAITS: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class LinkRefused(Exception):
-    """There is no WebSocket to be had here: the broker, a proxy or this installation has none."""
+    """No WebSocket: the broker, a proxy or this installation has none."""
 
 
 class LiveLink:
@@ -60,8 +60,8 @@ class LiveLink:
         """Connect, and agree on the protocol.
 
         Raises:
-            OSError: Nobody listens there, or not in time.
-            LinkRefused: Whoever listens does not speak it.
+            OSError: No server listens there, or not in time.
+            LinkRefused: The server has no WebSocket.
         """
         protocol = _new_protocol(address, path)
         connection = socket.create_connection((address.host, address.port), timeout_s)
@@ -169,7 +169,7 @@ class LiveLink:
                 hear(text)
 
     def _join(self, frame: Any) -> bytes | None:
-        """Return a text once all parts of it are there; other events are none of our business."""
+        """Return a text once all parts of it are there; other events are ignored."""
         if getattr(frame, "opcode", None) not in _DATA_OPCODES:
             return None
         if frame.fin and not self._parts:

@@ -1,4 +1,4 @@
-"""OpenTelemetry context in and out, for those who ask for it and have it installed.
+"""OpenTelemetry context in and out, if asked for and installed.
 
 The context travels in the headers of a message, under the names that the configured propagator
 uses (`traceparent` and `tracestate`). Nothing here is imported unless a client is made with

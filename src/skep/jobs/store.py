@@ -77,7 +77,6 @@ CHAIN_MATCHES_CALL: Final = (
     "select count(*) from skep.chain_find($1, $2, $3, $4, $5, $6, $7, null, $8)"
 )
 JOB_MATCHES_CALL: Final = "select count(*) from skep.job_find($1, $2, $3, $4, $5, null, $6)"
-# Without waiting for those that others hold: they are left out of the answer.
 # Without waiting for chains that another transaction holds: the answer leaves them out.
 CANCEL_FREE_CALL: Final = (
     "select chain_id, outcome, job_id from skep.chain_cancel(skep.chain_lock($1, false), $2, $3)"
