@@ -1,7 +1,8 @@
 """The command `skep`.
 
-An expected failure is one line that says what to do, never a traceback; `skep.cli.shared.exits` has
-the exit codes. Importing this package is cheap: worker processes import it, too.
+Any command may raise a `SkepError`: it is printed as one line that says what to do, never as a
+traceback, and `skep.cli.shared.exits` has its exit code. Importing this package is cheap: worker
+processes import it, too.
 """
 
 import sys

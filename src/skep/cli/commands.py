@@ -49,6 +49,7 @@ _add(
     serve,
     "skep serve",
     "skep serve --database-url postgresql://user:password@host/database --host 0.0.0.0",
+    name="serve",
 )
 _add(worker, "skep worker shop.jobs:app --concurrency 50 --health-port 9100")
 _add(migrate)

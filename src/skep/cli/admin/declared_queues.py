@@ -79,11 +79,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_declaration(text: str, *, source: str) -> Declaration:
-    """Parse a declaration, which may be several YAML documents.
-
-    Raises:
-        BadRequest: It is invalid.
-    """
+    """Parse a declaration, which may be several YAML documents."""
     try:
         documents = list(yaml.load_all(text, Loader=_UniqueKeyLoader))
     except yaml.YAMLError as error:
@@ -97,11 +93,7 @@ def parse_declaration(text: str, *, source: str) -> Declaration:
 
 
 def merge_declarations(declarations: Iterable[Declaration]) -> Declaration:
-    """Merge declarations.
-
-    Raises:
-        BadRequest: Two of them declare the same queue.
-    """
+    """Merge declarations."""
     merged: Declaration = {}
     for declared in declarations:
         for name, queue in declared.items():

@@ -207,9 +207,6 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Check that queue options exist and have values of the right type.
 
     A broker ignores unknown options, so a typo would go unnoticed.
-
-    Raises:
-        BadRequest: One does not.
     """
     import msgspec
 

@@ -68,11 +68,7 @@ class Choice:
     until: datetime | None = None
 
     def check(self) -> None:
-        """Require either ids or `--all`.
-
-        Raises:
-            BadRequest: Both are given, or neither.
-        """
+        """Require either ids or `--all`."""
         if self.is_all and self.ids:
             raise BadRequest("pass ids, or --all with a filter; not both")
         if not self.is_all and not self.ids:
@@ -133,14 +129,7 @@ def _change(
 ) -> None:
     """Change what was named, or count, ask and change all that match.
 
-    Args:
-        flags: The database.
-        choice: Which.
-        question: With `{}` for the number.
-        change: Changes what was named.
-        count: Counts the matches.
-        sweep: Changes the matches, and reports progress.
-        asks: Whether to ask before named ones are changed, too.
+    The question has `{}` for the number. Named ones are changed without a question unless `asks`.
     """
 
     async def work(client: "JobClient") -> None:

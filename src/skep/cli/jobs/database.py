@@ -63,11 +63,7 @@ def with_jobs(
 
 
 def work_on_jobs(flags: DatabaseFlags, work: "Callable[[JobClient], Awaitable[object]]") -> None:
-    """Run a coroutine with a client of the database of the jobs.
-
-    Raises:
-        BadRequest: No database is configured.
-    """
+    """Run a coroutine with a client of the database of the jobs."""
     from skep.jobs import JobClient
 
     dsn = jobs_dsn(flags.settings())
@@ -80,11 +76,7 @@ def work_on_jobs(flags: DatabaseFlags, work: "Callable[[JobClient], Awaitable[ob
 
 
 def jobs_dsn(settings: Settings) -> str:
-    """Return the URL of the database of the jobs.
-
-    Raises:
-        BadRequest: None is configured, and no embedded one runs.
-    """
+    """Return the URL of the database of the jobs."""
     if settings.database_url is not None:
         return settings.installation(settings.database_url)
     from skep.app.processes.database import running_embedded

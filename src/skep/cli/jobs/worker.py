@@ -92,11 +92,7 @@ def worker(
 
 
 def find_app(text: str) -> "WorkerApp":
-    """Import the application named `module:name`.
-
-    Raises:
-        BadRequest: It does not exist, or is something else.
-    """
+    """Import the application named `module:name`."""
     from skep.jobs import JobTypes, WorkerApp
 
     module_name, colon, attribute = text.partition(":")

@@ -68,11 +68,7 @@ class Filter:
         return {name: value for name, value in given.items() if value is not None}
 
     def check(self, letters: list[int] | None, *, is_all: bool) -> None:
-        """Require ids, a filter or `--all`.
-
-        Raises:
-            BadRequest: None of them is given, or ids and a filter.
-        """
+        """Require ids, a filter or `--all`."""
         if letters and not self.is_everything:
             raise BadRequest("pass ids or a filter, not both")
         if not letters and self.is_everything and not is_all:
@@ -226,11 +222,7 @@ def _start_redrive(
 
 
 def _watch(client: "Client", started: "Redrive") -> "Redrive":
-    """Show the progress of a redrive until it ends.
-
-    Raises:
-        Refused: It failed.
-    """
+    """Show the progress of a redrive until it ends."""
     from rich.progress import Progress
 
     with progress_bar(*Progress.get_default_columns()) as progress:

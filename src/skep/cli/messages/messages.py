@@ -181,12 +181,7 @@ def _locate(
     partition: str | None,
     partition_id: str | None,
 ) -> str:
-    """Return the id of the partition of a message.
-
-    Raises:
-        BadRequest: The arguments do not determine it.
-        NotFound: The queue has no such message.
-    """
+    """Return the id of the partition of a message."""
     if partition_id is not None:
         return partition_id
     address = parse_address(message)

@@ -319,12 +319,7 @@ class FilePush:
         self._first_reject: str | None = None
 
     def run(self, file: str, rejects: Path | None, output: Format) -> None:
-        """Push all lines, and print the counts.
-
-        Raises:
-            BadRequest: Lines were rejected, or the file cannot be read.
-            SkepError: The broker is unreachable for too long, or denies access.
-        """
+        """Push all lines, and print the counts."""
         began = monotonic()
         with (
             _opened_lines(file) as lines,

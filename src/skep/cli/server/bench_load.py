@@ -167,11 +167,7 @@ class Load:
         self._tally: Final = Tally()
 
     async def run(self, on_progress: OnProgress) -> Tally:
-        """Run the test, and report progress regularly.
-
-        Raises:
-            SkepError: The broker refused a request, or cannot be reached.
-        """
+        """Run the test, and report progress regularly."""
         if self._plan.is_own_queue:
             body = {"queue": self._plan.queue, "options": {"leaseTime": LEASE_S}}
             await self._client.request("POST", "/api/v1/configure", body)

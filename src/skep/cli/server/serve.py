@@ -9,11 +9,10 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer import Option
@@ -26,8 +25,8 @@ from skep.cli.shared.options import (
     DatabaseUrl,
     DataDir,
     PostgresBin,
-    effective_settings,
     with_database_flags,
+    with_settings_flags,
 )
 from skep.model.schema_name import split_schema
 from skep.settings import Settings, redacted_url
@@ -41,44 +40,33 @@ CHECK_EXIT_CODES: Final = {"current": 0, "behind": 3, "ahead": 4}
 """Of `skep migrate --check`; not 1 or 2, so that scripts can tell a state from a failure."""
 
 
-def serve(
-    *,
-    preset: Annotated[str | None, Option(help=description("preset"))] = None,
-    host: Annotated[str | None, Option(help=description("host"))] = None,
-    port: Annotated[int | None, Option(help=description("port"))] = None,
-    database_url: DatabaseUrl = None,
-    database_schema: DatabaseSchema = None,
-    data_dir: DataDir = None,
-    postgres_bin: PostgresBin = None,
-    migrate: Annotated[str | None, Option(help=description("migrate"))] = None,
-    workers: Annotated[int | None, Option(help=description("workers"))] = None,
-    connections: Annotated[int | None, Option(help=description("connections"))] = None,
-    log_level: Annotated[str | None, Option(help=description("log_level"))] = None,
-    log_format: Annotated[str | None, Option(help=description("log_format"))] = None,
-    config_file: ConfigFile = None,
-) -> None:
+_FLAGS: Final[Mapping[str, Any]] = {
+    "preset": Annotated[str | None, Option(help=description("preset"))],
+    "host": Annotated[str | None, Option(help=description("host"))],
+    "port": Annotated[int | None, Option(help=description("port"))],
+    "database_url": DatabaseUrl,
+    "database_schema": DatabaseSchema,
+    "data_dir": DataDir,
+    "postgres_bin": PostgresBin,
+    "migrate": Annotated[str | None, Option(help=description("migrate"))],
+    "workers": Annotated[int | None, Option(help=description("workers"))],
+    "connections": Annotated[int | None, Option(help=description("connections"))],
+    "log_level": Annotated[str | None, Option(help=description("log_level"))],
+    "log_format": Annotated[str | None, Option(help=description("log_format"))],
+    "config_file": ConfigFile,
+}
+
+
+def _run(flags: DatabaseFlags) -> None:
     """Run the broker until SIGTERM or Ctrl-C."""
-    read_settings = partial(
-        effective_settings,
-        config_file,
-        preset=preset,
-        host=host,
-        port=port,
-        database_url=database_url,
-        database_schema=database_schema,
-        data_dir=data_dir,
-        postgres_bin=postgres_bin,
-        migrate=migrate,
-        workers=workers,
-        connections=connections,
-        log_level=log_level,
-        log_format=log_format,
-    )
-    effective = read_settings()
+    effective = flags.effective()
     require_server_extra()
     # In a terminal, SIGHUP means that the terminal closed: the broker ends with it.
     has_terminal = sys.stdin is not None and sys.stdin.isatty()
-    _serve(effective, reload=None if has_terminal else lambda: read_settings().settings)
+    _serve(effective, reload=None if has_terminal else flags.settings)
+
+
+serve: Final = with_settings_flags(_run, _FLAGS)
 
 
 def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | None) -> None:

@@ -162,8 +162,8 @@ def opened_client(
         try:
             yield client
         except Unreachable as error:
-            told = f"{error.message.rstrip('.')} (the URL is from {server.origin})"
-            raise Unreachable(told) from error
+            message = error.message.rstrip(".")
+            raise Unreachable(f"{message} (the URL is from {server.origin})") from error
 
 
 def with_client(command: Callable[Concatenate["Client", P], T]) -> Callable[..., T]:

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import typer
 
@@ -31,24 +31,6 @@ class KeyringFailed(SkepError):
     code = "keyring_failed"
 
 
-class TokenStore(Protocol):
-    """Keeps one token per context."""
-
-    place: Place
-
-    def get(self, context: str) -> str:
-        """Return the token of a context."""
-        ...
-
-    def put(self, context: str, token: str) -> None:
-        """Store a token, replacing the previous one."""
-        ...
-
-    def remove(self, context: str) -> None:
-        """Delete the token of a context, if there is one."""
-        ...
-
-
 class KeyringTokens:
     """Tokens in the system keyring."""
 
@@ -58,12 +40,7 @@ class KeyringTokens:
         self._keyring: Final = keyring
 
     def get(self, context: str) -> str:
-        """Return the token of a context.
-
-        Raises:
-            NotFound: The keyring has none.
-            KeyringFailed: It does not answer.
-        """
+        """Return the token of a context."""
         token = self._ask("get_password", context)
         if token is None:
             raise NotFound(f"the keyring has no token for context {context}; add it again")
@@ -94,12 +71,7 @@ class FileTokens:
         self._path: Final = path
 
     def get(self, context: str) -> str:
-        """Return the token of a context.
-
-        Raises:
-            NotFound: The file has none.
-            BadRequest: Other users may read the file.
-        """
+        """Return the token of a context."""
         tokens = self._read()
         if context not in tokens:
             raise NotFound(f"{self._path} has no token for context {context}; add it again")
@@ -121,6 +93,9 @@ class FileTokens:
         if os.name == "posix" and self._path.stat().st_mode & 0o077:
             raise BadRequest(f"{self._path} is readable by other users: run `chmod 600` on it")
         return read_toml(self._path)
+
+
+TokenStore: TypeAlias = KeyringTokens | FileTokens
 
 
 def usable_keyring() -> KeyringTokens | None:
@@ -149,12 +124,12 @@ class ContextBook:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory: Final = directory or Path(typer.get_app_dir("skep"))
         self._path: Final = self._directory / "contexts.toml"
-        told = read_toml(self._path) if self._path.exists() else {}
+        saved = read_toml(self._path) if self._path.exists() else {}
         self._contexts: Final[dict[str, Context]] = {
             name: Context(name, entry["url"], entry.get("token_in"))
-            for name, entry in told.get("contexts", {}).items()
+            for name, entry in saved.get("contexts", {}).items()
         }
-        self._current: str | None = told.get("current")
+        self._current: str | None = saved.get("current")
 
     @property
     def current(self) -> Context | None:
@@ -166,11 +141,7 @@ class ContextBook:
         return [self._contexts[name] for name in sorted(self._contexts)]
 
     def find(self, name: str) -> Context:
-        """Return a context.
-
-        Raises:
-            NotFound: There is none of this name.
-        """
+        """Return a context."""
         if name not in self._contexts:
             raise NotFound(f"context {name} does not exist; `skep context list` shows the contexts")
         return self._contexts[name]
@@ -249,11 +220,7 @@ def split_urls(text: str) -> tuple[str, ...]:
 
 
 def check_url(url: str) -> None:
-    """Check that a URL can be one of a broker.
-
-    Raises:
-        BadRequest: It cannot.
-    """
+    """Check that a URL can be one of a broker."""
     from urllib.parse import urlsplit
 
     try:
@@ -266,11 +233,7 @@ def check_url(url: str) -> None:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Parse a TOML file.
-
-    Raises:
-        BadRequest: It is invalid, or cannot be read.
-    """
+    """Parse a TOML file."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

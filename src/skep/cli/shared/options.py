@@ -96,9 +96,13 @@ class DatabaseFlags:
     config_file: Path | None
     values: Mapping[str, object]
 
-    def settings(self, **others: object) -> Settings:
+    def effective(self, **others: object) -> EffectiveSettings:
         """Return the effective settings; `others` are settings with options of the command."""
-        return effective_settings(self.config_file, **self.values, **others).settings
+        return effective_settings(self.config_file, **self.values, **others)
+
+    def settings(self, **others: object) -> Settings:
+        """Return the values of the effective settings."""
+        return self.effective(**others).settings
 
 
 def with_database_flags(command: Callable[Concatenate[DatabaseFlags, P], T]) -> Callable[..., T]:
@@ -128,11 +132,7 @@ def effective_settings(config_file: Path | None, **flags: object) -> EffectiveSe
 
 
 def confirm(question: str, *, is_answered: bool) -> None:
-    """Ask for confirmation, unless `--yes` gave it.
-
-    Raises:
-        BadRequest: Standard input is not a terminal.
-    """
+    """Ask for confirmation, unless `--yes` gave it."""
     if is_answered:
         return
     if sys.stdin is None or not sys.stdin.isatty():
@@ -141,11 +141,7 @@ def confirm(question: str, *, is_answered: bool) -> None:
 
 
 def read_moment(text: str) -> datetime:
-    """Parse a time: ISO 8601 (UTC without a zone), or how long ago, such as `2h`.
-
-    Raises:
-        BadRequest: It is neither.
-    """
+    """Parse a time: ISO 8601 (UTC without a zone), or how long ago, such as `2h`."""
     ago = _AGO.fullmatch(text.strip())
     try:
         if ago is not None:
@@ -160,11 +156,7 @@ def read_moment(text: str) -> datetime:
 
 
 def read_fixed_moment(text: str) -> datetime:
-    """Parse a time that means the same whenever the command runs: ISO 8601 only.
-
-    Raises:
-        BadRequest: It is not.
-    """
+    """Parse a time that means the same whenever the command runs: ISO 8601 only."""
     if _AGO.fullmatch(text.strip()):
         raise BadRequest(
             f"Invalid time: {text!r} depends on when the command runs. "

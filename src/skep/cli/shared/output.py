@@ -120,9 +120,6 @@ def print_pages(
         output: The format.
         empty: The error if there are no rows.
         more: The option that takes the cursor of the next page.
-
-    Raises:
-        Nothing: The listing is empty.
     """
     if output == "table":
         for page in pages:
@@ -136,11 +133,7 @@ def print_pages(
 
 
 def print_found(rows: Sequence[Any], columns: Sequence[str], output: Format, *, empty: str) -> None:
-    """Print rows that were all fetched at once.
-
-    Raises:
-        Nothing: There are none.
-    """
+    """Print rows that were all fetched at once."""
     print_pages(Pages(lambda _limit, _rest: (rows, None), limit=None), columns, output, empty=empty)
 
 

@@ -245,11 +245,7 @@ def _bar(title: str) -> Generator[Callable[["Reached"], None]]:
 
 
 def _format_of(path: str) -> str:
-    """Return the format of a file name.
-
-    Raises:
-        BadRequest: The suffix is unknown.
-    """
+    """Return the format of a file name."""
     try:
         return _SUFFIXES[PurePath(path).suffix.lower()]
     except KeyError:
