@@ -181,7 +181,7 @@ async def test_scenario_19_without_hints_a_poll_looks_by_itself(database_url, qu
 async def test_scenario_19_the_end_of_maintenance_does_not_wait_for_the_next_look_at_the_spool(
     database_url, queue, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("skep.broker.failover.drain.LOOK_S", 60)
+    monkeypatch.setattr("skep.broker.failover.drain.CHECK_S", 60)
     spool = {"spill_bytes_max": 1 << 20, "spill_dir": tmp_path}
     async with running(database_url, **spool) as broker:
         await broker.broker.failover.maintenance.set_mode("push", enabled=True)

@@ -36,11 +36,11 @@ class Setting:
         )
         self.diversion.open(self.spill)
 
-    def take(self, *items, again=None):
+    def take(self, *items, retry=None):
         """Divert what has to be; return the positions that go on, and the answer to come."""
         answered = asyncio.get_running_loop().create_future()
         request = PushRequest(len(items), answered.set_result)
-        return self.diversion.take(request, items, None, again), answered
+        return self.diversion.take(request, items, None, retry), answered
 
     def records(self):
         portion = self.spill.read(0, self.spill.board.end, bytes_max=1 << 20)
@@ -129,9 +129,9 @@ async def test_a_push_is_held_while_the_last_of_its_partition_is_drained_and_the
     await backlog_nearly_drained(plain)
     came_back = asyncio.Event()
 
-    positions, _ = plain.take(item("y"), again=came_back.set)
-    behind, _ = plain.take(item("z"), again=lambda: None)
-    other, _ = plain.take(item("w", "b"), again=lambda: None)
+    positions, _ = plain.take(item("y"), retry=came_back.set)
+    behind, _ = plain.take(item("z"), retry=lambda: None)
+    other, _ = plain.take(item("w", "b"), retry=lambda: None)
     plain.drain()
     plain.spill.board.is_closing = False
 
@@ -146,8 +146,8 @@ async def test_those_held_come_back_in_their_order(plain):
     order = []
     done = asyncio.Event()
     for number in range(5):
-        plain.take(item(f"{number}"), again=lambda number=number: order.append(number))
-    plain.take(item("last"), again=done.set)
+        plain.take(item(f"{number}"), retry=lambda number=number: order.append(number))
+    plain.take(item("last"), retry=done.set)
 
     plain.spill.board.is_closing = False
 
@@ -167,9 +167,9 @@ async def test_a_push_that_was_held_already_goes_to_disk(plain):
 
 async def test_no_more_are_held_than_fit(plain):
     await backlog_nearly_drained(plain)
-    plain.take(*(item(f"{n}") for n in range(HELD_ITEMS_MAX)), again=lambda: None)
+    plain.take(*(item(f"{n}") for n in range(HELD_ITEMS_MAX)), retry=lambda: None)
 
-    _, answered = plain.take(item("y"), again=lambda: None)
+    _, answered = plain.take(item("y"), retry=lambda: None)
 
     assert (await results(answered))[0]["status"] == "buffered"
 
@@ -237,7 +237,7 @@ async def test_a_disk_that_refuses_is_an_error_and_never_buffered(setting):
 
     assert isinstance(request.error, Unavailable)
     assert json.loads(request.results[0])["status"] == "failed"
-    assert not request.has_stored
+    assert len(request.errors) == len(request.results)
     assert tiny.diversion.stats().refused_total == 1
 
 

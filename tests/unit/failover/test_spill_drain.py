@@ -1,4 +1,4 @@
-"""The drain of the spill, as far as no message is needed: when it looks, and that it ends."""
+"""The drain of the spill, as far as no message is needed: when it checks, and that it ends."""
 
 import asyncio
 from types import SimpleNamespace
@@ -16,12 +16,12 @@ def drain_of(spill):
     )
 
 
-async def test_it_ends_also_if_it_is_told_to_look_in_the_same_moment():
+async def test_it_ends_also_if_it_is_woken_in_the_same_moment():
     drain = drain_of(EMPTY)
     drain.start()
-    await asyncio.sleep(0)  # it has looked, and waits to be asked
+    await asyncio.sleep(0)  # it has checked, and waits to be woken
 
-    drain.look()
+    drain.wake()
     stopping = asyncio.ensure_future(drain.stop())
     ended, _ = await asyncio.wait([stopping], timeout=5)
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from skep.broker.overload.fallback import Relief, is_passing, kind_of, renumber
+from skep.broker.directory import Directory
+from skep.broker.overload.fallback import Fallback, is_passing, kind_of, renumber
 from skep.broker.overload.intake import Intake
 from skep.broker.overload.waiting_line import (
     DEFERRAL,
@@ -277,10 +278,14 @@ class FullPop:
         raise Overloaded
 
 
+def fallback_of(engine, line, *, deferral):
+    watch = PartitionWatch(Partitions(), lambda _: None)
+    return Fallback(engine, line, watch, Directory(), deferral=deferral)
+
+
 def intake_of(engine, line):
-    relief = Relief(engine, line, PartitionWatch(Partitions(), lambda _: None), deferral="asked")
-    part = type("Part", (), {"push": None, "ack": None})()
-    return Intake(relief, push=part, ack=part, pop=FullPop(), transaction=None)
+    fallback = fallback_of(engine, line, deferral="asked")
+    return Intake(fallback, push=None, ack=None, pop=FullPop(), transaction=None)
 
 
 async def test_a_poll_that_waits_hears_of_nothing_when_its_time_is_over(engine):
@@ -364,6 +369,6 @@ async def test_server_queue_and_client_decide_who_is_deferred(
     engine, server, wishes, asks, is_deferred
 ):
     line = await line_of(engine)
-    relief = Relief(engine, line, PartitionWatch(Partitions(), lambda _: None), deferral=server)
+    fallback = fallback_of(engine, line, deferral=server)
 
-    assert relief.may_defer(FakeClient(prefers_async=asks), wishes) is is_deferred
+    assert fallback.may_defer(FakeClient(prefers_async=asks), wishes) is is_deferred

@@ -133,7 +133,7 @@ def test_a_partition_that_cannot_be_had_fails_the_request(push, engine):
 
     (request,) = answers
     assert isinstance(request.error, Unavailable)
-    assert not request.has_stored
+    assert len(request.errors) == len(request.results)
 
 
 def test_a_full_engine_refuses_the_request(directory):
@@ -188,5 +188,5 @@ def test_a_request_is_answered_once_when_its_last_lot_failed(push, engine, direc
     second.fail(Unavailable())
 
     (request,) = answers
-    assert not request.has_stored
+    assert len(request.errors) == len(request.results)
     assert all(b'"status":"failed"' in result for result in request.results)

@@ -72,7 +72,7 @@ class FailoverParts:
             hash_seed=core.hash_seed,
             may_drain=self._may_drain,
         )
-        self.maintenance.listen(self._drain.look)
+        self.maintenance.listen(self._drain.wake)
 
     async def start(self) -> None:
         """Follow the maintenance mode and the state of the database; drain the spill."""

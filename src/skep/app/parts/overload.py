@@ -7,13 +7,11 @@ from skep.app.parts.core import MIB, Core
 from skep.app.parts.pop import PopParts
 from skep.app.parts.push import PushParts
 from skep.app.parts.transaction import TransactionParts
-from skep.broker.overload.ack_attempt import AckIntake
 from skep.broker.overload.deferral import DeferralExecutor, DepthLimits, OperationPart
-from skep.broker.overload.fallback import Relief
+from skep.broker.overload.fallback import Fallback
 from skep.broker.overload.intake import Intake
 from skep.broker.overload.operations import OperationDesk
 from skep.broker.overload.processor import OperationProcessor, ProcessorLimits
-from skep.broker.overload.push_attempt import PushIntake
 from skep.broker.overload.waiting_line import Line, PartitionKey, PartitionWatch
 
 LINE_SHARE: Final = 0.25
@@ -38,11 +36,13 @@ class OverloadParts:
     def wire(self, push: PushParts, pop: PopParts, transaction: TransactionParts) -> None:
         """Make the parts that need the seed."""
         core, settings = self._core, self._core.settings
-        relief = Relief(core.engine, self._line, self._watch, deferral=settings.deferral)
+        fallback = Fallback(
+            core.engine, self._line, self._watch, core.directory, deferral=settings.deferral
+        )
         self.intake = Intake(
-            relief,
-            push=PushIntake(push.push, core.directory, relief),
-            ack=AckIntake(pop.ack, relief),
+            fallback,
+            push=push.push,
+            ack=pop.ack,
             pop=pop.pop,
             transaction=transaction.transaction,
         )

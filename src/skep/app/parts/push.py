@@ -8,9 +8,9 @@ from skep.app.parts.core import MIB, Core, utc_now
 from skep.broker.cluster.changes import QUEUE, RULES
 from skep.broker.directory import GroupProvisioner, PartitionProvisioner
 from skep.broker.failover.outage import CutShort
-from skep.broker.push.accept import Push, PushExecutor
-from skep.broker.push.enforcement import Enforcer
-from skep.broker.push.rules import RuleBook
+from skep.broker.push.accept import Push
+from skep.broker.push.execute import PushExecutor
+from skep.broker.push.rules import Enforcer, RuleBook
 from skep.broker.push.size_limit import AdmissionGate
 from skep.broker.push.stored_keys import KeyLoader
 from skep.broker.scheduled.accept import Schedule, ScheduleExecutor

@@ -1,22 +1,17 @@
 """Diversion: keep pushes on disk that PostgreSQL cannot or should not take now.
 
 Three reasons: the database is away, push maintenance is on, or the partition still has records on
-disk, which come first. The items are answered `buffered` once they are durable, and `spill_drain`
-stores them later. Whatever is refused at the disk is answered as unavailable, and never as
-`buffered`.
-
-What is known of a queue's rules is applied before anything is written: its schema, and that it must
-be encrypted. Where this instance has a key, everything on disk is sealed, because the rules of a
-queue may be unknown or outdated while the database is away.
+disk, which come first. The items are answered `buffered` once they are durable, and `drain` stores
+them later. Items that the disk refuses are answered as unavailable, never as `buffered`.
 
 When a backlog is nearly drained, further pushes into its partitions are held in memory for a moment
-instead of prolonging it; otherwise a busy partition would never come back.
+instead of prolonging it; otherwise a busy partition would never go to the database again.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -40,7 +35,7 @@ from skep.spill.records import SpillRecord
 from skep.spill.writer import SpillWriter
 
 HOLD_S_MAX: Final = 2.0
-HOLD_LOOK_S: Final = 0.005
+HOLD_CHECK_S: Final = 0.005
 HELD_ITEMS_MAX: Final = 20_000
 
 _encode = msgspec.json.encode
@@ -69,25 +64,8 @@ class SpillStats(msgspec.Struct, frozen=True, kw_only=True):
     """Group commits of this process."""
 
 
-class _Staged(NamedTuple):
-    """An item on its way to the disk."""
-
-    request: PushRequest
-    position: int
-    record: SpillRecord
-    transaction_id: bytes
-    trace_id: bytes
-    refusal: SkepError | None
-
-
-class _Held(NamedTuple):
-    partitions: list[tuple[str, str]]
-    again: Callable[[], None]
-    give_up_at: float
-
-
 class Diversion:
-    """The way around the database, for the pushes of one process."""
+    """Decides which pushes of one process go to disk, writes them and answers them."""
 
     def __init__(
         self,
@@ -98,16 +76,13 @@ class Diversion:
         *,
         now: Callable[[], datetime],
     ) -> None:
-        self.outage: Final = outage
-        self._directory: Final = directory
-        self._key_ring: Final = key_ring
+        self._outage: Final = outage
         self._maintenance: Final = maintenance
         self._now: Final = now
+        self._stager: Final = _Stager(directory, key_ring, now)
+        self._held: Final = _HeldPushes(self._is_nearly_drained)
         self._spill: SpillLog | None = None
         self._writer: SpillWriter | None = None
-        self._held: Final[deque[_Held]] = deque()
-        self._held_partitions: Final[set[tuple[str, str]]] = set()
-        self._held_items = 0
         self._buffered_total = 0
         self._refused_total = 0
 
@@ -117,8 +92,8 @@ class Diversion:
         self._writer = SpillWriter(spill)
 
     async def close(self) -> None:
-        """Answer everything that is on its way to the disk; nothing may be diverted any more."""
-        self._release()
+        """Answer everything that is being written; nothing may be diverted any more."""
+        self._held.release()
         if self._writer is not None:
             await self._writer.close()
 
@@ -136,21 +111,24 @@ class Diversion:
 
     @property
     def is_needed(self) -> bool:
-        """Whether some pushes may have to go around the database."""
+        """Whether some pushes may have to be kept on disk."""
         spill = self._spill
         return self._takes_all or (spill is not None and spill.board.has_backlog)
 
     @property
     def _takes_all(self) -> bool:
-        return self.outage.is_on or self._maintenance.is_push_on
+        return self._outage.is_on or self._maintenance.is_push_on
+
+    def _is_nearly_drained(self) -> bool:
+        return not self._takes_all and self._spill is not None and self._spill.board.is_closing
 
     def stats(self) -> SpillStats:
-        """Return the numbers of this moment."""
+        """Return the current numbers."""
         spill, writer = self._spill, self._writer
         files, rejected_bytes = spill.rejected() if spill else (0, 0)
         return SpillStats(
             is_usable=spill is not None,
-            is_database_away=self.outage.is_on,
+            is_database_away=self._outage.is_on,
             is_push_maintenance=self._maintenance.is_push_on,
             pending_messages=spill.board.pending if spill else 0,
             pending_bytes=spill.board.end - spill.board.drained if spill else 0,
@@ -172,8 +150,7 @@ class Diversion:
             return
         if self._maintenance.is_push_on:
             raise Unavailable("push maintenance is on; only plain pushes are kept")
-        spill = self._spill
-        if spill is not None and spill.board.is_waiting(partition):
+        if self._spill is not None and self._spill.board.is_waiting(partition):
             raise Unavailable("messages of this partition that came first are still being stored")
 
     def take(
@@ -181,41 +158,41 @@ class Diversion:
         request: PushRequest,
         items: Sequence[PushItem],
         producer: str | None,
-        again: Callable[[], None] | None,
+        retry: Callable[[], None] | None,
     ) -> list[int]:
         """Divert what has to be, and return the positions of the items that can go on.
 
         Args:
             request: What the items belong to.
             items: All of its items.
-            producer: Who sent them.
-            again: Called instead, when the request should come back in a moment; None when it has
-                waited already.
+            producer: The authenticated sender, if known.
+            retry: Called instead when the request is held; None when it has been held already.
 
         Raises:
             BadRequest: The request as a whole is refused; nothing was diverted.
             SkepError: It cannot be kept now.
         """
-        spill = self._spill
-        partitions = [(item.queue, item.partition or DEFAULT_PARTITION) for item in items]
+        spill, positions = self._spill, range(len(items))
         if self._takes_all or spill is None:
-            self._keep([self._stage(request, *each, producer) for each in enumerate(items)])
+            self.divert_items(request, items, positions, producer)
             return []
-        board, held = spill.board, self._held_partitions
+        partitions = [(item.queue, item.partition or DEFAULT_PARTITION) for item in items]
+        board, held = spill.board, self._held
         waiting = {
             position
             for position, partition in enumerate(partitions)
-            if board.is_waiting(partition) or partition in held
+            if board.is_waiting(partition) or partition in held.partitions
         }
         if not waiting:
-            return list(range(len(items)))
-        if again is not None and board.is_closing and self._held_items < HELD_ITEMS_MAX:
-            self._hold(partitions, again)
+            return list(positions)
+        if retry is not None and board.is_closing and held.item_count < HELD_ITEMS_MAX:
+            held.add(partitions, retry)
             return []
         # All are staged, so that one bad item refuses the request before anything is written.
-        staged = [self._stage(request, *each, producer) for each in enumerate(items)]
+        stage = self._stager.stage_item
+        staged = [stage(request, each, items[each], producer) for each in positions]
         self._keep([each for each in staged if each.position in waiting])
-        return [position for position in range(len(items)) if position not in waiting]
+        return [position for position in positions if position not in waiting]
 
     def divert_items(
         self,
@@ -224,43 +201,116 @@ class Diversion:
         positions: Sequence[int],
         producer: str | None,
     ) -> None:
-        """Keep items whose partitions could not be found out.
+        """Keep the items at these positions, whether their partitions are known or not.
 
         Raises:
             SkepError: They cannot be kept.
         """
-        self._keep([self._stage(request, each, items[each], producer) for each in positions])
+        stage = self._stager.stage_item
+        self._keep([stage(request, each, items[each], producer) for each in positions])
 
     def divert_write(self, write: PendingWrite) -> None:
         """Keep what is left of a write whose call did not succeed."""
-        entries = [entry for entry in write.entries if not entry[0].results[entry[1]]]
+        stage = self._stager.stage_entry
         self._keep_or_fail(
-            [
-                self._stage_entry(write.partition, entry, known_to=write.known_to)
-                for entry in entries
-            ]
+            [stage(write.partition, entry, known_to=write.known_to) for entry in write.unanswered()]
         )
 
     def divert_later(self, later: Sequence[tuple[Partition, Entry, Moment]]) -> None:
-        """Keep items that are meant for later and could not be scheduled."""
-        now = self._now()
+        """Keep items that could not be scheduled."""
+        now, stage = self._now(), self._stager.stage_entry
         self._keep_or_fail(
             [
-                self._stage_entry(partition, entry, deliver_at=_due(moment, now))
+                stage(partition, entry, deliver_at=moment.due_at(now))
                 for partition, entry, moment in later
             ]
         )
 
-    def _stage(
+    def _keep(self, staged: "Sequence[_Staged]") -> None:
+        """Write to disk what was not refused, and answer when it is durable."""
+        accepted = [each for each in staged if each.refusal is None]
+        if accepted:
+            if self._writer is None:
+                raise Unavailable
+            self._writer.write(
+                [each.record for each in accepted], lambda error: self._answer(accepted, error)
+            )
+        for each in staged:
+            if each.refusal is not None:
+                each.settle(each.refusal)
+
+    def _keep_or_fail(self, staged: "Sequence[_Staged]") -> None:
+        try:
+            self._keep(staged)
+        except SkepError as error:
+            self._answer(staged, error)
+
+    def _answer(self, staged: "Sequence[_Staged]", error: SkepError | None) -> None:
+        if error is None:
+            self._buffered_total += len(staged)
+        else:
+            self._refused_total += len(staged)
+        for each in staged:
+            each.settle(error)
+
+
+class _Staged(NamedTuple):
+    """An item to be written to disk, or the reason why not."""
+
+    request: PushRequest
+    position: int
+    record: SpillRecord
+    transaction_id: bytes
+    trace_id: bytes
+    refusal: SkepError | None
+
+    def settle(self, error: SkepError | None) -> None:
+        """Answer that the item is kept, or why it is not."""
+        queue, partition = map(_encode, self.record.address)
+        head = b'{"index":%d,"transaction_id":%b' % (self.position, self.transaction_id)
+        tail = b'"queue":%b,"partition":%b,"trace_id":%b,"queueName":%b}' % (
+            queue,
+            partition,
+            self.trace_id,
+            queue,
+        )
+        if error is None:
+            status = b'"status":"buffered","transactionId":%b' % self.transaction_id
+        else:
+            status = b'"status":"failed","error":%b' % _encode(error.message)
+        self.request.settle(self.position, b"%b,%b,%b" % (head, status, tail), error=error)
+
+
+class _Stager:
+    """Checks items and turns them into records, by the rules that are known of their queues.
+
+    Where this instance has a key, everything on disk is sealed, because the rules of a queue may
+    be unknown or outdated while the database is away.
+    """
+
+    def __init__(
+        self, directory: Directory, key_ring: KeyRing, now: Callable[[], datetime]
+    ) -> None:
+        self._directory: Final = directory
+        self._key_ring: Final = key_ring
+        self._now: Final = now
+
+    def stage_item(
         self, request: PushRequest, position: int, item: PushItem, producer: str | None
     ) -> _Staged:
+        """Stage an item as it was sent.
+
+        Raises:
+            BadRequest: It is not valid.
+        """
         name = item.transaction_id = item.transaction_id or str(uuid4())
         if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
             refuse_transaction_id(name)
         queue = check_name("queue", item.queue)
         partition = check_name("partition", item.partition or DEFAULT_PARTITION)
         now = self._now()
-        deliver_at = _due(parse_moment(item.deliver_at, item.delay_seconds, now), now)
+        moment = parse_moment(item.deliver_at, item.delay_seconds, now)
+        deliver_at = None if moment is None else moment.due_at(now)
         trace_id = checked_trace_id(item.trace_id)
         envelope = build_envelope(
             name,
@@ -275,7 +325,7 @@ class Diversion:
         record = SpillRecord(queue, partition, sealed, _seconds(deliver_at))
         return _Staged(request, position, record, _encode(name), _encode(trace_id), refusal)
 
-    def _stage_entry(
+    def stage_entry(
         self,
         partition: Partition,
         entry: Entry,
@@ -283,6 +333,7 @@ class Diversion:
         deliver_at: datetime | None = None,
         known_to: int | None = None,
     ) -> _Staged:
+        """Stage an item that was prepared for the database."""
         request, position, _, envelope, transaction_id, trace_id = entry
         sealed, refusal = self._enforce(partition.rules, envelope)
         record = SpillRecord(*partition.key, sealed, _seconds(deliver_at), known_to)
@@ -299,86 +350,49 @@ class Diversion:
             return self._key_ring.seal_envelope(envelope), None
         return envelope, None
 
-    def _keep(self, staged: Sequence[_Staged]) -> None:
-        """Write to disk what was not refused, and answer when it is durable."""
-        accepted = [each for each in staged if each.refusal is None]
-        if accepted:
-            if self._writer is None:
-                raise Unavailable
-            self._writer.write(
-                [each.record for each in accepted], lambda error: self._answer(accepted, error)
-            )
-        for each in staged:
-            if each.refusal is not None:
-                _settle(each, each.refusal)
 
-    def _keep_or_fail(self, staged: Sequence[_Staged]) -> None:
-        try:
-            self._keep(staged)
-        except SkepError as error:
-            self._answer(staged, error)
+class _Held(NamedTuple):
+    retry: Callable[[], None]
+    give_up_at: float
 
-    def _answer(self, staged: Sequence[_Staged], error: SkepError | None) -> None:
-        if error is None:
-            self._buffered_total += len(staged)
-        else:
-            self._refused_total += len(staged)
-        for each in staged:
-            _settle(each, error)
 
-    def _hold(self, partitions: list[tuple[str, str]], again: Callable[[], None]) -> None:
+class _HeldPushes:
+    """Pushes held in memory until the backlog is drained, or will not be soon."""
+
+    def __init__(self, is_nearly_drained: Callable[[], bool]) -> None:
+        self.partitions: Final[set[tuple[str, str]]] = set()
+        """What they go to; later pushes must not overtake them."""
+        self.item_count = 0
+        self._is_nearly_drained: Final = is_nearly_drained
+        self._held: Final[deque[_Held]] = deque()
+
+    def add(self, partitions: Sequence[tuple[str, str]], retry: Callable[[], None]) -> None:
+        """Hold a push with an item for each of these partitions; `retry` lets it go on."""
         loop = asyncio.get_running_loop()
         if not self._held:
-            loop.call_later(HOLD_LOOK_S, self._review)
-        self._held.append(_Held(partitions, again, loop.time() + HOLD_S_MAX))
-        self._held_partitions.update(partitions)
-        self._held_items += len(partitions)
+            loop.call_later(HOLD_CHECK_S, self._check)
+        self._held.append(_Held(retry, loop.time() + HOLD_S_MAX))
+        self.partitions.update(partitions)
+        self.item_count += len(partitions)
 
-    def _review(self) -> None:
-        """Let those who were held go on when the backlog is drained, or will not be soon."""
+    def release(self) -> None:
+        """Let all of them go on."""
+        released = tuple(self._held)
+        self._held.clear()
+        self.partitions.clear()
+        self.item_count = 0
+        for held in released:
+            held.retry()
+
+    def _check(self) -> None:
         if not self._held:
             return
         loop = asyncio.get_running_loop()
-        is_over = loop.time() >= self._held[0].give_up_at
-        if is_over or self._takes_all or self._spill is None or not self._spill.board.is_closing:
-            self._release()
+        if loop.time() >= self._held[0].give_up_at or not self._is_nearly_drained():
+            self.release()
         else:
-            loop.call_later(HOLD_LOOK_S, self._review)
-
-    def _release(self) -> None:
-        released = tuple(self._held)
-        self._held.clear()
-        self._held_partitions.clear()
-        self._held_items = 0
-        for held in released:
-            held.again()
-
-
-def _due(moment: Moment | None, now: datetime) -> datetime | None:
-    if moment is None:
-        return None
-    return moment.deliver_at or now + timedelta(seconds=moment.delay_s or 0)
+            loop.call_later(HOLD_CHECK_S, self._check)
 
 
 def _seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.astimezone(UTC).timestamp()
-
-
-def _settle(staged: _Staged, error: SkepError | None) -> None:
-    queue, partition = map(_encode, staged.record.address)
-    head = b'{"index":%d,"transaction_id":%b' % (staged.position, staged.transaction_id)
-    tail = b'"queue":%b,"partition":%b,"trace_id":%b,"queueName":%b}' % (
-        queue,
-        partition,
-        staged.trace_id,
-        queue,
-    )
-    if error is None:
-        result = b'%b,"status":"buffered","transactionId":%b,%b' % (
-            head,
-            staged.transaction_id,
-            tail,
-        )
-    else:
-        result = b'%b,"status":"failed","error":%b,%b' % (head, _encode(error.message), tail)
-    staged.request.settle(staged.position, result, error=error)

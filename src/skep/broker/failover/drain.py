@@ -1,21 +1,22 @@
 """Drain: store the messages of the spill log, in order and once each, when the database can.
 
-One process of those that share the directory drains; when it dies, another one takes over. The log
-is drained from its beginning, in portions, so the order of every partition is that of the log.
+One of the processes that share the directory drains; when it dies, another one takes over. The log
+is drained from its beginning, so the order of every partition is that of the log.
 
-Why nothing is stored twice: a portion is stored by `drain_records`, which writes how far the file
-is drained in the same transaction. Whoever comes after a crash or a lost answer is told the
-position and goes on from there, however long ago it was. A record whose own push may have been
-executed before it was spilled says up to where its partition was known then, and is sought above
-that, whatever the window of duplicates. Draining waits until all connections are back, because each
-of them ends the session it replaces first: nothing an earlier call did can appear later.
+Why nothing is stored twice: `drain_records` stores messages and how far the file is drained in one
+transaction. After a crash or a lost answer the next drain is told the position and continues there,
+however long ago it was. A record whose own push may have been executed before it was spilled says
+up to which offset its partition was known then, and is searched for above that, regardless of the
+deduplication window. Draining waits until all connections are back, because each of them first ends
+the session it replaces: nothing an earlier call did can appear later.
 
-A record that cannot be stored is found by halving its portion, set aside in a file with the reason,
-and passed over; the others go on. `maxSize` does not hold here: these messages were accepted.
+A record that cannot be stored is found by halving its batch, set aside in a file with the reason,
+and skipped; the others go on. `maxSize` does not apply here: these messages were accepted.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ from skep.broker.push.rules import RuleBook
 from skep.broker.scheduled.accept import DueListener
 from skep.db.access.errors import NotExecuted, RulesChanged
 from skep.db.access.slots import Caller
-from skep.engine.dedup.cache import DedupCache
+from skep.engine.dedup.cache import DedupCache, Guarantee
 from skep.model.encryption import OpenEnvelope
 from skep.model.envelopes import cut_envelope
 from skep.model.errors import InvalidPayload, Unavailable
@@ -52,8 +53,8 @@ RECORDS_PER_CALL: Final = 5_000
 CLOSING_BYTES: Final = 2 * PORTION_BYTES
 """With so little left, pushes into the partitions that wait are held instead of being added."""
 
-LOOK_S: Final = 0.2
-"""How often to look whether there is something to drain, and whether it can be, unasked."""
+CHECK_S: Final = 0.2
+"""How often to check whether there is something to drain, and whether it can be."""
 RETRY_S: Final = 0.1
 REST_S: Final = 1.0
 """How long to leave a database alone that does not take the messages."""
@@ -125,19 +126,9 @@ class SpillDrain:
     ) -> None:
         """Take what is needed.
 
-        Args:
-            spill: What to drain.
-            caller: Runs the calls.
-            directory: Known partitions.
-            provisioner: Finds the others.
-            listener: Prepares `cache` for partitions.
-            cache: A duplicate cache of its own, for the reason `settlement` gives.
-            rule_book: The rules of queues.
-            open_envelope: Decrypts, to validate and for queues that are not encrypted.
-            announcer: Wakes those who wait for messages.
-            due: Hears of messages for later.
-            hash_seed: Of the keys.
-            may_drain: Says whether the database can take messages now.
+        `listener` prepares `cache`, which only the drain uses, for the reason `settlement` gives;
+        `open_envelope` decrypts, to validate and for queues that are not encrypted; `may_drain`
+        says whether the database can take messages now.
         """
         self._spill: Final = spill
         self._caller: Final = caller
@@ -151,18 +142,17 @@ class SpillDrain:
         self._due: Final = due
         self._hash_seed: Final = hash_seed
         self._may_drain: Final = may_drain
-        self._is_asked: Final = asyncio.Event()
+        self._is_woken: Final = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.drained_total = 0
-        """Messages stored by this process."""
+        self._drained_total = 0
 
     def start(self) -> None:
         """Begin to drain whenever there is something to drain."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def look(self) -> None:
-        """Look now: something changed, and polls may be waiting for what lies on disk."""
-        self._is_asked.set()
+    def wake(self) -> None:
+        """Check now: something changed, and polls may be waiting for messages on disk."""
+        self._is_woken.set()
 
     async def stop(self) -> None:
         """Stop; what is left stays on disk."""
@@ -173,24 +163,25 @@ class SpillDrain:
 
     async def _run(self) -> None:
         while True:
-            self._is_asked.clear()
+            self._is_woken.clear()
             if self._spill.board.has_backlog and self._may_drain():
-                await self._drain_if_nobody_does()
+                await self._drain_alone()
             with suppress(TimeoutError):
-                # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes with an ask.
-                async with asyncio.timeout(LOOK_S):
-                    await self._is_asked.wait()
+                # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes with a wake.
+                async with asyncio.timeout(CHECK_S):
+                    await self._is_woken.wait()
 
-    async def _drain_if_nobody_does(self) -> None:
+    async def _drain_alone(self) -> None:
+        """Drain unless another process does."""
         if not self._spill.try_lock_for_drain():
             return
         try:
             await self._drain()
         except Unavailable as error:
-            _log.warning("draining the spill stopped: %s", error)
+            _log.warning("stopped draining the spill: %s", error)
             await asyncio.sleep(REST_S)
         except Exception:  # noqa: BLE001 -- a bug must not end the draining for good
-            _log.exception("draining the spill failed by a defect")
+            _log.exception("a defect stopped draining the spill")
             await asyncio.sleep(REST_S)
         finally:
             self._spill.board.is_closing = False
@@ -199,7 +190,7 @@ class SpillDrain:
     async def _drain(self) -> None:
         board = self._spill.board
         loop = asyncio.get_running_loop()
-        began, told_at = self.drained_total, loop.time()
+        drained_before, logged_at = self._drained_total, loop.time()
         _log.info("draining %d spilled messages", board.pending)
         while board.has_backlog and self._may_drain():
             end = board.end
@@ -210,20 +201,17 @@ class SpillDrain:
             if portion is None:
                 board.note_drained(0, end)
                 continue
-            await self._drain_portion(portion)
-            if loop.time() - told_at > PROGRESS_S:
-                told_at = loop.time()
+            for run in _runs(portion):
+                await self._drain_run(run)
+                if board.drained != run.end:
+                    break  # an earlier drain had come further: read on from there
+            if loop.time() - logged_at > PROGRESS_S:
+                logged_at = loop.time()
                 _log.info("%d spilled messages are left to drain", board.pending)
         removed = await asyncio.to_thread(self._spill.remove_drained)
         if removed:
             await self._caller.call(FORGET_CALL, removed, PROGRESS_KEEP_DAYS)
-        _log.info("drained %d spilled messages", self.drained_total - began)
-
-    async def _drain_portion(self, portion: Portion) -> None:
-        for run in _runs(portion):
-            await self._drain_run(run)
-            if self._spill.board.drained != run.end:
-                return  # an earlier drain had come further: read on from there
+        _log.info("drained %d spilled messages", self._drained_total - drained_before)
 
     async def _drain_run(self, run: _Run) -> None:
         """Drain pieces, or those of them that can be.
@@ -243,13 +231,13 @@ class SpillDrain:
                 tries += 1
                 if not self._may_drain() or (tries >= TRIES_MAX and len(run.pieces) < 2):
                     raise
-                if tries >= TRIES_MAX:  # perhaps it takes too long: try with less
+                if tries >= TRIES_MAX:  # it may take too long: try with less
                     await self._isolate(run, error)
                     return
                 if isinstance(error, NotExecuted):
                     self._forget_partitions(run)
                 await asyncio.sleep(RETRY_S)
-            except Exception as error:  # noqa: BLE001 -- whatever it is, some record is guilty
+            except Exception as error:  # noqa: BLE001 -- any failure is some record's; halving finds whose
                 await self._isolate(run, error)
                 return
             else:
@@ -311,10 +299,11 @@ class SpillDrain:
 
     async def _call(self, run: _Run, messages: Sequence[_Message]) -> None:
         batch = _Batch(messages, is_doubtful=run.is_doubtful)
+        spans = self._cache.guarantee_each(each.partition_id for each in batch.partitions)
         unknown = [
             partition
-            for partition in batch.partitions
-            if not self._cache.guarantee(partition.partition_id)
+            for partition, span in zip(batch.partitions, spans, strict=True)
+            if span is None
         ]
         if unknown:
             await self._listener.prepare((), unknown)
@@ -345,18 +334,15 @@ class SpillDrain:
         self._conclude(run, batch, rows)
 
     def _conclude(self, run: _Run, batch: "_Batch", rows: Sequence[Any]) -> None:
-        position: int = rows[0][0]
-        # When an earlier call drained it, those who wait were woken or will find it by themselves.
+        progress, *stored = rows
+        position: int = progress["position"]
+        # When an earlier call drained it, waiting consumers were woken or will find it themselves.
         count = len(run.records) if position == run.end else 0
-        self.drained_total += count
+        self._drained_total += count
         self._spill.board.note_drained(count, position)
-        batch.teach(self._cache, rows[1:])
-        ready: dict[int, int] = {}
-        for row in rows[1:]:
-            number: int = row[1]
-            queue_id = batch.partitions[number - 1].queue_id
-            ready[queue_id] = ready.get(queue_id, 0) + 1
-        for queue_id, partition_count in ready.items():
+        batch.teach(self._cache, stored)
+        partitions_by_queue = Counter([batch.partition_of(row).queue_id for row in stored])
+        for queue_id, partition_count in partitions_by_queue.items():
             self._announcer.announce(queue_id, partition_count)
         if batch.later:
             soonest = min(message.deliver_at or 0 for message in batch.later)
@@ -368,7 +354,7 @@ class SpillDrain:
         return [partition for key in keys if (partition := partitions.get(key)) is not None]
 
     def _forget_partitions(self, run: _Run) -> None:
-        """Look all partitions up again: one of them may be gone with its queue."""
+        """Provision all partitions again: one of them may be gone with its queue."""
         for partition in self._known_partitions(run):
             self._directory.forget_partition(partition)
             self._cache.forget(partition.partition_id)
@@ -378,62 +364,55 @@ class _Batch:
     """The messages of one call by partition, each key once."""
 
     def __init__(self, messages: Sequence[_Message], *, is_doubtful: bool) -> None:
-        now = [message for message in messages if message.deliver_at is None]
+        now = _once(message for message in messages if message.deliver_at is None)
         partitions = {message.partition.partition_id: message.partition for message in now}
         self.partitions: Final = [partitions[each] for each in sorted(partitions)]
-        self.sent: Final[list[tuple[int, _Message]]] = []
+        number_by_id = {each.partition_id: n for n, each in enumerate(self.partitions, 1)}
+        self.sent: Final = [
+            (number_by_id[message.partition.partition_id], message) for message in now
+        ]
+        """Each message with the number of its partition, from 1."""
         self.later: Final = _once(message for message in messages if message.deliver_at is not None)
         self._is_doubtful: Final = is_doubtful
-        number_by_id = {
-            partition.partition_id: number for number, partition in enumerate(self.partitions, 1)
-        }
-        for message in _once(now):
-            self.sent.append((number_by_id[message.partition.partition_id], message))
 
-    def guarantee(self, cache: DedupCache) -> list[tuple[int, datetime]]:
-        """Say for each partition what need not be searched for these keys."""
+    def guarantee(self, cache: DedupCache) -> list[Guarantee]:
+        """Return for each partition what need not be searched for these keys."""
         if self._is_doubtful:
             known: dict[int, int] = {}
             for number, message in self.sent:
                 known_to = message.known_to or 0
                 known[number] = min(known_to, known.get(number, known_to))
             return [(known[number], _NEVER) for number in range(1, len(self.partitions) + 1)]
-        keys = self._keys_by_partition(self.sent)
-        writes = [
-            (partition.partition_id, keys[number])
-            for number, partition in enumerate(self.partitions, 1)
-        ]
-        suspects = {hit.write for hit in cache.find(writes)}
+        keys: list[list[bytes]] = [[] for _ in self.partitions]
+        for number, message in self.sent:
+            keys[number - 1].append(message.key)
+        ids = [partition.partition_id for partition in self.partitions]
+        hits = cache.find(list(zip(ids, map(b"".join, keys), strict=True)))
+        suspects = {hit.write for hit in hits}
         return [
-            (0, _NEVER)
-            if write in suspects
-            else cache.guarantee(partition.partition_id) or (0, _NEVER)
-            for write, partition in enumerate(self.partitions)
+            (0, _NEVER) if span is None or write in suspects else span
+            for write, span in enumerate(cache.guarantee_each(ids))
         ]
+
+    def partition_of(self, row: Any) -> Partition:
+        """Return the partition that a row of the answer is about."""
+        number: int = row["partition"]
+        return self.partitions[number - 1]
 
     def teach(self, cache: DedupCache, rows: Sequence[Any]) -> None:
-        """Let the cache learn what was stored, by others since and by this call."""
+        """Let the cache learn what this call stored, and other processes before it."""
         for row in rows:
-            number: int = row[1]
-            stored: list[int] = row[2]
-            first, created_at, _, gap_first, gap_keys, gap_at = row[3:]
-            partition_id = self.partitions[number - 1].partition_id
-            if gap_keys is not None:
-                cache.adopt(partition_id, gap_first, gap_keys, gap_at)
-            if first is not None:
+            partition_id = self.partition_of(row).partition_id
+            if row["gap_keys"] is not None:
+                cache.adopt(partition_id, row["gap_first"], row["gap_keys"], row["gap_created_at"])
+            if row["first"] is not None:
+                stored: list[int] = row["stored_item"]
                 keys = b"".join([self.sent[item - 1][1].key for item in stored])
-                cache.record(partition_id, first, keys, created_at)
-
-    @staticmethod
-    def _keys_by_partition(sent: Sequence[tuple[int, _Message]]) -> dict[int, bytes]:
-        keys: dict[int, list[bytes]] = {}
-        for number, message in sent:
-            keys.setdefault(number, []).append(message.key)
-        return {number: b"".join(each) for number, each in keys.items()}
+                cache.record(partition_id, row["first"], keys, row["created_at"])
 
 
 def _once(messages: Iterable[_Message]) -> list[_Message]:
-    """Leave out what repeats a key of its partition: the first one counts."""
+    """Return the first message with each key of a partition."""
     first: dict[tuple[int, bytes], _Message] = {}
     for message in messages:
         first.setdefault((message.partition.partition_id, message.key), message)
@@ -441,7 +420,7 @@ def _once(messages: Iterable[_Message]) -> list[_Message]:
 
 
 def _runs(portion: Portion) -> list[_Run]:
-    """Cut a portion into parts that one call can drain each."""
+    """Divide a portion into runs of one kind; a damaged piece is a run of its own."""
     whole = _Run(portion.file_id, portion.start, portion.end, portion.pieces, portion.start)
     groups: list[list[Piece]] = []
     kind: object = None

@@ -1,8 +1,8 @@
-"""Maintenance: pushes go to disk, or polls get nothing, until somebody says that work goes on.
+"""Maintenance: pushes go to disk, or polls get nothing, until an operator ends it.
 
-The database is the truth, because every instance can see it. Each process reads it once a second
-and when it hears of a change; a request costs a look at an attribute. While the database is
-away the last known state stands.
+The modes are stored in the database, where every instance can see them. Each process reads them
+once a second and when it hears of a change; a request only reads an attribute. While the database
+is away the last known modes stand.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ class Maintenance:
         self._reading: asyncio.Task[None] | None = None
 
     def listen(self, hear: Callable[[], None]) -> None:
-        """Tell somebody whenever this process learns that a mode changed."""
+        """Call `hear` whenever this process learns that a mode changed."""
         self._listeners.append(hear)
 
     async def start(self) -> None:
-        """Learn the modes, and follow them from now on.
+        """Read the modes, and follow them from now on.
 
         Raises:
             SkepError: They cannot be read.
@@ -58,10 +58,10 @@ class Maintenance:
                 await self._reading
 
     async def set_mode(self, mode: Mode, *, enabled: bool) -> None:
-        """Switch a mode for all instances; those that do not hear of it notice within a second.
+        """Switch a mode for all instances; each follows within a second.
 
         Raises:
-            SkepError: The database did not take it.
+            SkepError: The database did not store it.
         """
         await self._caller.call(SET_CALL, mode, enabled)
         self._announcer.announce(MAINTENANCE)
@@ -76,7 +76,7 @@ class Maintenance:
         ((is_push_on, is_pop_on),) = await self._caller.call(READ_CALL)
         if (is_push_on, is_pop_on) != (self.is_push_on, self.is_pop_on):
             self.is_push_on, self.is_pop_on = is_push_on, is_pop_on
-            _log.warning("maintenance: push %s, pop %s", _word(is_push_on), _word(is_pop_on))
+            _log.warning("maintenance: push %s, pop %s", _spell(is_push_on), _spell(is_pop_on))
             for hear in self._listeners:
                 hear()
 
@@ -89,5 +89,5 @@ class Maintenance:
                 _log.debug("cannot read the maintenance modes: %s", error)
 
 
-def _word(is_on: bool) -> str:
+def _spell(is_on: bool) -> str:
     return "on" if is_on else "off"

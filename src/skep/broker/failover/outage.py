@@ -1,4 +1,4 @@
-"""Whether the database is away, and who is told so instead of being kept waiting.
+"""Whether the database is away. Calls under way then end at once instead of waiting it out.
 
 A connection that breaks is no outage: most come back at once, and requests outlast that. An outage
 begins when no connection was left for `after_s`; it ends with the first one that is back.
@@ -20,12 +20,13 @@ class Outage:
 
     def __init__(self, *, after_s: float) -> None:
         self.is_on = False
+        self.timeouts: Final[set[asyncio.Timeout]] = set()
+        """Of calls under way, which end when an outage begins."""
         self._after_s: Final = after_s
         self._timer: asyncio.TimerHandle | None = None
-        self._limits: Final[set[asyncio.Timeout]] = set()
 
     def hear(self, is_connected: bool) -> None:
-        """Hear that the last connection is gone, or that the first one is back."""
+        """Note that the last connection is gone, or that the first one is back."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -36,31 +37,12 @@ class Outage:
             _log.warning("the outage of the database is over")
 
     def begin(self) -> None:
-        """The database is away: end what waits for it."""
+        """Begin an outage, and end the calls under way."""
         self.is_on = True
         _log.warning("the database is away; pushes are kept on disk until it is back")
         now = asyncio.get_running_loop().time()
-        for limit in tuple(self._limits):
-            limit.reschedule(now)
-
-    async def run(self, executor: Executor, batch: Sequence[Any], *, is_repeated: bool) -> None:
-        """Execute a call, unless and until the database is away.
-
-        Raises:
-            Unavailable: It is; whether the call was executed is not known.
-            SkepError: As the executor.
-        """
-        if self.is_on:
-            raise Unavailable
-        try:
-            async with asyncio.timeout(None) as limit:
-                self._limits.add(limit)
-                try:
-                    await executor.execute(batch, is_repeated=is_repeated)
-                finally:
-                    self._limits.discard(limit)
-        except TimeoutError as error:
-            raise Unavailable from error
+        for timeout in tuple(self.timeouts):
+            timeout.reschedule(now)
 
 
 class CutShort:
@@ -71,5 +53,21 @@ class CutShort:
         self._outage: Final = outage
 
     async def execute(self, batch: Sequence[Any], *, is_repeated: bool) -> None:
-        """Run one call; see `Outage.run`."""
-        await self._outage.run(self._executor, batch, is_repeated=is_repeated)
+        """Run one call, unless and until the database is away.
+
+        Raises:
+            Unavailable: It is; whether the call was executed is not known.
+            SkepError: As the executor.
+        """
+        if self._outage.is_on:
+            raise Unavailable
+        timeouts = self._outage.timeouts
+        try:
+            async with asyncio.timeout(None) as timeout:
+                timeouts.add(timeout)
+                try:
+                    await self._executor.execute(batch, is_repeated=is_repeated)
+                finally:
+                    timeouts.discard(timeout)
+        except TimeoutError as error:
+            raise Unavailable from error

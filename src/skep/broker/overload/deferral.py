@@ -1,15 +1,14 @@
 """Defer: accept a push or a batch of acks that there is no room for, to be done later.
 
-What was asked for is prepared as far as it can be, checked by the rules of its queue and stored,
-one operation for each partition; its order in the partition is that of its acceptance.
-`operation_processor` carries it out. Calls that accept are fused like all others, and have a share
-of the engine kept free for them.
+A request is prepared as far as it can be, checked by the rules of its queues and stored, one
+operation for each partition, in the order of acceptance. `processor` carries the operations out.
+Calls that accept are fused like all others, and have a share of the engine kept free for them.
 
-An encrypted queue's messages are encrypted here as well: they lie in the database like any other.
+Messages of an encrypted queue are encrypted here as well.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -50,7 +49,7 @@ TRIES_MAX: Final = 5
 
 _ITEM_WEIGHT: Final = 512
 
-_LIMIT_WORDS: Final = {
+_REFUSAL_BY_OUTCOME: Final = {
     "full": "the operation queue is full; try again when some operations are done",
     "partition_full": "the operation queue of the partition is full; try again when some are done",
 }
@@ -60,7 +59,7 @@ _pack = msgspec.msgpack.encode
 
 
 class PushPayload(msgspec.Struct, array_like=True):
-    """The messages of a push, as they are kept until they are stored."""
+    """The messages of a push, as the operation keeps them."""
 
     keys: list[bytes]
     envelopes: list[bytes]
@@ -69,7 +68,7 @@ class PushPayload(msgspec.Struct, array_like=True):
 
 
 class AckPayload(msgspec.Struct, array_like=True):
-    """The acks of a batch, as they are kept until they are recorded."""
+    """The acks of a batch, as the operation keeps them."""
 
     rows: list[AckRow]
 
@@ -116,7 +115,7 @@ class AcceptedAnswer(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class DepthLimits(NamedTuple):
-    """What may wait."""
+    """How many operations may wait."""
 
     operations: int
     per_partition: int
@@ -124,12 +123,16 @@ class DepthLimits(NamedTuple):
 
 
 class PendingDeferral(Work):
-    """One request on its way into the table of operations."""
+    """One request to be stored as operations."""
 
-    __slots__ = ("accepted", "answer", "error", "parts")
+    __slots__ = ("accepted", "answer", "error", "parts", "positions", "weight")
 
-    def __init__(self, answer: "Answer") -> None:
+    def __init__(self, positions: Sequence[int], weight: int, answer: "Answer") -> None:
         super().__init__()
+        self.positions = positions
+        """Where each item stands in the request."""
+        self.weight = weight
+        """About how many bytes it holds on to."""
         self.answer = answer
         self.parts: list[OperationPart] | None = None
         self.accepted: list[Accepted] = []
@@ -152,32 +155,27 @@ Answer: TypeAlias = Callable[[PendingDeferral], None]
 class PushDeferral(PendingDeferral):
     """A push to accept."""
 
-    __slots__ = ("items", "positions", "producer", "refused")
+    __slots__ = ("items", "producer", "refused")
 
     def __init__(
         self,
         items: Sequence[PushItem],
         positions: Sequence[int],
         producer: str | None,
+        size: int,
         answer: Answer,
     ) -> None:
-        super().__init__(answer)
+        super().__init__(positions, _ITEM_WEIGHT * len(items) + size, answer)
         self.items = items
-        self.positions = positions
-        """Where each item stands in the request."""
         self.producer = producer
         self.refused: dict[int, SkepError] = {}
         """Items that their queues do not take, by place in `items`."""
-
-    def weigh(self, size: int) -> int:
-        """Return about how many bytes it holds on to."""
-        return _ITEM_WEIGHT * len(self.items) + size
 
 
 class AckDeferral(PendingDeferral):
     """A batch of acks to accept."""
 
-    __slots__ = ("positions", "request", "transaction_ids")
+    __slots__ = ("request", "transaction_ids")
 
     def __init__(
         self,
@@ -186,16 +184,10 @@ class AckDeferral(PendingDeferral):
         positions: Sequence[int],
         answer: Answer,
     ) -> None:
-        super().__init__(answer)
+        super().__init__(positions, _ITEM_WEIGHT * len(request.rows) + 1, answer)
         self.request = request
-        """Its rows are what is accepted; it gets the results of those that cannot be."""
+        """Its rows are accepted; the others have their results."""
         self.transaction_ids = transaction_ids
-        self.positions = positions
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes it holds on to."""
-        return _ITEM_WEIGHT * len(self.request.rows)
 
 
 class DeferralExecutor:
@@ -224,7 +216,7 @@ class DeferralExecutor:
         self.accepted_count = 0
 
     async def execute(self, batch: Sequence[PendingDeferral], *, is_repeated: bool) -> None:
-        """Accept the requests; what an earlier try accepted is recognised by its ids."""
+        """Accept the requests; what an earlier attempt accepted is recognised by its ids."""
         del is_repeated
         for _ in range(TRIES_MAX):
             pending = [work for work in batch if not work.is_settled]
@@ -236,9 +228,9 @@ class DeferralExecutor:
             try:
                 rows = await self._call(pending)
             except RulesChanged:
-                await self._read_rules_anew(pending)
+                await self._follow_rules(pending)
                 continue
-            self._apply(pending, {row[0]: row for row in rows})
+            self._apply(pending, {row["id"]: row for row in rows})
         for work in batch:
             if not work.is_settled:
                 work.fail(Unavailable("the queue is being deleted"))
@@ -261,9 +253,8 @@ class DeferralExecutor:
     async def _prepare_push(self, work: PushDeferral) -> list[OperationPart]:
         keys = {(item.queue, item.partition or DEFAULT_PARTITION) for item in work.items}
         await self._provisioner.provide(keys)
-        by_partition = self._push.prepare(work.items, work.producer)
         parts: list[OperationPart] = []
-        for partition, entries in by_partition.items():
+        for partition, entries in self._push.prepare(work.items, work.producer).items():
             taken = self._validate(work, partition, entries)
             if taken:
                 await self._admit(partition, len(taken))
@@ -309,7 +300,7 @@ class DeferralExecutor:
             rules=rules,
         )
 
-    async def _read_rules_anew(self, batch: Sequence[PendingDeferral]) -> None:
+    async def _follow_rules(self, batch: Sequence[PendingDeferral]) -> None:
         parts = [part for work in batch for part in work.parts or ()]
         await self._rule_book.read(part.rules.queue_id for part in parts if part.rules is not None)
         for work in batch:
@@ -341,24 +332,22 @@ class DeferralExecutor:
         for work in batch:
             parts = work.parts or []
             rows = [row_by_id[part.id] for part in parts]
-            outcomes = {row[1] for row in rows}
+            outcomes = {row["outcome"] for row in rows}
             if outcomes == {"accepted"}:
                 work.accepted = list(map(_accepted, parts, rows))
                 self.accepted_count += len(parts)
                 self._when_accepted(parts)
                 work.finish()
             elif outcomes & {"gone", "again"}:
-                self._drop_gone(
-                    work,
-                    {part.id for part, row in zip(parts, rows, strict=True) if row[1] == "gone"},
-                )
+                self._drop_gone(work, {row["id"] for row in rows if row["outcome"] == "gone"})
             else:
-                _, outcome, _, waiting, pace_s, _, _ = rows[0]
-                after_s = retry_after_s(waiting, pace_s)
-                work.fail(Overloaded(_LIMIT_WORDS[outcome], retry_after_s=after_s))
+                refusal = rows[0]
+                after_s = retry_after_s(refusal["waiting"], refusal["pace_s"])
+                message = _REFUSAL_BY_OUTCOME[refusal["outcome"]]
+                work.fail(Overloaded(message, retry_after_s=after_s))
 
     def _drop_gone(self, work: PendingDeferral, gone: set[UUID]) -> None:
-        """Find the partitions of a push anew; an ack of a removed partition has no consumer."""
+        """Provision the partitions of a push again; an ack of a removed one has no consumer."""
         assert work.parts is not None
         lost = [part for part in work.parts if part.id in gone]
         if isinstance(work, AckDeferral):
@@ -400,26 +389,24 @@ def _ack_part(work: AckDeferral, partition_id: int, rows: list[AckRow]) -> Opera
 
 
 def _accepted(part: OperationPart, row: Any) -> Accepted:
-    _, _, position, waiting, pace_s, queue, partition = row
     return Accepted(
         operation_id=str(part.id),
         type=part.type,
-        queue=queue,
-        partition=partition,
-        queue_position=position,
-        estimated_wait=estimated_wait_s(waiting, pace_s),
+        queue=row["queue"],
+        partition=row["partition"],
+        queue_position=row["queue_position"],
+        estimated_wait=estimated_wait_s(row["waiting"], row["pace_s"]),
     )
 
 
-def render_accepted(accepted: Sequence[Accepted], results: Sequence[bytes]) -> bytes:
-    """Render the answer to a request of which at least one operation was accepted."""
+def render_accepted(accepted: Sequence[Accepted], results: Iterable[bytes]) -> tuple[bytes, bytes]:
+    """Render the answer to a request that was accepted, and the id of its last operation."""
     last = max(accepted, key=lambda each: each.queue_position)
-    return _encode(
-        AcceptedAnswer(
-            operation_id=last.operation_id,
-            queue_position=last.queue_position,
-            estimated_wait=max(each.estimated_wait for each in accepted),
-            operations=list(accepted),
-            results=[msgspec.Raw(result) for result in results],
-        )
+    answer = AcceptedAnswer(
+        operation_id=last.operation_id,
+        queue_position=last.queue_position,
+        estimated_wait=max(each.estimated_wait for each in accepted),
+        operations=list(accepted),
+        results=[msgspec.Raw(result) for result in results],
     )
+    return _encode(answer), last.operation_id.encode()

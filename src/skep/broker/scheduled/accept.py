@@ -36,6 +36,10 @@ class Moment(NamedTuple):
     deliver_at: datetime | None
     delay_s: float | None
 
+    def due_at(self, now: datetime) -> datetime:
+        """Return the time, counting a delay from now."""
+        return self.deliver_at or now + timedelta(seconds=self.delay_s or 0)
+
 
 def parse_moment(
     deliver_at: str | None, delay_seconds: float | None, now: datetime
