@@ -10,7 +10,7 @@ from skep.app.parts.transaction import TransactionParts
 from skep.broker.overload.deferral import DeferralExecutor, DepthLimits, OperationPart
 from skep.broker.overload.fallback import Fallback
 from skep.broker.overload.intake import Intake
-from skep.broker.overload.operations import OperationDesk
+from skep.broker.overload.operations import OperationControl
 from skep.broker.overload.processor import OperationProcessor, ProcessorLimits
 from skep.broker.overload.waiting_line import Line, PartitionKey, PartitionWatch
 
@@ -31,7 +31,7 @@ class OverloadParts:
             is_congestion=settings.overload_status == 503,
         )
         self._watch: Final = PartitionWatch(core.query, self._line.free)
-        self.operations: Final = OperationDesk(core.query, when_waiting=self._process)
+        self.operations: Final = OperationControl(core.query, when_waiting=self._process)
 
     def wire(self, push: PushParts, pop: PopParts, transaction: TransactionParts) -> None:
         """Make the parts that need the seed."""

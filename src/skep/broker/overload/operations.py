@@ -1,4 +1,4 @@
-"""Operations: what was accepted to be done later, for those who ask what became of it."""
+"""Show operations, the requests that were accepted to be done later; retry, cancel, purge."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -22,6 +22,10 @@ SHOW_CALL: Final = "select * from skep.show_operation($1)"
 RETRY_CALL: Final = "select * from skep.retry_operation($1)"
 CANCEL_CALL: Final = "select skep.cancel_operation($1)"
 PURGE_CALL: Final = "select skep.purge_operations($1, $2, $3)"
+
+_SHOWN_AS_STORED: Final = (
+    "type", "status", "queue", "partition", "priority", "retries", "item_count", "bytes", "error"
+)  # fmt: skip
 
 PURGE_BATCH: Final = 1_000
 PURGE_INTERVAL_S: Final = 60.0
@@ -94,8 +98,8 @@ class OperationStats(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Seconds until everything that waits now is done, at this pace."""
 
 
-class OperationDesk:
-    """Shows operations, and lets people decide about those that were given up."""
+class OperationControl:
+    """Shows operations, and retries or cancels them on request."""
 
     def __init__(self, caller: Caller, *, when_waiting: Callable[[], None]) -> None:
         self._caller: Final = caller
@@ -107,17 +111,18 @@ class OperationDesk:
         counts: dict[str, dict[str, int]] = {}
         total = dict.fromkeys(get_args(Status), 0)
         waiting_bytes = 0
-        for type_, status, operations, size, _, _ in rows:
-            counts.setdefault(type_, {})[status] = operations
+        for row in rows:
+            status, operations = row["status"], row["operations"]
+            counts.setdefault(row["type"], {})[status] = operations
             total[status] += operations
             if status in {"waiting", "processing"}:
-                waiting_bytes += size
-        pace_s = rows[0][4] if rows else None
+                waiting_bytes += row["bytes"]
+        pace_s = rows[0]["pace_s"] if rows else None
         return OperationStats(
             total=StatusCounts(**total),
             by_type={type_: StatusCounts(**by_status) for type_, by_status in counts.items()},
             waiting_bytes=waiting_bytes,
-            oldest_waiting_at=_time(rows[0][5]) if rows else None,
+            oldest_waiting_at=_time(rows[0]["oldest_at"]) if rows else None,
             seconds_per_operation=pace_s,
             estimated_wait=estimated_wait_s(total["waiting"] + total["processing"], pace_s),
         )
@@ -130,33 +135,34 @@ class OperationDesk:
         page = rows[:limit]
         return OperationPage(
             operations=[OperationSummary(**_summary(row)) for row in page],
-            next_before=str(page[-1][1]) if len(rows) > limit and page else None,
+            next_before=str(page[-1]["number"]) if len(rows) > limit and page else None,
         )
 
     async def show(self, operation_id: UUID) -> OperationDetail:
         """Return an operation with its answer.
 
         Raises:
-            NotFound: There is none, or none any more.
+            NotFound: There is no such operation, or no longer.
         """
         rows = await self._caller.call(SHOW_CALL, operation_id)
         if not rows:
             raise _unknown(operation_id)
         row = rows[0]
-        partition_id, items, answer, position, waiting, pace_s = row[15:]
-        is_waiting = row[6] in {"waiting", "processing"}
+        wait_s = None
+        if row["status"] in {"waiting", "processing"}:
+            wait_s = estimated_wait_s(row["waiting"], row["pace_s"])
         return OperationDetail(
             **_summary(row),
-            queue_position=position,
-            estimated_wait=estimated_wait_s(waiting, pace_s) if is_waiting else None,
-            answer=None if answer is None else _answer(row, partition_id, items, answer),
+            queue_position=row["queue_position"],
+            estimated_wait=wait_s,
+            answer=None if row["answer"] is None else _answer(row),
         )
 
     async def retry(self, operation_id: UUID) -> OperationDetail:
-        """Let an operation that was given up wait once more, behind all others of its partition.
+        """Queue a failed operation once more, behind all others of its partition.
 
         Raises:
-            NotFound: There is none, or none any more.
+            NotFound: There is no such operation, or no longer.
             Refused: It has not failed, or its queue is gone.
         """
         ((outcome, _),) = await self._caller.call(RETRY_CALL, operation_id)
@@ -164,15 +170,15 @@ class OperationDesk:
             raise _unknown(operation_id)
         if outcome != "waiting":
             gone = outcome == "gone"
-            raise Refused("its queue was deleted" if gone else "only what has failed is retried")
+            raise Refused("its queue was deleted" if gone else "only failed operations are retried")
         self._when_waiting()
         return await self.show(operation_id)
 
     async def cancel(self, operation_id: UUID) -> None:
-        """Let an operation that waits or was given up not be done.
+        """Cancel an operation that waits or has failed.
 
         Raises:
-            NotFound: There is none, or none any more.
+            NotFound: There is no such operation, or no longer.
             Refused: It is being carried out or has ended.
         """
         ((outcome,),) = await self._caller.call(CANCEL_CALL, operation_id)
@@ -183,7 +189,7 @@ class OperationDesk:
 
 
 class OperationPurge:
-    """The duty to delete operations that ended long ago."""
+    """Deletes operations that ended long ago."""
 
     def __init__(self, caller: Caller, *, keep_s: float, keep_failed_s: float) -> None:
         self.name: Final = "operation purge"
@@ -202,32 +208,23 @@ class OperationPurge:
 
 def _summary(row: Any) -> dict[str, Any]:
     """Read the columns that every view of an operation has."""
-    (id_, _, type_, queue, partition, priority, status, retries, item_count, size, error,
-     created_at, started_at, finished_at, available_at) = row[:15]  # fmt: skip
+    is_waiting = row["status"] == "waiting"
     return {
-        "operation_id": str(id_),
-        "type": type_,
-        "status": status,
-        "queue": queue,
-        "partition": partition,
-        "priority": priority,
-        "retries": retries,
-        "item_count": item_count,
-        "bytes": size,
-        "error": error,
-        "created_at": _time(created_at),
-        "started_at": _time(started_at),
-        "finished_at": _time(finished_at),
-        "next_attempt_at": _time(available_at) if status == "waiting" else None,
+        "operation_id": str(row["id"]),
+        **{name: row[name] for name in _SHOWN_AS_STORED},
+        "created_at": _time(row["created_at"]),
+        "started_at": _time(row["started_at"]),
+        "finished_at": _time(row["finished_at"]),
+        "next_attempt_at": _time(row["available_at"]) if is_waiting else None,
     }
 
 
-def _answer(row: Any, partition_id: int, items: str, answer: str) -> list[dict[str, Any]]:
-    """Say of each item what the request would have been answered, in the order of its items."""
-    type_, queue, partition = row[2:5]
-    said, became = msgspec.json.decode(items), msgspec.json.decode(answer)
-    if type_ == ACK_TYPE:
-        results = _ack_results(said, became, queue, partition)
+def _answer(row: Any) -> list[dict[str, Any]]:
+    """Return what the request would have been answered, in the order of its items."""
+    queue, partition_id = row["queue"], row["partition_id"]
+    items, outcomes = msgspec.json.decode(row["items"]), msgspec.json.decode(row["answer"])
+    if row["type"] == ACK_TYPE:
+        results = _ack_results(items, outcomes, queue, row["partition"])
     else:
         results = [
             {
@@ -240,29 +237,29 @@ def _answer(row: Any, partition_id: int, items: str, answer: str) -> list[dict[s
                 "queueName": queue,
             }
             for (index, transaction_id, trace_id), (offset, is_duplicate) in zip(
-                said, became, strict=True
+                items, outcomes, strict=True
             )
         ]
     return sorted(results, key=lambda result: result["index"])
 
 
 def _ack_results(
-    said: Sequence[Any], became: Sequence[Any], queue: str, partition: str
+    rows: Sequence[Any], outcomes: Sequence[Any], queue: str, partition: str
 ) -> list[dict[str, Any]]:
     """Render acks as the route itself would have."""
-    spoken = [
+    acks = [
         (index, transaction_id, outcome, is_released)
-        for row, (outcome, is_released) in zip(said, became, strict=True)
+        for row, (outcome, is_released) in zip(rows, outcomes, strict=True)
         for index, transaction_id in row
     ]
-    items = [AckItem(transaction_id=each[1], partition_id="") for each in spoken]
+    items = [AckItem(transaction_id=each[1], partition_id="") for each in acks]
     request = AckRequest(items, lambda _: None)
-    for at, (_, _, outcome, is_released) in enumerate(spoken):
+    for at, (_, _, outcome, is_released) in enumerate(acks):
         request.set_outcome(
             at, outcome, queue=queue, partition=partition, lease_released=is_released
         )
     results = [msgspec.json.decode(result) for result in request.results]
-    return [{**result, "index": each[0]} for result, each in zip(results, spoken, strict=True)]
+    return [{**result, "index": each[0]} for result, each in zip(results, acks, strict=True)]
 
 
 def _time(moment: datetime | None) -> Any:
@@ -270,4 +267,4 @@ def _time(moment: datetime | None) -> Any:
 
 
 def _unknown(operation_id: UUID) -> NotFound:
-    return NotFound(f"no operation has the id {operation_id}")
+    return NotFound(f"operation {operation_id} does not exist")

@@ -1,12 +1,12 @@
 """Carry out the operations that were accepted while there was no room.
 
 Every process does it; the database gives each the oldest operations of some partitions, the
-important ones first. An operation's effect and its end are one transaction, so it is done once,
-whoever dies when. One that fails is tried again after a pause while its partition waits, and is
-given up after some attempts; then it stays, with its error, for somebody to look at.
+important ones first. The effect of an operation and its end are one transaction, so it is done
+once, even if a process dies in between. One that fails is tried again after a pause while its
+partition waits. After some attempts it is given up and kept, with its error, for an operator.
 
-One batch at a time, with no regard to the load: an overload that lasts must not keep for ever what
-was accepted in it.
+One batch at a time, regardless of the load: a lasting overload must not hold up forever what was
+accepted in it.
 """
 
 import asyncio
@@ -48,10 +48,10 @@ BYTES_PER_CLAIM: Final = 4 << 20
 """Together they bound how long a call holds its partitions and how much memory it takes."""
 
 IDLE_S: Final = 2.0
-"""How often to look although nothing was heard of: for what another process left behind."""
+"""How often to check without a wake-up: for what another process left behind."""
 
 RECOVERY_S: Final = 0.5
-"""How long to leave alone a database in trouble."""
+"""How long to leave a failing database alone."""
 
 DATABASE_TRIES: Final = 5
 
@@ -62,17 +62,17 @@ PAUSE_S_MAX: Final = 30.0
 STOP_PATIENCE_S: Final = 2.0
 
 GONE: Final = "the queue was deleted"
-TIMED_OUT: Final = "whoever carried it out did not come back, again and again"
+TIMED_OUT: Final = "each attempt timed out"
 
 _unpack_push = msgspec.msgpack.Decoder(PushPayload).decode
 _unpack_acks = msgspec.msgpack.Decoder(AckPayload).decode
 
 
 class ProcessorLimits(NamedTuple):
-    """How patient a processor is."""
+    """When a processor gives up."""
 
     timeout_s: float
-    """After so long other processes may take an operation that was claimed."""
+    """After so long another process may claim a claimed operation."""
     retries_max: int
     """Attempts beyond the first that an operation gets."""
 
@@ -96,7 +96,7 @@ class ClaimedOperation(msgspec.Struct):
 
 
 class ClaimLost(SkepError):
-    """The operations are in other hands."""
+    """Another worker claimed the operations."""
 
     code = "claim_lost"
 
@@ -127,11 +127,11 @@ class OperationProcessor:
         self.failed_count = 0
 
     def start(self) -> None:
-        """Begin to look for operations."""
+        """Begin to process operations."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop looking. A call under way may end; given up, the database ends or undoes it."""
+        """Stop. A call under way may end; one that is cut off, the database ends or undoes."""
         if self._task is None:
             return
         self._is_stopping = True
@@ -143,7 +143,7 @@ class OperationProcessor:
         self._task = None
 
     def hear_of_operations(self) -> None:
-        """Hear that there is something to do."""
+        """Process now: there are operations."""
         self._is_wanted.set()
 
     async def _run(self) -> None:
@@ -154,10 +154,10 @@ class OperationProcessor:
                 if await self.work():
                     continue
             except SkepError as error:
-                _log.warning("operations could not be carried out: %s", error)
+                _log.warning("cannot process operations: %s", error)
                 pause_s = RECOVERY_S
-            except Exception:  # noqa: BLE001 (a bug must not end the loop: partitions would wait for ever)
-                _log.exception("operations could not be carried out")
+            except Exception:  # noqa: BLE001 -- a bug must not end the loop: partitions would wait forever
+                _log.exception("a defect stopped processing operations")
                 pause_s = RECOVERY_S
             await self._rest(pause_s)
 
@@ -172,7 +172,7 @@ class OperationProcessor:
         """Carry out what one claim brings; tell whether that was anything.
 
         Raises:
-            SkepError: The database is in trouble. What was claimed can be claimed again in time.
+            SkepError: The database failed. What was claimed can be claimed again in time.
         """
         claim_id = uuid4()
         rows = await self._caller.call(
@@ -185,8 +185,7 @@ class OperationProcessor:
             self._limits.timeout_s,
         )
         claimed = [ClaimedOperation(*row) for row in rows]
-        for type_, operations in groupby(claimed, key=lambda operation: operation.type):
-            del type_
+        for _, operations in groupby(claimed, key=lambda operation: operation.type):
             await self._carry_out(claim_id, await self._give_up_hopeless(claim_id, operations))
         return bool(claimed)
 
@@ -207,13 +206,13 @@ class OperationProcessor:
         return hopeful
 
     async def _carry_out(self, claim_id: UUID, operations: Sequence[ClaimedOperation]) -> None:
-        """Carry out operations of one type together; if that fails, find out which is guilty."""
+        """Carry out operations of one type together; if that fails, find which one fails."""
         if not operations:
             return
         try:
             await self._execute_patiently(claim_id, operations)
         except ClaimLost:
-            _log.info("%d operations are in other hands", len(operations))
+            _log.info("claim of %d operations lost to another worker", len(operations))
         except Unavailable:
             raise
         except Exception as error:  # noqa: BLE001 -- any failure is some operation's
@@ -232,7 +231,7 @@ class OperationProcessor:
             try:
                 await self._execute(claim_id, operations)
             except (NotExecuted, OutcomeUnknown) as error:
-                _log.info("operations are tried again: %s", error)
+                _log.info("retrying operations: %s", error)
                 await asyncio.sleep(RECOVERY_S)
             else:
                 return
@@ -248,11 +247,11 @@ class OperationProcessor:
             for partition in partitions:
                 await self._carry_out(claim_id, partition)
         elif len(operations) > 1:
-            # Only the first is claimed for sure: what is behind it comes with the next claim.
+            # Only the first is certainly claimed; the next claim brings those behind it.
             await self._carry_out(claim_id, operations[:1])
         else:
             if not isinstance(error, SkepError):
-                _log.error("an operation failed by a defect", exc_info=error)
+                _log.error("a defect failed an operation", exc_info=error)
             await self._postpone(claim_id, operations[0], str(error) or type(error).__name__)
 
     async def _postpone(
@@ -274,7 +273,7 @@ class OperationProcessor:
         )
         if status == "failed":
             self.failed_count += 1
-            _log.warning("operation %s was given up: %s", operation.id, error)
+            _log.warning("gave up operation %s: %s", operation.id, error)
 
     async def _execute(self, claim_id: UUID, operations: Sequence[ClaimedOperation]) -> None:
         if operations[0].type == ACK_TYPE:
@@ -300,7 +299,7 @@ class OperationProcessor:
             raise ClaimLost
 
     def _staged(self, operation: ClaimedOperation) -> list[StagedPush]:
-        """Return the messages of an operation, for the rules now in force to be applied to them."""
+        """Return the messages of an operation, unsealed for the current rules to apply."""
         payload = _unpack_push(operation.payload)
         partition_key = (operation.queue, operation.partition)
         return [
@@ -341,9 +340,9 @@ class OperationProcessor:
         )
         if answers and answers[0][0] is None:
             raise ClaimLost
-        self._tell_of_acks([row for _, row in sent], answers)
+        self._announce_acks([row for _, row in sent], answers)
 
-    def _tell_of_acks(self, rows: Sequence[AckRow], answers: Sequence[Any]) -> None:
+    def _announce_acks(self, rows: Sequence[AckRow], answers: Sequence[Any]) -> None:
         ready: dict[int, set[int]] = {}
         for item, _, queue_id, _, _, lease_released, has_more in answers:
             row = rows[int(item) - 1]

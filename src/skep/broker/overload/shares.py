@@ -1,16 +1,13 @@
-"""Who gives way when there is not room for all. Pure.
+"""Which requests give way when there is not room for all. Pure.
 
-Three decisions. `engine_shares` says how much of the engine each kind of work may fill: a share of
-its own, so that no kind crowds out another, and a ceiling that falls with its priority, so that
-what matters less is turned away first when many kinds press at the same time. `WaitingLine` keeps
-the requests that were turned away for a moment: first come, first served among those that wait for
-the same, each for a bounded time, all of them together with a bounded weight.
+`engine_shares` says how much of the engine each kind of work may fill: a share of its own, so that
+no kind crowds out another, and a ceiling that falls with its priority, so that less important work
+is refused first. `WaitingLine` holds requests that found no room: first come, first served among
+those that wait for the same, each for a bounded time, together with a bounded weight.
+`PartitionOrder` keeps the requests of a partition in the order they came while some of them wait
+and others are being stored as operations.
 
-`PartitionOrder` keeps requests of a partition in the order they came while some of them wait and
-others are on their way into the table of operations.
-
-What is tried when, and what becomes of a request whose time is over, is its driver's business
-(`skep.broker.overload.waiting_line`).
+`waiting_line` decides when requests are tried and what becomes of those whose time is over.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -31,14 +28,14 @@ CEILINGS: Final[Mapping[Priority, float]] = {
     Priority.BACKGROUND: 0.60,
     Priority.ANALYTICS: 0.50,
 }
-"""Up to which share of its capacity the engine takes work of a priority."""
+"""The share of its capacity up to which the engine takes work of a priority."""
 
 DEFERRAL_SHARE: Final = 0.10
-"""What requests may fill that are on their way into the table of operations."""
+"""What requests may fill that are being stored as operations."""
 
 RETRY_AFTER_S_MAX: Final = 60
 UNKNOWN_PACE_S: Final = 0.1
-"""Seconds per operation that are assumed until some have been carried out."""
+"""Seconds per operation assumed until some have been carried out."""
 
 E = TypeVar("E")
 
@@ -54,7 +51,7 @@ def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
     """Return what each operation of the engine may fill of its capacity.
 
     Args:
-        push: Share of pushes; transactions, cycles and messages for later have as much each.
+        push: Share of pushes; transactions, cycles and scheduled messages have as much each.
         pop: Share of polls.
         ack: Share of acknowledgments.
     """
@@ -79,17 +76,17 @@ def engine_shares(*, push: float, pop: float, ack: float) -> dict[str, Share]:
 
 
 def is_shed(priority: Priority, load: float) -> bool:
-    """Tell whether work of a priority gives way while the engine is so full."""
+    """Tell whether work of a priority gives way at this load."""
     return load > CEILINGS[priority]
 
 
 def estimated_wait_s(ahead: int, pace_s: float | None) -> float:
-    """Return about how long an operation waits that has so many before it, itself included."""
+    """Return about how long an operation waits with so many ahead, itself included."""
     return round(ahead * (UNKNOWN_PACE_S if pace_s is None else pace_s), 3)
 
 
 def retry_after_s(waiting: int, pace_s: float | None) -> int:
-    """Return when to come again if so many operations are too many: when half of them are done."""
+    """Return when to try again if so many operations wait: when half of them are done."""
     return min(max(1, ceil(estimated_wait_s(waiting, pace_s) / 2)), RETRY_AFTER_S_MAX)
 
 
@@ -110,7 +107,7 @@ class WaitingLine(Generic[E]):
     """Requests in line, by what they wait for."""
 
     _LEFT_MAX: Final = 64
-    """Places that were left and may stay among the deadlines before these are tidied."""
+    """Places that were left and may stay among the deadlines before they are removed."""
 
     def __init__(self, weight_max: int) -> None:
         self._weight_max: Final = weight_max
@@ -125,11 +122,11 @@ class WaitingLine(Generic[E]):
 
     @property
     def weight(self) -> int:
-        """What all of them weigh."""
+        """The weight of all requests."""
         return self._weight
 
     def has(self, key: Hashable) -> bool:
-        """Tell whether somebody waits for this."""
+        """Tell whether requests wait for this."""
         return key in self._queues
 
     def join(self, key: Hashable, entry: E, *, weight: int, deadline: float) -> Place[E] | None:
@@ -144,12 +141,12 @@ class WaitingLine(Generic[E]):
         return place
 
     def places(self, key: Hashable) -> list[Place[E]]:
-        """Return who is in line for this, the first one first."""
+        """Return the requests in line for this, the first one first."""
         return list(self._queues.get(key, ()))
 
     def leave(self, place: Place[E]) -> None:
         """Let a request go; it must be in line."""
-        assert not place.is_left, "nobody leaves twice"
+        assert not place.is_left, "a request leaves once"
         place.is_left = True
         queue = self._queues[place.key]
         del queue[place]
@@ -162,7 +159,7 @@ class WaitingLine(Generic[E]):
             heapify(self._deadlines)
 
     def take_expired(self, now: float) -> list[Place[E]]:
-        """Let those go whose time is over, and return them."""
+        """Remove the requests whose time is over, and return them."""
         expired: list[Place[E]] = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             place = heappop(self._deadlines)[2]
@@ -177,16 +174,16 @@ class WaitingLine(Generic[E]):
         return self._deadlines[0][0] if self._deadlines else None
 
     def waited_for(self) -> list[Hashable]:
-        """Return everything that somebody waits for."""
+        """Return everything that requests wait for."""
         return list(self._queues)
 
 
 class PartitionOrder:
-    """Who goes into which partitions, in the order they came.
+    """Requests by partition, in the order they came.
 
-    A request that waits, for whatever reason, is *ahead* of all that come later. One that was sent
-    to be accepted as operations is *sent* until its answer: others may be sent after it, for calls
-    that accept are made one at a time, but nothing may go into the partition by another way.
+    A request that waits is *ahead* of all that come later. One that is being stored as operations
+    is *sent* until its answer: others may be sent after it, because those calls are made one at a
+    time, but nothing may go into the partition by another way.
     """
 
     def __init__(self) -> None:
@@ -194,7 +191,7 @@ class PartitionOrder:
         self._sent: Final[Counter[Hashable]] = Counter()
 
     def __bool__(self) -> bool:
-        """Whether there is anybody at all."""
+        """Whether there is any request."""
         return bool(self._ahead) or bool(self._sent)
 
     def holds(self, partitions: Iterable[Hashable]) -> bool:
@@ -202,11 +199,11 @@ class PartitionOrder:
         return any(partition in self._ahead or partition in self._sent for partition in partitions)
 
     def has_sent(self, partitions: Iterable[Hashable]) -> bool:
-        """Tell whether requests are on their way into the operations of these partitions."""
+        """Tell whether requests for these partitions are being stored as operations."""
         return any(partition in self._sent for partition in partitions)
 
     def is_first(self, request: object, partitions: Iterable[Hashable]) -> bool:
-        """Tell whether nobody else is ahead in any of these partitions."""
+        """Tell whether no other request is ahead in any of these partitions."""
         return all(
             partition not in self._ahead or self._ahead[partition][0] is request
             for partition in partitions
@@ -218,7 +215,7 @@ class PartitionOrder:
             self._ahead.setdefault(partition, deque()).append(request)
 
     def leave(self, request: object, partitions: Iterable[Hashable]) -> None:
-        """Let a request that waited go."""
+        """Remove a request that waited."""
         for partition in partitions:
             waiting = self._ahead[partition]
             waiting.remove(request)
@@ -226,11 +223,11 @@ class PartitionOrder:
                 del self._ahead[partition]
 
     def send(self, partitions: Iterable[Hashable]) -> None:
-        """Note that a request was sent to be accepted."""
+        """Note that a request is being stored as operations."""
         self._sent.update(partitions)
 
     def answered(self, partitions: Iterable[Hashable]) -> None:
-        """Note that it was answered, in whatever way."""
+        """Note that it was answered."""
         self._sent.subtract(partitions)
         for partition in partitions:
             if not self._sent[partition]:

@@ -1,9 +1,9 @@
-"""Requests that found no room stand in line: tried again when there is some, refused in time.
+"""Requests without room stand in line: tried again when there is some, refused in time.
 
 A request joins the line under what it waits for: a kind of work (a `Priority`), or a partition in
-which operations wait (a `PartitionKey`). Whoever comes later and needs the same joins behind it, so
-nobody is overtaken. Kinds are tried whenever the engine has carried out a call, the more important
-ones first, and now and then in any case; partitions when `PartitionWatch` finds them free.
+which operations wait (a `PartitionKey`). Later requests that need the same join behind it, so none
+is overtaken. Kinds are tried whenever the engine has finished a call, the more important ones
+first, and every `RETRY_S`; partitions when `PartitionWatch` finds them free.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ _log = logging.getLogger(__name__)
 PARTITIONS_CALL: Final = "select * from skep.deferred_partitions($1, $2)"
 
 RETRY_S: Final = 0.1
-"""How often the line is tried although no call came back: what it waits for may be elsewhere."""
+"""How often the line is tried without a finished call: room may come from elsewhere."""
 
 PROBE_S: Final = 0.05
-"""How often partitions in which operations wait are looked at, while somebody waits for them."""
+"""How often partitions are checked for operations, while requests wait for them."""
 
 PARTITIONS_WATCHED_MAX: Final = 10_000
-"""Partitions remembered as waiting. Those beyond cost a call that is refused."""
+"""Partitions remembered to have operations. For others, the database refuses the call."""
 
 DEFERRAL: Final = "deferral"
-"""Type of a `PartitionKey` under which those wait that are to be deferred when earlier requests
-of their partition are through; they are tried like those who wait for room."""
+"""Type of a `PartitionKey` under which requests wait to be deferred, behind earlier requests of
+their partition; they are tried like those that wait for room."""
 
 STOPPING: Final = "this instance is shutting down"
 
@@ -57,7 +57,7 @@ class Turn(NamedTuple):
     """Tries it again. Raises `Overloaded` when there is still no room, and `OutOfTurn` when there
     may be, but not for this one yet."""
     refuse: Callable[[SkepError], None]
-    """Answers that there was none in time."""
+    """Answers that there was no room in time."""
 
 
 Kind: TypeAlias = Priority | PartitionKey
@@ -72,9 +72,9 @@ class Line:
         """Begin with an empty line.
 
         Args:
-            engine: What there is no room in.
-            wait_s: How long a request is held back that does not say.
-            weight_max: What all of them may weigh; beyond, requests are refused at once.
+            engine: The line is tried when it has finished a call.
+            wait_s: How long a request is held back by default.
+            weight_max: What all requests may weigh; beyond, they are refused at once.
             is_congestion: Refuse as `Congested`, for clients that give up at a 429.
         """
         self._book: Final[WaitingLine[Turn]] = WaitingLine(weight_max)
@@ -94,7 +94,7 @@ class Line:
         return self._loop.time() + self._wait_s
 
     def has(self, kind: Hashable) -> bool:
-        """Tell whether somebody waits for this."""
+        """Tell whether requests wait for this."""
         return self._book.has(kind)
 
     def stand(self, kind: Kind, turn: Turn, *, weight: int, deadline: float) -> None:
@@ -107,7 +107,7 @@ class Line:
         self._set_timer()
 
     def relieve(self) -> None:
-        """Try those who wait for room in the engine, by priority."""
+        """Try the requests that wait for room in the engine, by priority."""
         if not self._book:
             return
         for priority in Priority:
@@ -118,18 +118,18 @@ class Line:
         self._set_timer()
 
     def free(self, partition: PartitionKey) -> None:
-        """Try those who wait for a partition."""
+        """Try the requests that wait for a partition."""
         self._try(partition)
         self._set_timer()
 
     def stop(self) -> None:
-        """Refuse everybody."""
+        """Refuse all requests."""
         for place in self._book.take_expired(float("inf")):
             place.entry.refuse(self._refusal(STOPPING))
         self._set_timer()
 
     def _try(self, kind: Kind) -> None:
-        """Let those in line try, each once, until there is no room."""
+        """Try the requests in line, each once, until there is no room."""
         book = self._book
         for place in book.places(kind):
             if place.is_left:
@@ -144,7 +144,7 @@ class Line:
                 place.entry.refuse(error)
             book.leave(place)
 
-    def _look(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         for place in self._book.take_expired(self._loop.time()):
             self._refuse(place.entry)
@@ -165,11 +165,11 @@ class Line:
             deadline = self._book.next_deadline()
             assert deadline is not None
             at = min(deadline, self._loop.time() + RETRY_S)
-            self._timer = self._loop.call_at(at, self._look)
+            self._timer = self._loop.call_at(at, self._on_timer)
 
 
 class PartitionWatch:
-    """Knows the partitions in which operations wait, as far as this process has met them."""
+    """The partitions in which operations wait, as far as this process has met them."""
 
     def __init__(self, caller: Caller, when_free: Callable[[PartitionKey], None]) -> None:
         self._caller: Final = caller
@@ -181,18 +181,18 @@ class PartitionWatch:
         return len(self._partitions)
 
     def is_deferred(self, partition: PartitionKey) -> bool:
-        """Tell whether operations waited in a partition when it was last looked at."""
+        """Tell whether operations waited in a partition when it was last checked."""
         return partition in self._partitions
 
     def note(self, partition: PartitionKey) -> None:
-        """Remember that operations wait in a partition, and look until they do not."""
+        """Remember that operations wait in a partition, and check until they do not."""
         if len(self._partitions) < PARTITIONS_WATCHED_MAX:
             self._partitions.add(partition)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._watch())
 
     async def stop(self) -> None:
-        """Stop looking."""
+        """Stop checking."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -202,11 +202,11 @@ class PartitionWatch:
             while self._partitions:
                 await asyncio.sleep(PROBE_S)
                 for type_ in ("push", "ack_batch"):
-                    await self._look(type_)
+                    await self._check(type_)
         finally:
             self._task = None
 
-    async def _look(self, type_: str) -> None:
+    async def _check(self, type_: str) -> None:
         asked = [partition for partition in self._partitions if partition.type == type_]
         if not asked:
             return
@@ -215,7 +215,7 @@ class PartitionWatch:
                 PARTITIONS_CALL, [partition.partition_id for partition in asked], type_
             )
         except SkepError as error:
-            _log.debug("partitions with waiting operations could not be looked at: %s", error)
+            _log.debug("cannot check partitions for waiting operations: %s", error)
             return
         still = {row[0] for row in rows}
         for partition in asked:

@@ -8,7 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import PathParameter, QueryParameter
 
 from skep.broker.overload.operations import (
-    OperationDesk,
+    OperationControl,
     OperationDetail,
     OperationPage,
     OperationStats,
@@ -37,7 +37,7 @@ class Cancelled(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     operation_id: str
 
 
-def operation_routes(desk: OperationDesk) -> list[HTTPRouteHandler]:
+def operation_routes(desk: OperationControl) -> list[HTTPRouteHandler]:
     """Declare the routes of operations."""
     section = Section("Operations")
     read, write = needs(Level.READ_ONLY), needs(Level.READ_WRITE)
