@@ -1,12 +1,12 @@
-"""Carry out what the fusion core decides: run calls, and find the guilty when one fails.
+"""Carry out what the fusion core decides: run calls, and find the failing unit when one fails.
 
-The driver owns the event loop's side of the engine. It gathers everything submitted in one turn
-of the loop, asks the core what may leave, and runs each call as a task. When a call fails:
+The driver gathers everything submitted in one turn of the event loop, asks the core what may leave,
+and runs each call as a task. When a call fails:
 
-* refused data, or a bug: the call is halved until the guilty unit is alone; only that one fails;
+* refused data, or a bug: the call is halved until the failing unit is alone; only that one fails;
 * not executed (deadlock, timeout, no connection): the same call is run again, with growing pauses;
 * outcome unknown (the connection broke): the executor is told that this is a repetition and finds
-  out what the first try did, so that nothing is done twice.
+  out what the first attempt did, so that nothing is done twice.
 
 Repeating ends at `patience_s` after the call left; what is still undone then fails as unavailable.
 """
@@ -29,7 +29,7 @@ RETRY_PAUSE_S_MAX: Final = 0.5
 
 
 class Work(ABC):
-    """What a unit carries: someone waits for it."""
+    """What a unit carries: a request, or a part of some, that waits for an answer."""
 
     __slots__ = ("is_settled",)
 
@@ -42,7 +42,7 @@ class Work(ABC):
         """Answer that it could not be done."""
 
     def split(self) -> Sequence["Work"]:
-        """Return smaller batch that together are this one; none if it is one client's."""
+        """Return smaller works that together are this one; none if it is one client's."""
         return ()
 
 
@@ -50,14 +50,14 @@ class Executor(Protocol):
     """Runs the calls of one operation."""
 
     async def execute(self, batch: Sequence[Any], *, is_repeated: bool) -> None:
-        """Run one call for these batch and answer each of them.
+        """Run one call for this batch and answer each work in it.
 
         Args:
-            batch: In the order to apply them.
-            is_repeated: An earlier try of the same batch may have been executed.
+            batch: In the order to apply it.
+            is_repeated: An earlier attempt of the same batch may have been executed.
 
         Raises:
-            SkepError: No work that is not settled was answered.
+            SkepError: The works that are not settled were not answered.
         """
         ...
 
@@ -88,7 +88,7 @@ class Engine:
         return self._core.is_under_way(operation, partition)
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called whenever a call came back and left room."""
+        """Have `callback` called whenever a call has come back and left room."""
         self._relieved = callback
 
     @property
@@ -97,7 +97,7 @@ class Engine:
         return self._core.weight
 
     def serve(self, operation: str, executor: Executor) -> None:
-        """Name who runs the calls of an operation of the core."""
+        """Name the executor that runs the calls of an operation."""
         self._executors[operation] = executor
 
     def submit(
@@ -176,7 +176,7 @@ class Engine:
     async def _execute(
         self, executor: Executor, batch: Sequence[Any], *, is_repeated: bool = False
     ) -> bool:
-        """Run the batch to the end, whatever happens; tell whether the first try worked."""
+        """Run the batch to its end; tell whether the first attempt succeeded."""
         deadline = self._loop.time() + self._patience_s
         pause_s = RETRY_PAUSE_S
         succeeded = True
@@ -191,11 +191,11 @@ class Engine:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RETRY_PAUSE_S_MAX)
                 succeeded = False
-            except Unavailable as error:  # and it cannot be found out what was done
+            except Unavailable as error:  # a repetition could not find out what was done
                 _fail(batch, error)
                 return False
             except Exception as error:  # noqa: BLE001 -- any failure is some unit's; halving finds whose
-                # Our own errors say that nothing was done; a bug may have struck after the commit.
+                # Our own errors mean that nothing was done; a bug may come after the commit.
                 is_repeated = is_repeated or not isinstance(error, SkepError)
                 await self._isolate(executor, batch, error, is_repeated=is_repeated)
                 return False
@@ -218,7 +218,7 @@ class Engine:
             await self._execute(executor, batch[middle:], is_repeated=is_repeated)
             return
         if not isinstance(error, SkepError) or isinstance(error, Defect):
-            _log.error("a call failed by a defect", exc_info=error)
+            _log.error("a defect failed a call", exc_info=error)
         _fail(batch, error if isinstance(error, SkepError) else Defect())
 
 

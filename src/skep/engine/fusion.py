@@ -25,8 +25,8 @@ Promises the broker builds on:
   something of it waits or flies. No step looks at more than the units it moves and the partitions
   it frees.
 
-Not here on purpose: retries and timeouts. What a call brought back is the driver's
-business; this module only hears that it came back.
+Not here on purpose: retries and timeouts, which are the driver's. This module is only told that a
+call came back.
 """
 
 from collections import OrderedDict, deque
@@ -126,12 +126,12 @@ class Call:
         self.weight = 0
         self.is_in_flight = True
 
-    def load(self, partition: Partition, *, weight_max: int, lots_max: int) -> bool:
+    def load(self, partition: Partition, *, weight_max: int, units_max: int) -> bool:
         """Move the units of a partition that fit, and tell whether they were all of them."""
         carried, weight = self.units, self.weight
         unit = partition.first
         while unit is not None:
-            if carried and (weight + unit.weight > weight_max or len(carried) >= lots_max):
+            if carried and (weight + unit.weight > weight_max or len(carried) >= units_max):
                 break
             weight += unit.weight
             carried.append(unit)
@@ -156,8 +156,8 @@ class _ArrivalIndex:
     """Finds the earliest arrival among the first units of the ready partitions.
 
     The partitions that a settled call releases are not in order of arrival, so their line cannot
-    tell. A unit is noted when it becomes first and sorted in only when somebody asks, which is
-    while little waits. Units that are gone stay until they surface, or until they are the majority.
+    tell. A unit is noted when it becomes first and sorted in only when `earliest` is called, which
+    is while little waits. Units that are gone stay until they surface or are the majority.
     """
 
     __slots__ = ("_noted", "_serial", "_sorted")
@@ -266,7 +266,7 @@ class _Backlog:
             del self._partitions[partition.key]
 
     def has(self, key: Hashable) -> bool:
-        """Tell whether something of a partition waits or flies."""
+        """Tell whether units of a partition wait or are in flight."""
         return key in self._partitions
 
     def due_at(self) -> float | None:
@@ -285,12 +285,12 @@ class _Backlog:
         """Load the next call from the partitions first in line.
 
         A unit that does not fit ends the loading although a lighter one behind it might: it is
-        first in line for the next call, where stepping over it could go on for ever.
+        first in line for the next call, where stepping over it could go on forever.
         """
         policy = self._policy
         call = Call(self._operation, now)
         for partition in islice(self._ready, policy.partitions_per_call):
-            if not call.load(partition, weight_max=policy.weight_max, lots_max=policy.lots_max):
+            if not call.load(partition, weight_max=policy.weight_max, units_max=policy.units_max):
                 break
         self._in_flight += 1
         self._gather_weight = 0.0
@@ -319,7 +319,7 @@ class _Backlog:
             self._gather(call, now)
 
     def _gather(self, call: Call, now: float) -> None:
-        """Let the next call wait a moment for those whom this one answered."""
+        """Let the next call wait a moment for the clients that this one answered."""
         policy = self._policy
         wait_s = min(policy.gather_share * (now - call.started_at), policy.hold_s_max)
         returning = self.ready_weight + _RETURNING_SHARE * call.weight
@@ -426,7 +426,7 @@ class FusionCore:
         return True
 
     def is_under_way(self, operation: str, partition: Hashable) -> bool:
-        """Tell whether units of a partition wait or fly."""
+        """Tell whether units of a partition wait or are in flight."""
         return self._backlogs[operation].has(partition)
 
     def withdraw(self, unit: WorkUnit[Any]) -> bool:

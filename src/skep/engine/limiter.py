@@ -176,8 +176,8 @@ class RttFloors:
     """The least time a call took of late, by weight.
 
     Weights are classed by powers of two. The floor of a class is the least seen in it or in a
-    heavier one: a heavier call takes no less, so it guarantees the lighter ones. That matters
-    because probes are heavy, more units gathering while only one call may leave.
+    heavier one, which takes no less. That matters because probes are heavy: more units gather while
+    only one call may leave.
 
     Times are kept in two halves, the present and the previous, which makes a sliding window of
     between half of `floor_s` and all of it out of two numbers per class.

@@ -1,15 +1,15 @@
 """How one operation batches: the numbers the fusion core decides by.
 
 A policy is a plain value, checked once when it is built. The rules that use it live in
-`skep.engine.fusion`; how many calls the database can take at the moment is the limiter's to say.
+`skep.engine.fusion`; the limiter decides how many calls the database can take at the moment.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-LOTS_PER_CALL_MAX: Final = 1_024
-"""Units one call carries unless the policy says otherwise. Each of them is answered in one go when
-the call comes back, so this bounds how long a single call can keep the event loop to itself."""
+UNITS_PER_CALL_MAX: Final = 1_024
+"""Units one call carries by default. All of them are answered in one go when the call comes back,
+so this bounds how long a single call can keep the event loop busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class BatchPolicy:
     """Up to which share of the capacity units of this operation are let in, whatever fills it.
     The lower it is, the sooner the operation makes room for the others."""
 
-    lots_max: int = LOTS_PER_CALL_MAX
+    units_max: int = UNITS_PER_CALL_MAX
     """Units one call may carry, however light."""
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class BatchPolicy:
             "partitions_per_call": 1
             if self.partitions_per_call is None
             else self.partitions_per_call,
-            "lots_max": self.lots_max,
+            "units_max": self.units_max,
         }
         for name, bound in bounds.items():
             if bound < 1:

@@ -1,11 +1,10 @@
 """What all processes that share a spill directory know of it at every moment.
 
 A small file that each of them maps. Reading it costs as much as reading a variable, so every push
-can ask whether its partition has to wait. `end` and everything that belongs to appending is written
-under the append lock, `drained` and what belongs to draining by the process that drains.
+can check whether its partition has to wait. `end` and everything that belongs to appending is
+written under the append lock, `drained` and what belongs to draining by the process that drains.
 
-Nothing here has to survive: the first process that opens the directory makes it anew from the
-files.
+Nothing here has to survive: the first process that opens the directory rebuilds it from the files.
 """
 
 import mmap
@@ -18,7 +17,7 @@ import xxhash
 BUCKETS: Final = 16_384
 """Partitions share buckets. One that shares a bucket with a partition that waits, waits as well."""
 
-_END, _DRAINED, _BASE, _CLOSING, _APPENDED, _TAKEN, _SET_ASIDE = range(7)
+_END, _DRAINED, _BASE, _CLOSING, _APPENDED, _TAKEN = range(6)
 _FIRST_BUCKET: Final = 16
 _BYTES: Final = 8 * (_FIRST_BUCKET + BUCKETS)
 
@@ -88,7 +87,7 @@ class Board:
 
     @property
     def is_closing(self) -> bool:
-        """The backlog is nearly drained: who can wait for a moment should, instead of adding."""
+        """The backlog is nearly drained: pushes that can wait a moment should not add to it."""
         return bool(self._numbers[_CLOSING])
 
     @is_closing.setter
@@ -99,18 +98,13 @@ class Board:
     def pending(self) -> int:
         """Messages on disk that PostgreSQL does not have."""
         if not self.has_backlog:
-            return 0  # whatever a process that died half way forgot to count
+            return 0  # a process that died half way may have counted less
         return max(0, self._numbers[_APPENDED] - self._numbers[_TAKEN])
 
     @property
     def drained_messages(self) -> int:
         """Messages that went into PostgreSQL since the directory was opened."""
         return self._numbers[_TAKEN]
-
-    @property
-    def set_aside(self) -> int:
-        """Records given up since the directory was opened."""
-        return self._numbers[_SET_ASIDE]
 
     def announce(self, partition: tuple[str, str], end: int) -> None:
         """Let pushes into a partition wait until the log is drained up to `end`."""
@@ -125,7 +119,3 @@ class Board:
         """PostgreSQL has everything before the position."""
         self._numbers[_TAKEN] += count
         self._numbers[_DRAINED] = position
-
-    def note_set_aside(self, count: int) -> None:
-        """So many records were given up."""
-        self._numbers[_SET_ASIDE] += count

@@ -56,7 +56,7 @@ class SpillRefused(Unavailable):
 
 
 class Portion(NamedTuple):
-    """Pieces of one file that follow each other, from a position of the log to another."""
+    """Consecutive pieces of one file."""
 
     file_id: UUID
     start: int
@@ -76,8 +76,8 @@ class SpillLog:
     """The spill directory as one process sees it.
 
     Args:
-        directory: Made if it does not exist; nobody else can read it.
-        bytes_max: What is not drained may take so much room.
+        directory: Made if it does not exist, readable by this user only.
+        bytes_max: Most that may wait to be drained.
         file_bytes: When to begin another file.
 
     Raises:
@@ -102,7 +102,7 @@ class SpillLog:
             fcntl.flock(self._members, fcntl.LOCK_SH)
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Release the directory."""
         self._leave_active()
         self.board.close()
         for lock in (self._append_lock, self._drain_lock, self._members):
@@ -112,7 +112,7 @@ class SpillLog:
         """Add records to the end of the log, all of them or none.
 
         Raises:
-            SpillRefused: The log is as large as it may be, or the disk takes no more.
+            SpillRefused: The log is full, or the disk is.
         """
         bodies = [encode_body(record) for record in records]
         with self._appending():
@@ -129,7 +129,7 @@ class SpillLog:
                     board.announce(record.address, end)
                 _write(descriptor, b"".join(framed), start - file.head.base + FILE_HEAD_BYTES)
             except OSError as error:
-                raise SpillRefused(f"the disk does not take the spill: {error}") from error
+                raise SpillRefused(f"cannot write the spill: {error}") from error
             board.note_appended(len(records), end)
 
     def sync(self) -> None:
@@ -147,7 +147,7 @@ class SpillLog:
             with self._appending():
                 if self.board.base == file.head.base:
                     self.board.base = NO_FILE
-            raise SpillRefused(f"the disk did not confirm the spill: {error}") from error
+            raise SpillRefused(f"cannot sync the spill: {error}") from error
 
     def try_lock_for_drain(self) -> bool:
         """Become the process that drains, unless another one is."""
@@ -175,12 +175,9 @@ class SpillLog:
         return found[::-1]
 
     def read(self, position: int, end: int, *, bytes_max: int) -> Portion | None:
-        """Return what follows a position, about so many bytes of it; None when nothing is there.
+        """Return about `bytes_max` bytes of the log from `position` to `end`; None if it is empty.
 
-        Args:
-            position: From where on.
-            end: How far the log reached when it was looked at.
-            bytes_max: About how much; a record that is larger is returned whole.
+        A record that is larger is returned whole.
         """
         for file in self.files():
             start, stop = max(position, file.head.base), min(file.end, end)
@@ -209,12 +206,11 @@ class SpillLog:
         return removed
 
     def set_aside(self, file_id: UUID, position: int, data: bytes, reason: str) -> Path:
-        """Keep bytes that cannot be drained, and why, where a person finds them."""
+        """Keep bytes that cannot be drained, and why, for an operator."""
         path = self._rejected / f"{file_id}-{position:016x}.rejected"
         path.write_bytes(data)
         path.with_suffix(".reason").write_text(reason + "\n")
         _sync_directory(self._rejected)
-        self.board.note_set_aside(1)
         return path
 
     def rejected(self) -> tuple[int, int]:
@@ -231,7 +227,7 @@ class SpillLog:
             fcntl.flock(self._append_lock, fcntl.LOCK_UN)
 
     def _recover(self) -> None:
-        """Make the board from the files; nobody else uses the directory."""
+        """Rebuild the board from the files; no other process uses the directory."""
         files = self.files()
         board = self.board
         board.reset(position=files[0].head.base if files else 0)
@@ -298,7 +294,7 @@ class SpillLog:
 
     def _leave_active(self) -> None:
         if self._active is not None:
-            # Others may have to wait for what we wrote to it, but nobody can ask us to sync it.
+            # No later sync covers what this process wrote to it.
             with suppress(OSError):
                 os.fsync(self._active[1])
             os.close(self._active[1])
@@ -319,11 +315,10 @@ class SpillLog:
             size *= 2
 
     def _put_away(self, path: Path) -> None:
-        """A file that does not say what it is cannot be drained: leave it to a person."""
+        """Move a file with a damaged head, which cannot be drained, to the rejected ones."""
         target = self._rejected / f"{path.name}.rejected"
-        _log.error("%s is no spill file any more; it was moved to %s", path, target)
+        _log.error("%s is not a spill file; moved it to %s", path, target)
         path.rename(target)
-        self.board.note_set_aside(1)
 
 
 def _pieces(file: SpillFile) -> list[Piece]:

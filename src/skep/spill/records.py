@@ -5,7 +5,7 @@
 
 Positions are those of the log as a whole: `base` is where a file begins in it. The checksum of a
 record is seeded with the file's id. So a record is told from damage, from a torn end, and from
-bytes of a payload that look like a record: nobody outside knows the id.
+bytes of a payload that look like a record: clients do not know the id.
 
 `scan` never gives up at damage. It looks for the next record that is whole, and says which bytes
 lie between; a record is never so large that it is dropped for its size.
@@ -32,14 +32,14 @@ BODY_BYTES_MAX: Final = 2**32 - 1
 
 
 class SpillRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A message as it waits on disk. Its transaction id is in the envelope, fixed for ever."""
+    """A message on disk. Its transaction id is in the envelope."""
 
     queue: str
     partition: str
     envelope: bytes
     """As it is stored in PostgreSQL, except that it is always sealed where there is a key."""
     deliver_at: float | None = None
-    """Seconds since 1970 of a message that is meant for later."""
+    """Seconds since 1970, for a scheduled message."""
     known_to: int | None = None
     """A call that may have stored it was lost: then it lies above this offset of its partition."""
 
@@ -50,7 +50,7 @@ class SpillRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class FileHead(NamedTuple):
-    """How a file introduces itself."""
+    """The first bytes of a file."""
 
     file_id: UUID
     base: int
@@ -78,34 +78,29 @@ _decoder: Final = msgspec.msgpack.Decoder(SpillRecord)
 
 
 def encode_file_head(head: FileHead) -> bytes:
-    """Spell the first bytes of a file."""
-    spelled = _FILE_HEAD.pack(_MAGIC, head.file_id.bytes, head.base)
-    return spelled + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(spelled))
+    """Encode the first bytes of a file."""
+    fields = _FILE_HEAD.pack(_MAGIC, head.file_id.bytes, head.base)
+    return fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
 
 
 def decode_file_head(data: bytes) -> FileHead | None:
-    """Read the first bytes of a file; None when they are not those of a spill file."""
+    """Decode the first bytes of a file; None when they are not those of a spill file."""
     if len(data) < FILE_HEAD_BYTES:
         return None
-    spelled, checksum = data[: _FILE_HEAD.size], data[_FILE_HEAD.size : FILE_HEAD_BYTES]
-    magic, file_id, base = _FILE_HEAD.unpack(spelled)
-    if magic != _MAGIC or _CHECKSUM.unpack(checksum)[0] != xxhash.xxh3_64_intdigest(spelled):
+    fields, checksum = data[: _FILE_HEAD.size], data[_FILE_HEAD.size : FILE_HEAD_BYTES]
+    magic, file_id, base = _FILE_HEAD.unpack(fields)
+    if magic != _MAGIC or _CHECKSUM.unpack(checksum)[0] != xxhash.xxh3_64_intdigest(fields):
         return None
     return FileHead(UUID(bytes=file_id), base)
 
 
-def encode_record(record: SpillRecord, file_id: UUID) -> bytes:
-    """Spell a record of a file."""
-    return frame(encode_body(record), file_id)
-
-
 def encode_body(record: SpillRecord) -> bytes:
-    """Spell what a record says, which is the same in every file."""
+    """Encode a record without its frame; the same in every file."""
     return _encoder.encode(record)
 
 
 def frame(body: bytes, file_id: UUID) -> bytes:
-    """Put a body between what makes it a record of a file."""
+    """Frame a body as a record of a file."""
     return _RECORD_HEAD.pack(_MARK, len(body), _checksum(body, file_id)) + body
 
 

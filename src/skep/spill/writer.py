@@ -77,7 +77,7 @@ class SpillWriter:
                 self._commit(batches)
 
     def _commit(self, batches: Sequence[_Batch]) -> None:
-        """Make batches durable together; when not all of them fit, those that do."""
+        """Make batches durable together; when not all of them fit, those that fit."""
         error = self._append(batches)
         kept: Sequence[_Batch] = batches
         refused: list[_Batch] = []
@@ -111,7 +111,7 @@ def _error_of(step: Callable[[], None]) -> SkepError | None:
         step()
     except SkepError as error:
         return error
-    except Exception as bug:  # noqa: BLE001 -- whatever it is, clients wait for an answer
-        _log.exception("the spill failed by a defect")
+    except Exception as bug:  # noqa: BLE001 -- clients wait for an answer
+        _log.exception("a defect failed the spill")
         return Defect(str(bug))
     return None

@@ -84,11 +84,10 @@ def test_a_flush_recorded_at_once_is_known_like_one_recorded_segment_by_segment(
     writes = [(partition_id, joined) for partition_id, _, joined, _ in segments]
     assert at_once.find(writes) == one_by_one.find(writes)
     assert [at_once.guarantee(p) for p, _ in writes] == [one_by_one.guarantee(p) for p, _ in writes]
-    assert at_once.counters == one_by_one.counters
 
 
 class TestSpans:
-    def test_nothing_is_guaranteed_for_in_a_partition_never_heard_of(self):
+    def test_nothing_is_guaranteed_in_a_partition_never_heard_of(self):
         assert small_cache().guarantee(1) is None
 
     def test_a_partition_begun_is_guaranteed_for_as_told(self):
@@ -167,11 +166,10 @@ class TestSpans:
 
         assert cache.guarantee(1) == (1, NOON)
         assert cache.guarantee(2) is None
-        assert cache.counters.spans_evicted == 1
 
 
 class TestFind:
-    def test_a_hit_tells_lot_key_and_offset(self):
+    def test_a_hit_tells_write_key_and_offset(self):
         cache = small_cache()
         cache.record(7, 10, keys("abc"), NOON)
         cache.record(9, 20, keys("de"), NOON)
@@ -293,51 +291,6 @@ class TestForgetting:
 
         assert cache.find([(2, key("a"))]) == [(0, 0, 1)]
 
-    @pytest.mark.parametrize("run_keys", [SMALL_RUN_KEYS, 20])
-    def test_a_run_is_as_young_as_its_youngest_key_in_whatever_order_they_come(self, run_keys):
-        cache = DedupCache(memory_bytes_max=SMALL_BYTES, run_keys=run_keys)
-        segments = [(n, key(n), NOON + timedelta(seconds=n)) for n in range(1, 18)]
-        cache.begin(1, head=17, since=NOON)
-        for segment in reversed(segments):
-            cache.adopt(1, *segment)
-        cache.adopt(2, 1, keys(range(12)), NOON)
-
-        cache.expire(NOON + timedelta(seconds=12))
-
-        assert lost_keys(cache, segments) == []
-
-    def test_expired_runs_leave_and_those_with_a_younger_key_stay(self):
-        cache = small_cache()
-        segments = fill(cache, 24)
-        before = NOON + timedelta(seconds=9)
-
-        cache.expire(before)
-
-        assert NOON < cache.horizon <= before
-        assert cache.runs_dropped == 2
-        assert lost_keys(cache, segments) == []
-        assert cache.find([(1, segments[0][1])]) == []
-
-    def test_nothing_expires_before_its_time(self):
-        cache = small_cache()
-        fill(cache, 24)
-
-        cache.expire(NOON)
-
-        assert cache.horizon == ALWAYS
-        assert cache.runs_dropped == 0
-
-    def test_room_made_by_expiry_is_used_again(self):
-        cache = small_cache()
-        fill(cache, 24)
-        cache.expire(NOON + timedelta(days=1))
-        horizon = cache.horizon
-
-        segments = fill(cache, 16, start=NOON + timedelta(days=1))
-
-        assert cache.horizon == horizon
-        assert lost_keys(cache, segments) == []
-
     def test_the_filter_does_not_clog_however_many_runs_come_and_go(self):
         cache = small_cache()
 
@@ -366,12 +319,15 @@ def count_memory(joined, bound, **how):
     with traced_memory() as taken:
         cache = DedupCache(memory_bytes_max=bound, **how)
         unaccounted = above_bound = -bound
+        drops, horizon = 0, cache.horizon
         for partition_id in count(1):
             created_at = NOON + timedelta(seconds=partition_id)
             cache.adopt(partition_id, 5, joined, created_at)
             unaccounted = max(unaccounted, taken() - cache.memory_bytes)
             above_bound = max(above_bound, cache.memory_bytes - bound)
-            if cache.runs_dropped > 10 and cache.counters.spans_evicted > 10:
+            drops += cache.horizon > horizon
+            horizon = cache.horizon
+            if drops > 10 and cache.guarantee(11) is None:
                 break
     return unaccounted, above_bound
 
@@ -406,7 +362,7 @@ class TestMemory:
             cache = DedupCache(memory_bytes_max=MIB, spill_dir=spill_dir)
             for number in range(200):
                 cache.adopt(number, 1, joined, NOON)
-            kept.append(cache.keys_held)
+            kept.append(len(cache.find([(number, joined) for number in range(200)])))
 
         assert kept[1] > 5 * kept[0] > 0
 
@@ -456,7 +412,6 @@ class TestSpilling:
         with no_file_may_grow():
             segments += fill(cache, 40, start=NOON + timedelta(minutes=1))
 
-        assert cache.spill_failures > 0
         assert cache.horizon > NOON
         assert lost_keys(cache, segments) == []
 
@@ -556,16 +511,9 @@ class CacheBesideDatabase(RuleBasedStateMachine):
     def forget(self, partition_id):
         self.cache.forget(partition_id)
 
-    @rule(age_s=st.integers(0, 200))
-    def expire(self, age_s):
-        before = self.now - timedelta(seconds=age_s)
-        horizon = self.cache.horizon
-        self.cache.expire(before)
-        assert self.cache.horizon <= max(horizon, before)
-
     @precondition(lambda self: hasattr(self, "cache"))
     @invariant()
-    def whatever_is_guaranteed_for_is_found(self):
+    def whatever_is_guaranteed_is_found(self):
         writes, expected = [], []
         for partition_id, segments in self.log.items():
             to, since = self.cache.guarantee(partition_id) or (0, ALWAYS)

@@ -240,7 +240,7 @@ def test_a_call_is_filled_up_to_its_weight():
 
 
 def test_a_call_is_filled_up_to_its_number_of_units():
-    core = core_of(push=policy_with(lots_max=2, preferred_weight=99))
+    core = core_of(push=policy_with(units_max=2, preferred_weight=99))
     offer_all(core, "aab")
 
     assert batch(core.take_ready(0.0)) == ["a1 a2"]
@@ -601,7 +601,7 @@ class Model:
         partitions = {unit.partition for unit in units}
         assert call.weight == sum(unit.weight for unit in units)
         assert len(units) == 1 or call.weight <= policy.weight_max
-        assert 1 <= len(units) <= policy.lots_max
+        assert 1 <= len(units) <= policy.units_max
         assert policy.partitions_per_call is None or len(partitions) <= policy.partitions_per_call
         for partition in partitions:
             carried = [unit for unit in units if unit.partition == partition]
@@ -642,7 +642,7 @@ POLICIES = st.builds(
     concurrency_max=SMALL,
     calls_per_partition=st.integers(1, 2),
     partitions_per_call=st.none() | SMALL,
-    lots_max=st.integers(1, 5),
+    units_max=st.integers(1, 5),
     gather_share=st.sampled_from([0.0, 0.25, 1.0]),
 )
 OPERATIONS = ("push", "pop", "ack")

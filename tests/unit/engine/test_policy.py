@@ -10,7 +10,7 @@ POLICY = BatchPolicy(preferred_weight=1, hold_s_max=0.0, weight_max=1, concurren
 
 
 def test_the_smallest_bounds_are_allowed():
-    policy = replace(POLICY, calls_per_partition=1, partitions_per_call=1, lots_max=1)
+    policy = replace(POLICY, calls_per_partition=1, partitions_per_call=1, units_max=1)
 
     assert policy.partitions_per_call == 1
 
@@ -23,7 +23,7 @@ def test_the_smallest_bounds_are_allowed():
         "concurrency_max",
         "calls_per_partition",
         "partitions_per_call",
-        "lots_max",
+        "units_max",
     ],
 )
 def test_a_bound_below_one_is_refused_by_name(bound):

@@ -13,8 +13,9 @@ from skep.spill.records import (
     Found,
     SpillRecord,
     decode_file_head,
+    encode_body,
     encode_file_head,
-    encode_record,
+    frame,
     scan,
 )
 
@@ -28,6 +29,10 @@ records = st.builds(
     st.none() | st.floats(allow_nan=False),
     st.none() | st.integers(0, 2**63 - 1),
 )
+
+
+def encode_record(record, file_id):
+    return frame(encode_body(record), file_id)
 
 
 def spelled(*given_records):

@@ -55,7 +55,7 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
     )
     # Each is a call of its own, and none waits for another.
     alone = BatchPolicy(
-        preferred_weight=1, hold_s_max=0, weight_max=_MIB, lots_max=1, concurrency_max=connections
+        preferred_weight=1, hold_s_max=0, weight_max=_MIB, units_max=1, concurrency_max=connections
     )
     return {
         "push": BatchPolicy(
@@ -63,7 +63,7 @@ def policies(connections: int, *, push_hold_s: float = 0.02) -> dict[str, BatchP
             hold_s_max=push_hold_s,
             gather_share=0.25,
             weight_max=4 * _MIB,
-            lots_max=4096,
+            units_max=4096,
             concurrency_max=connections,
         ),
         "pop": polls,

@@ -4,12 +4,12 @@ The size of a queue is what waits for the slowest of its groups. Measuring it fo
 cost more than the push, so a process measures now and then and counts its own pushes in between:
 
 * a push that fits is admitted at once, and a measurement that is 200 ms old is renewed meanwhile;
-* a push that does not fit is decided by a measurement of its own time, because consumers may have
-  made room since the last one.
+* a push that does not fit is decided by a fresh measurement, because consumers may have made room
+  since the last one.
 
 So the bound is approximate: other processes may add, unseen, what arrives within 200 ms. A batch
-larger than `maxSize` is admitted when the queue is empty; it could never be otherwise. Messages
-that are sequenced when their time comes are not held up.
+larger than `maxSize` is admitted when the queue is empty, or it never could be. Scheduled messages
+that are due are always admitted.
 
 `SizeBook` decides and is pure; `AdmissionGate` measures, and makes room where the queue's overflow
 is `drop_oldest`.
@@ -46,18 +46,18 @@ DURATION_SHARE: Final = 10
 
 RETRY_AFTER_S: Final = 1
 QUEUES_MAX: Final = 10_000
-"""Queues remembered; the one heard of first is forgotten and measured anew when needed."""
+"""Queues remembered; the oldest is forgotten and measured again when needed."""
 
 
 class SizeLimit(NamedTuple):
-    """What a queue's options say. `max_size` is above 0: others need no admission."""
+    """The limit of a queue; `max_size` is above 0."""
 
     max_size: int
     overflow: Overflow = "reject"
 
     @property
     def measured_to(self) -> int:
-        """How far to count. To drop what is too much one must know how much that is."""
+        """How far to count; to drop the excess, it must be counted too."""
         if self.overflow == "reject":
             return self.max_size
         return 2 * self.max_size + PUSH_ITEMS_MAX
@@ -73,7 +73,7 @@ class Full(msgspec.Struct, frozen=True):
     retry_after_s: int = RETRY_AFTER_S
 
     def error(self, queue: str) -> QueueFull:
-        """Say so for a queue."""
+        """Return the error of a queue."""
         return QueueFull(f"queue {queue} is full", retry_after_s=self.retry_after_s)
 
 
@@ -114,7 +114,7 @@ class SizeBook:
         self._sizes: Final[dict[int, _Size]] = {}
 
     def admit(self, queue_id: int, count: int, limit: SizeLimit, now: float) -> Verdict:
-        """Decide about messages for a queue; those admitted are counted."""
+        """Decide about `count` messages for a queue, and count those that are admitted."""
         size = self._size(queue_id)
         age_s = now - size.measured_at
         known = size.waiting + size.added
@@ -132,14 +132,14 @@ class SizeBook:
         return max(0, size.waiting + size.added - limit.max_size)
 
     def is_renewal_due(self, queue_id: int, now: float) -> bool:
-        """Say whether to measure in the background, now that somebody pushes."""
+        """Tell whether a push should start a measurement in the background."""
         size = self._size(queue_id)
         if size.is_being_measured:
             return False
         return now - size.measured_at >= max(RENEW_S, self._pause_s(size))
 
     def begin_measurement(self, queue_id: int) -> None:
-        """A measurement begins; what is admitted from now on may be missing in it."""
+        """Begin a measurement; it may miss what is admitted from now on."""
         size = self._size(queue_id)
         size.is_being_measured = True
         size.added_before = size.added
@@ -147,7 +147,7 @@ class SizeBook:
     def end_measurement(
         self, queue_id: int, waiting: int | None, *, began_at: float, now: float
     ) -> None:
-        """A measurement ended; None when it failed."""
+        """End a measurement; `waiting` is None when it failed."""
         size = self._size(queue_id)
         size.is_being_measured = False
         if waiting is None:
@@ -159,7 +159,7 @@ class SizeBook:
         size.duration_s = now - began_at
 
     def note_dropped(self, queue_id: int, count: int) -> None:
-        """So many messages that waited have been dropped."""
+        """Note that so many waiting messages were dropped."""
         self._size(queue_id).waiting -= count
 
     def _size(self, queue_id: int) -> _Size:
@@ -210,12 +210,12 @@ class AdmissionGate:
             await asyncio.shield(self._measure(queue_id, limit))
 
     async def settle(self) -> None:
-        """Wait until nothing is under way; the last thing to do before the connections close."""
+        """Wait until nothing is under way, before the connections close."""
         while tasks := [*self._measurements.values(), *self._clearances.values()]:
             await asyncio.wait(tasks)
 
     def _measure(self, queue_id: int, limit: SizeLimit) -> asyncio.Task[None]:
-        """Return the measurement under way, which one begins if there is none."""
+        """Return the measurement under way, or begin one."""
         task = self._measurements.get(queue_id)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._count(queue_id, limit.measured_to))
@@ -227,7 +227,7 @@ class AdmissionGate:
         del self._measurements[queue_id]
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _log.warning("the size of queue %d could not be measured: %s", queue_id, error)
+            _log.warning("cannot measure queue %d: %s", queue_id, error)
 
     async def _count(self, queue_id: int, at_most: int) -> None:
         began_at, waiting = self._now(), None
@@ -249,8 +249,8 @@ class AdmissionGate:
             try:
                 ((dropped, unread),) = await self._caller.call(DROP_CALL, queue_id, excess)
             except SkepError as error:
-                _log.warning("queue %d could not drop its oldest messages: %s", queue_id, error)
+                _log.warning("cannot drop the oldest messages of queue %d: %s", queue_id, error)
                 return
             self._book.note_dropped(queue_id, unread)
             if not dropped:
-                return  # what is too much is on its way and not stored yet
+                return  # the excess is not stored yet

@@ -1,16 +1,16 @@
-"""Remember which keys were stored where, and guarantee what was not.
+"""Remember which keys were stored where, and prove which are absent.
 
-This is the broker's half of duplicate detection. With every push the broker gives its word for a
-*span* of each partition: none of the keys sent occurs there at offsets up to `to` in segments
-created at or after `since`. The push procedure probes the rest of the window under the partition's
-lock, so detection is exact whatever this cache holds; the cache only makes probing rare.
+This is the broker's half of duplicate detection. With every push the broker guarantees a *span* of
+each partition: none of the keys sent occurs there at offsets up to `to` in segments created at or
+after `since`. The push procedure probes the rest of the window under the partition's lock, so
+detection is exact whatever this cache holds; the cache only makes probing rare.
 
 Promises:
 
-* Whatever lies inside a span it guarantees, `find` finds, at its newest offset. A hit may be
+* `find` finds every key inside a span that is guaranteed, at its newest offset. A hit may be
   outside the window by now, so the caller confirms it in the database. One that is not confirmed
   is new, unless two keys of the partition agree in 63 bits and the newer hides the older: a caller
-  that cares even for that pushes such a write without a guarantee.
+  that must be exact even then pushes such a write without a guarantee.
 * Memory stays below `memory_bytes_max`. What is forgotten is taken out of the spans first.
 * The cost of a call is bounded by the keys it carries; there is nothing to run in between.
 
@@ -18,14 +18,13 @@ It relies on the procedure for one thing: along a partition created_at never dec
 stay the same over many segments, when the server's clock was set back.
 
 Keys are 16 bytes each, uniformly distributed. Not here: hashing, SQL, and repeats within one
-flush, which the caller has to take out.
+flush, which the caller removes.
 """
 
 import struct
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
@@ -65,7 +64,7 @@ _FINGERPRINT_FEW_KEYS: Final = 32
 _RECORD_FEW_SEGMENTS: Final = 8
 
 _EMPTY: Final[Guarantee] = (0, ALWAYS)
-"""What can be said of any partition: there is nothing before the first offset, which is 1."""
+"""True of any partition: there is nothing before the first offset, which is 1."""
 
 _SALT: Final = 0x9E37_79B9_7F4A_7C15
 _ALL_BITS: Final = 0xFFFF_FFFF_FFFF_FFFF
@@ -79,18 +78,6 @@ class Hit(NamedTuple):
     write: int
     key_index: int
     offset: int
-
-
-@dataclass(slots=True)
-class DedupCounters:
-    """What happened so far, for metrics."""
-
-    keys_recorded: int = 0
-    keys_adopted: int = 0
-    keys_sought: int = 0
-    hits: int = 0
-    spans_restarted: int = 0
-    spans_evicted: int = 0
 
 
 class DedupCache:
@@ -113,7 +100,6 @@ class DedupCache:
         spill_dir: Path | None = None,
         run_keys: int | None = None,
     ) -> None:
-        self.counters: Final = DedupCounters()
         self._spans: Final[OrderedDict[int, Guarantee]] = OrderedDict()
         self._spans_max: Final = max(1, memory_bytes_max // 8 // _SPAN_BYTES)
         # The young generation: keys since the last pour, by fingerprint.
@@ -131,7 +117,7 @@ class DedupCache:
 
     @property
     def horizon(self) -> datetime:
-        """The earliest moment from which anything can be guaranteed."""
+        """The earliest time from which anything can be guaranteed."""
         return self._runs.horizon
 
     @property
@@ -140,36 +126,16 @@ class DedupCache:
         young = sys.getsizeof(self._young) + len(self._young) * _YOUNG_OBJECT_BYTES
         return _FIXED_BYTES + young + len(self._spans) * _SPAN_BYTES + self._runs.memory_bytes
 
-    @property
-    def keys_held(self) -> int:
-        """Keys that can be found now."""
-        return len(self._young) + self._runs.keys_held
-
-    @property
-    def partitions_held(self) -> int:
-        """Partitions that have a span."""
-        return len(self._spans)
-
-    @property
-    def runs_dropped(self) -> int:
-        """Runs given up so far, for room or because they had expired."""
-        return self._runs.dropped_count
-
-    @property
-    def spill_failures(self) -> int:
-        """Writes to the spill directory that failed."""
-        return self._runs.spill_failure_count
-
     def guarantee(self, partition_id: int) -> Guarantee | None:
         """Return what `find` is complete for in the partition; None if for nothing.
 
-        It stands for keys looked up since the span last grew: after an `adopt`, or an await during
-        which one may have happened, look them up again before giving this word for them.
+        It holds for keys looked up since the span last grew: after an `adopt`, or an await during
+        which one may have happened, look them up again before relying on it.
         """
         return self.guarantee_each((partition_id,))[0]
 
     def guarantee_each(self, partition_ids: Iterable[int]) -> list[Guarantee | None]:
-        """Return what `guarantee` says of each; together it costs a fraction."""
+        """Return the `guarantee` of each, at a fraction of the cost."""
         spans, horizon = self._spans, self._runs.horizon
         return [
             span if (span := spans.get(each)) is None or span[1] >= horizon else (span[0], horizon)
@@ -186,23 +152,26 @@ class DedupCache:
             The keys that seem to be stored already, in the order of the writes.
         """
         key_count = sum(len(keys) for _, keys in writes) // KEY_BYTES
-        hits = self._find_few(writes) if key_count <= _FIND_FEW_KEYS else self._find_many(writes)
-        self.counters.keys_sought += key_count
-        self.counters.hits += len(hits)
-        return hits
+        return self._find_few(writes) if key_count <= _FIND_FEW_KEYS else self._find_many(writes)
 
     def begin(self, partition_id: int, *, head: int, since: datetime) -> None:
         """Guarantee the partition up to `head` in segments created at or after `since`.
 
-        The keys of those segments were or will be given, in any order, before the next `find`.
+        The keys of those segments are adopted, in any order, before the next `find`.
         A partition just created has head 0 and is known since `ALWAYS`.
         """
         self._set_span(partition_id, head, since)
 
     def record(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
-        """Take in a segment this broker stored, from offset `first` on."""
-        self.counters.keys_recorded += len(keys) // KEY_BYTES
-        self._learn(partition_id, first, keys, created_at)
+        """Take in a segment, from offset `first` on, that was created at `created_at`."""
+        assert len(keys) % KEY_BYTES == 0, "keys are joined without anything between them"
+        count = len(keys) // KEY_BYTES
+        self._extend_span(partition_id, first, first + count - 1, created_at)
+        self._keep(_fingerprints(partition_id, keys), range(first, first + count), created_at)
+
+    def adopt(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
+        """Take in segments another broker stored; `created_at` is that of the newest of them."""
+        self.record(partition_id, first, keys, created_at)
 
     def record_flush(self, segments: Sequence[Segment]) -> None:
         """Take in all the segments of one call; the same as `record` for each, but cheaper."""
@@ -216,26 +185,13 @@ class DedupCache:
         for (partition_id, first, _, created_at), count in zip(segments, counts, strict=True):
             self._extend_span(partition_id, first, first + count - 1, created_at)
             offsets += range(first, first + count)
-        self.counters.keys_recorded += len(offsets)
-        # One moment for all is the newest: it only decides how long they are guaranteed at most.
+        # All get the newest time: it only decides how long they are guaranteed at most.
         newest = max(created_at for _, _, _, created_at in segments)
         self._keep(_joined_fingerprints(writes, counts).tolist(), offsets, newest)
 
-    def adopt(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
-        """Take in segments another broker stored; `created_at` is that of the newest of them."""
-        self.counters.keys_adopted += len(keys) // KEY_BYTES
-        self._learn(partition_id, first, keys, created_at)
-
     def forget(self, partition_id: int) -> None:
-        """Stop guarantee the partition; its keys leave with the others of their age."""
+        """Stop guaranteeing the partition; its keys leave with the others of their age."""
         self._spans.pop(partition_id, None)
-
-    def expire(self, before: datetime) -> None:
-        """Give up what was created before the start of every window. Cheap; call it now and then.
-
-        Keys leave in whole runs, so some stay for a while.
-        """
-        self._runs.expire(before)
 
     def _find_few(self, writes: Sequence[tuple[int, bytes]]) -> list[Hit]:
         hits: list[Hit] = []
@@ -269,17 +225,11 @@ class DedupCache:
             if offset := young.get(fingerprint):
                 found[position] = max(offset, found.get(position, 0))
 
-    def _learn(self, partition_id: int, first: int, keys: bytes, created_at: datetime) -> None:
-        assert len(keys) % KEY_BYTES == 0, "keys are joined without anything between them"
-        count = len(keys) // KEY_BYTES
-        self._extend_span(partition_id, first, first + count - 1, created_at)
-        self._keep(_fingerprints(partition_id, keys), range(first, first + count), created_at)
-
     def _keep(
         self, fingerprints: Sequence[int], offsets: Sequence[int], created_at: datetime
     ) -> None:
         if created_at < self.horizon:
-            # No span reaches that far back any more: do not let it push out what can be guaranteed.
+            # No span reaches that far back any more: do not evict what can be guaranteed for it.
             return
         for start in range(0, len(fingerprints), self._young_keys_max):
             end = start + self._young_keys_max
@@ -294,9 +244,8 @@ class DedupCache:
         if first <= to + 1:
             self._set_span(partition_id, max(to, last), since)
             return
-        # Some segments before this one are unknown. They may have been created at the same moment
-        # as this one, never later, so the word covers only what comes after that moment.
-        self.counters.spans_restarted += 1
+        # Some segments before this one are unknown. They may have been created at the same time as
+        # this one, never later, so the guarantee covers only what was created after that.
         self._set_span(partition_id, last, created_at + INSTANT)
 
     def _set_span(self, partition_id: int, to: int, since: datetime) -> None:
@@ -305,7 +254,6 @@ class DedupCache:
         if len(self._spans) > self._spans_max:
             # A partition not pushed to for long: probing it costs the database least.
             self._spans.popitem(last=False)
-            self.counters.spans_evicted += 1
 
     def _keep_young(self, fingerprints: Sequence[int], offsets: Sequence[int]) -> None:
         young = self._young

@@ -98,8 +98,6 @@ class KeyRuns:
     def __init__(self, geometry: Geometry, *, spill_dir: Path | None = None) -> None:
         self.horizon = ALWAYS
         """Of what was poured, everything created at or after it is still held."""
-        self.dropped_count = 0
-        self.spill_failure_count = 0
         self._run_keys: Final = geometry.run_keys
         self._slot_count: Final = slots_for(geometry.run_keys)
         self._spill_dir: Final = spill_dir
@@ -110,11 +108,6 @@ class KeyRuns:
         first.clear(slice(None))
         self._open = self._hold(first)
         self._spare = Table(self._slot_count)
-
-    @property
-    def keys_held(self) -> int:
-        """Pairs that can still be found."""
-        return sum(run.count for run in self._held.values())
 
     @property
     def memory_bytes(self) -> int:
@@ -147,12 +140,6 @@ class KeyRuns:
         """Return its newest offset, or 0. The quicker way for a handful of fingerprints."""
         return self._newest_offset(self._filter.word_of(fingerprint), fingerprint)
 
-    def expire(self, before: datetime) -> None:
-        """Drop the sealed runs that hold nothing created at or after `before`."""
-        for run in self._sealed():
-            if run.newest < before:
-                self._drop(run)
-
     def _newest_offset(self, word: int, fingerprint: int) -> int:
         newest = 0
         while word:
@@ -167,9 +154,6 @@ class KeyRuns:
         column = self._filter.take_column()
         run = self._held[column] = Run(column, table)
         return run
-
-    def _sealed(self) -> list[Run]:
-        return [run for run in self._held.values() if run is not self._open]
 
     def _seal(self) -> None:
         """Open the next run, and make sure of a column for the one after it."""
@@ -201,17 +185,14 @@ class KeyRuns:
             except OSError:
                 # Of all runs the oldest is worth least, and dropping it gives its blocks back.
                 # In the end the outgoing run is itself the oldest.
-                self.spill_failure_count += 1
                 self._drop_oldest()
             else:
                 return
 
     def _drop_oldest(self) -> None:
-        self._drop(min(self._sealed(), key=lambda run: run.newest))
-
-    def _drop(self, run: Run) -> None:
+        sealed = [run for run in self._held.values() if run is not self._open]
+        run = min(sealed, key=lambda run: run.newest)
         self.horizon = max(self.horizon, run.newest + INSTANT)
-        self.dropped_count += 1
         self._filter.release_column(run.column)
         del self._held[run.column]
         if self._outgoing is not None and self._outgoing.run is run:
