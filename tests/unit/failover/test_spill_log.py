@@ -247,7 +247,7 @@ def test_a_file_whose_sync_failed_is_not_appended_to_again(open_log, monkeypatch
         raise OSError(errno.EIO, "I/O error")
 
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(SpillRefused, match="confirm"):
+    with pytest.raises(SpillRefused, match="cannot sync"):
         log.sync()
     monkeypatch.undo()
     append(log, "b")
