@@ -204,7 +204,7 @@ async def test_a_server_that_is_busy_is_asked_for_a_socket_again(monkeypatch):
     monkeypatch.setattr("skep.client.aio.live.REOPEN_S", 0.0)
     busy, nothing = (503, {"error": "starting"}), (204, None)
     async with scripted(busy, nothing, busy, nothing) as broker, AsyncClient(broker.url) as client:
-        consumption = client.consume("q", idle_s=0.05, wait_s=0.01, delivery="websocket")
+        consumption = client.consume("q", idle_s=0.5, wait_s=0.01, delivery="websocket")
         assert [message async for message in consumption] == []
 
     asked = [path.partition("?")[0] for path in broker.paths]
