@@ -20,11 +20,9 @@ from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Sen
 
 from skep.model.errors import Unavailable
 from skep.server.api_document.openapi import openapi_config
-from skep.server.auth.guard import admit_visitors
-from skep.server.auth.hot_guard import Door
-from skep.server.edge.request_ids import HEADER, request_id
+from skep.server.auth.guard import Door, admit_visitors
 from skep.server.hot.exchange import HotRoutes, decode_segment
-from skep.server.problems import Problem, problem, problem_of
+from skep.server.problems import HEADER, Problem, problem, problem_of, request_id
 from skep.server.routes.queues.configure import Configure, configure_route
 from skep.server.routes.system.account import account_routes
 from skep.server.routes.system.health import Probe, health_routes

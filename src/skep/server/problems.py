@@ -8,7 +8,9 @@ must be spared a 429, which they take as final, overload is `Congested`, a 503 (
 A defect shows its stack in the log and nothing of itself to the client.
 """
 
+import re
 from typing import Final, NamedTuple
+from uuid import uuid4
 
 import msgspec
 
@@ -83,3 +85,19 @@ def _headers_of(error: SkepError) -> bytes:
     if isinstance(error, Forbidden):
         return b'www-authenticate: Bearer realm="skep", error="insufficient_scope"\r\n'
     return b""
+
+
+HEADER: Final = "x-request-id"
+_HARMLESS: Final = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}")
+
+
+def request_id(given: bytes | None) -> str:
+    """Return the id a client gave, or a new one."""
+    if given is not None and _HARMLESS.fullmatch(given):
+        return given.decode()
+    return uuid4().hex
+
+
+def id_line(name: str) -> bytes:
+    """Spell the header of an answer."""
+    return f"{HEADER}: {name}\r\n".encode()

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from skep.app.processes.sockets import bind_listener
+from skep.app.processes.assignment import bind_listener
 
 UNREACHABLE = "postgresql://me:hidden@127.0.0.1:1/skep"
 
@@ -221,7 +221,7 @@ class TestServe:
 
         result = skep("serve", "--port", 0, SKEP_DATABASE_URL=database_url)
 
-        assert_refused(result, exit_code=1, saying="newer skep")
+        assert_refused(result, exit_code=1, saying="newer than this version")
 
     def test_a_data_directory_in_use_is_refused(self, skep, durable_postgres, postgres_dir):
         server = durable_postgres("taken", fsync="off")

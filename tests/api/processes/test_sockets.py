@@ -1,6 +1,6 @@
 import pytest
 
-from skep.app.processes.sockets import CannotListen, bind_listener
+from skep.app.processes.assignment import CannotListen, bind_listener
 
 
 def test_a_taken_port_is_refused_with_what_to_do():

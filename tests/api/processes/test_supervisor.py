@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from skep.app.processes.restart import STARTUP_DEATHS_MAX
+from skep.app.processes.supervisor import STARTUP_EXITS_MAX
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
@@ -192,7 +192,7 @@ def test_giving_up_names_the_reason_the_worker_gave():
         exit_code = instance.wait_for_end_of_all()
 
         assert exit_code == 2
-        assert len(instance.named("failing")) == STARTUP_DEATHS_MAX
+        assert len(instance.named("failing")) == STARTUP_EXITS_MAX
         assert "the database is somewhere else" in instance.named("gave up")[0]["reason"]
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 from dataclasses import dataclass, field
 
-from skep.app.processes.sockets import assign_workers, bind_listener
+from skep.app.processes.assignment import assign_workers, bind_listener
 from skep.app.processes.supervisor import Supervisor, WorkersKeepDying
 from skep.model.errors import Unavailable
 from skep.settings import Settings

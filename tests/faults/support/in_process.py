@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from skep.app.parts.broker import Broker
-from skep.app.processes.sockets import assign_workers, bind_listener
+from skep.app.processes.assignment import assign_workers, bind_listener
 from skep.broker.directory import Subscription
 from skep.broker.pop.accept import Poll, PollOptions
 from skep.broker.queues.configure import Configure

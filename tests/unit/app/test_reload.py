@@ -2,7 +2,7 @@
 
 import pytest
 
-from skep.app.processes.settings_updates import SettingsNews
+from skep.app.processes.assignment import SettingsUpdates
 from skep.settings import Settings
 from skep.settings.fields import FIELDS
 from skep.settings.reload import RELOADABLE, reloaded
@@ -39,7 +39,7 @@ def test_every_reloadable_setting_exists(name):
 
 
 def test_news_reach_a_listener_that_comes_later_and_only_the_last_of_them():
-    heard, news = [], SettingsNews()
+    heard, news = [], SettingsUpdates()
     news.deliver(Settings(port=1))
     news.deliver(Settings(port=2))
 

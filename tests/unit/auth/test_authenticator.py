@@ -10,8 +10,7 @@ from skep.server.auth.access import LEVEL_BY_WORD, Level
 from skep.server.auth.authenticator import Authenticator
 from skep.server.auth.identity import ClaimNames
 from skep.server.auth.key_server import KeyServer
-from skep.server.auth.keys import KeySet, secret_key
-from skep.server.auth.tokens import TokenRules, UnknownKey
+from skep.server.auth.tokens import KeySet, TokenRules, UnknownKey, secret_key
 from tests.support.tokens import SECRET, claims, key_document, private_key, public_entry, sign
 
 OTHER_SECRET = "another secret of the tests, which is long enough"

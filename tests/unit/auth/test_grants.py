@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from skep.model.errors import InvalidToken
 from skep.server.auth.access import Level
-from skep.server.auth.grants import GRANTS_MAX, NamePattern, parse_grants
+from skep.server.auth.identity import GRANTS_MAX, NamePattern, parse_grants
 
 NONE, READ, WRITE, ADMIN = Level
 NAMES = st.text(alphabet="ab*.", max_size=8)

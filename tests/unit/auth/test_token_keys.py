@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from skep.server.auth.keys import KeySet, UnusableKey, document_keys, pem_keys, secret_key
+from skep.server.auth.tokens import KeySet, UnusableKey, document_keys, pem_keys, secret_key
 from tests.support.tokens import SECRET, key_document, private_key, public_entry, public_pem
 
 PUBLIC = ["RS256", "ES256", "EdDSA"]

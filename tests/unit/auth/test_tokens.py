@@ -8,12 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.model.errors import InvalidToken, Unauthenticated
-from skep.server.auth.keys import KeySet, document_keys, pem_keys, secret_key
 from skep.server.auth.tokens import (
     TOKEN_BYTES_MAX,
+    KeySet,
     TokenRules,
     UnknownKey,
     bearer_token,
+    document_keys,
+    pem_keys,
+    secret_key,
     verify_token,
 )
 from tests.support.tokens import (

@@ -5,7 +5,7 @@ import pytest
 from skep.broker.directory import Subscription
 from skep.model.errors import BadRequest
 from skep.model.wire import QUEUE_MODE
-from skep.server.hot.subscription import read_subscription
+from skep.server.hot.decoding import read_subscription
 
 ALL, NEW = Subscription(), Subscription("new")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from skep.server.edge.request_ids import id_line, request_id
+from skep.server.problems import id_line, request_id
 
 
 def test_the_id_of_a_client_is_kept_if_it_is_harmless():

@@ -5,8 +5,7 @@ import pytest
 from skep.telemetry.exposition import expose
 from skep.telemetry.families import FAMILIES
 from skep.telemetry.meters import Meters
-from skep.telemetry.publisher import Publisher
-from skep.telemetry.snapshots import SnapshotBoard
+from skep.telemetry.snapshots import Publisher, SnapshotBoard
 from tests.tidy.tree import ROOT
 
 

@@ -16,10 +16,8 @@ from skep.broker.stats.pulse_sample import PulseFigures
 from skep.broker.stats.rollups import Reporter, WorkerIdentity
 from skep.db.access.slots import Slots
 from skep.settings import InvalidSettings, Settings
-from skep.telemetry.loop_watch import LoopWatch
-from skep.telemetry.process_stats import ProcessStats, read_process_stats
-from skep.telemetry.publisher import Publisher
-from skep.telemetry.snapshots import SnapshotBoard
+from skep.telemetry.process import LoopWatch, ProcessStats, read_process_stats
+from skep.telemetry.snapshots import Publisher, SnapshotBoard
 from skep.telemetry.tracing import Propagation
 
 if TYPE_CHECKING:

@@ -14,13 +14,19 @@ from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest
 from skep.server.auth.access import Level
 from skep.server.auth.authenticator import Authenticator
-from skep.server.auth.hot_guard import Door
+from skep.server.auth.guard import Door
 from skep.server.auth.identity import ClaimNames
 from skep.server.auth.key_server import KeyServer, fetch_document
-from skep.server.auth.keys import PUBLIC_ALGORITHMS, SECRET_ALGORITHM, KeySet, pem_keys, secret_key
 from skep.server.auth.scopes import Scopes
 from skep.server.auth.tls import ServerTls
-from skep.server.auth.tokens import TokenRules
+from skep.server.auth.tokens import (
+    PUBLIC_ALGORITHMS,
+    SECRET_ALGORITHM,
+    KeySet,
+    TokenRules,
+    pem_keys,
+    secret_key,
+)
 from skep.settings import Settings
 from skep.settings.security import jwt_public_keys, jwt_secret, listed
 

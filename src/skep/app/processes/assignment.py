@@ -1,23 +1,67 @@
-"""What the supervisor hands to one worker process, and how the process reports back.
+"""What the supervisor hands to a worker process: sockets, settings, and where to begin.
 
 An assignment is made once per worker slot and outlives the processes that fill the slot: the
-sockets are bound in the supervisor, so a restarted worker listens on the same port and hears its
-peers on the same loopback port as the one that died. It travels by `multiprocessing` (which
-passes the descriptors), never by a command line, because the DSN may carry a password.
+sockets are bound in the supervisor, so a restarted worker uses the same ports as its predecessor,
+and a wrong address is reported before anything starts. It travels by `multiprocessing` (which
+passes the descriptors), never by a command line, because the DSN may contain a password.
+
+The supervisor imports this module too: it must not import the broker.
 """
 
-from __future__ import annotations
-
+import errno
+import secrets
+import signal
+import socket
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from threading import Lock
+from types import FrameType
+from typing import Final, NoReturn, TypeAlias
 
-if TYPE_CHECKING:
-    import socket
-    from pathlib import Path
+from skep.model.errors import Refused
+from skep.settings import Settings
+from skep.telemetry.logs import configure_logging
 
-    from skep.app.processes.settings_updates import SettingsNews
-    from skep.settings import Settings
+BACKLOG: Final = 2048
+"""Connections the kernel holds while every worker is busy; the kernel may lower it."""
+
+WAKEUP_TOKEN_BYTES: Final = 16
+
+
+class SettingsUpdates:
+    """Passes changed settings from the thread that receives them to the event loop.
+
+    The last settings that arrive before there is a listener are kept for it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._listener: Callable[[Settings], object] | None = None
+        self._missed: Settings | None = None
+
+    def deliver(self, settings: Settings) -> None:
+        """Pass settings to the listener, or keep them for it."""
+        with self._lock:
+            if self._listener is None:
+                self._missed = settings
+            else:
+                self._listener(settings)
+
+    def listen(self, listener: Callable[[Settings], object]) -> None:
+        """Call `listener` with all further settings, on the thread that delivers them."""
+        with self._lock:
+            self._listener = listener
+            if self._missed is not None:
+                listener(self._missed)
+                self._missed = None
+
+    def close(self) -> None:
+        """Remove the listener."""
+        with self._lock:
+            self._listener = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +90,139 @@ class WorkerAssignment:
     """The loopback UDP port of every worker, by index, this one included."""
 
     peer_socket: socket.socket | None = field(default=None, repr=False)
-    """The UDP socket on which this instance hears others; only its first worker has it."""
+    """The UDP socket for notices of other instances; only the first worker has it."""
 
-    news: SettingsNews | None = field(default=None, repr=False)
-    """Tells of changed settings. It is made in the worker's process and never travels."""
+    updates: SettingsUpdates | None = field(default=None, repr=False)
+    """Changed settings. It is made in the worker's process and never travels."""
 
     wakeup_token: bytes = field(repr=False)
     """Random bytes that every genuine wake-up datagram of this instance begins with."""
 
     runtime_dir: Path | None = None
-    """Where the workers of this instance show each other their metrics; gone when it ends."""
+    """Where the workers of this instance exchange metrics; removed when it ends."""
 
 
 ReportReady: TypeAlias = Callable[[], None]
-"""Called by a worker once it accepts connections; later deaths are not start-up failures."""
+"""Called once the worker accepts connections; later exits are not start-up failures."""
 
 WorkerTarget: TypeAlias = Callable[[WorkerAssignment, ReportReady], None]
 """What a worker process runs: block until SIGTERM, drain, return. Must be importable by name."""
+
+
+class CannotListen(Refused):
+    """The broker cannot listen on this address."""
+
+    code = "cannot_listen"
+
+
+def bind_listener(host: str, port: int) -> socket.socket:
+    """Return a listening socket on the first address of `host`.
+
+    Raises:
+        CannotListen: The port is in use, the address is not local, or the name is unknown.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with ExitStack() as on_failure:
+            listener = on_failure.enter_context(socket.socket(family, kind, protocol))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+            on_failure.pop_all()
+            return listener
+    except OSError as error:
+        raise CannotListen(_explain(host, port, error)) from error
+
+
+def _explain(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} on {host} is in use: stop the program that listens there, "
+            "or choose another port with --port"
+        )
+    if error.errno == errno.EACCES:
+        return f"no permission to listen on port {port}: choose one above 1023 with --port"
+    return f"cannot listen on {host}, port {port}: {error.strerror}; change --host"
+
+
+def assign_workers(
+    settings: Settings,
+    *,
+    dsn: str,
+    listener: socket.socket,
+    origins: Mapping[str, str] | None = None,
+    runtime_dir: Path | None = None,
+) -> list[WorkerAssignment]:
+    """Make one assignment per worker, each with its own loopback wake-up socket."""
+    with ExitStack() as on_failure:
+        peer_socket = _bind_peer_socket(settings)
+        if peer_socket is not None:
+            on_failure.enter_context(peer_socket)
+        wakeups = [on_failure.enter_context(_bind_wakeup()) for _ in range(settings.worker_count)]
+        on_failure.pop_all()
+    ports = tuple(wakeup.getsockname()[1] for wakeup in wakeups)
+    token = secrets.token_bytes(WAKEUP_TOKEN_BYTES)
+    return [
+        WorkerAssignment(
+            index=index,
+            settings=settings,
+            origins=origins or {},
+            dsn=dsn,
+            listener=listener,
+            wakeup_socket=wakeup,
+            wakeup_ports=ports,
+            wakeup_token=token,
+            runtime_dir=runtime_dir,
+            peer_socket=peer_socket if index == 0 else None,
+        )
+        for index, wakeup in enumerate(wakeups)
+    ]
+
+
+def _bind_peer_socket(settings: Settings) -> socket.socket | None:
+    """Bind the UDP socket for notices of other instances, if peers are configured."""
+    if not (settings.peers or settings.peer_secret):
+        return None
+    host, port = settings.host, settings.peer_port
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+        )[0]
+        with ExitStack() as on_failure:
+            peer_socket = on_failure.enter_context(socket.socket(family, kind, protocol))
+            peer_socket.bind(address)
+            peer_socket.setblocking(False)
+            on_failure.pop_all()
+            return peer_socket
+    except OSError as error:
+        raise CannotListen(
+            f"cannot listen for other instances on {host}, UDP port {port}: {error.strerror}; "
+            "change peer_port"
+        ) from error
+
+
+def _bind_wakeup() -> socket.socket:
+    wakeup = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    wakeup.bind(("127.0.0.1", 0))
+    wakeup.setblocking(False)
+    return wakeup
+
+
+def work(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
+    """Run a worker of the broker until SIGTERM."""
+    # Imported in the worker only: it would treble the memory of the supervisor.
+    from skep.app.processes.worker import run_worker_process  # noqa: PLC0415
+
+    settings = assignment.settings
+    configure_logging(level=settings.log_level, style=settings.log_format, worker=assignment.index)
+    # uvicorn handles the signal while it serves, and then raises it again for this handler. The
+    # exception unwinds, so that the broker is closed.
+    signal.signal(signal.SIGTERM, _leave)
+    run_worker_process(assignment, report_ready)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(0)

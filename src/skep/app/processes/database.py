@@ -1,8 +1,4 @@
-"""Provide the database an instance runs on: somebody's server, or an embedded one of our own.
-
-Also here, because it depends on that choice: whether the schema is migrated before serving.
-Connections are made by the workers themselves.
-"""
+"""Provide the database of an instance, external or embedded, with a current schema."""
 
 import asyncio
 import logging
@@ -25,23 +21,23 @@ from skep.settings import Settings
 _log = logging.getLogger(__name__)
 
 CONNECTIONS_SPARE: Final = 30
-"""Connections of the embedded server beyond those of the workers: people, tools, restarts."""
+"""Connections of the embedded server beyond those of the workers: tools, restarts."""
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
 OnStep: TypeAlias = Callable[[str], None]
-"""Hears what is about to happen, for a person who waits."""
+"""Called with a description of each step."""
 
 
 class SchemaNotCurrent(Refused):
-    """The schema of the database is not the one this skep was written for."""
+    """The schema of the database does not match this version of Skep."""
 
     code = "schema_not_current"
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A reachable database, and what has to be watched to keep it so."""
+    """A reachable database, and the processes to watch for it."""
 
     dsn: str
     companions: tuple[Companion, ...] = ()
@@ -61,8 +57,8 @@ def open_database(settings: Settings) -> Generator[Database]:
         server = EmbeddedInstance(settings)
         until_the_end.callback(server.stop)
         server.start()
-        # Descriptors of processes are Linux's. Elsewhere the end of the server goes unnoticed
-        # here; requests then fail until the instance is restarted.
+        # Only Linux has descriptors of processes. Elsewhere, if the server ends, requests fail
+        # until the instance is restarted.
         companions = (server,) if sys.platform == "linux" else ()
         yield Database(settings.installation(server.dsn), companions)
 
@@ -71,7 +67,7 @@ def open_database(settings: Settings) -> Generator[Database]:
 def join_database(settings: Settings) -> Generator[Database]:
     """Provide the database for a command that works beside brokers.
 
-    An embedded server that a broker runs already is used as it is, and left running.
+    An embedded server that a broker already runs is used, and left running.
 
     Raises:
         SkepError: The embedded server cannot run; the message says why and what to do.
@@ -88,7 +84,7 @@ def join_database(settings: Settings) -> Generator[Database]:
 
 
 def running_embedded(settings: Settings) -> str | None:
-    """Return the URL of the embedded server that runs already; None if there is none of ours."""
+    """Return the URL of the embedded server if it is running."""
     try:
         running = ClusterDirectory(settings.data_dir).running_dsn()
     except PermissionError:
@@ -97,7 +93,7 @@ def running_embedded(settings: Settings) -> str | None:
 
 
 class EmbeddedInstance:
-    """The embedded server of one instance. Revived, it is found where it was before."""
+    """The embedded server of one instance. A revived server keeps its port."""
 
     name = "the embedded PostgreSQL"
 
@@ -147,14 +143,14 @@ class EmbeddedInstance:
 
 
 def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
-    """Migrate the schema, or only make sure that it is current, as the settings say.
+    """Migrate the schema or make sure that it is current, as the settings say.
 
-    Somebody else's server that is away is left to the workers, which wait for it.
+    If an external server is unreachable, the workers wait for it.
 
     Raises:
-        WrongDatabase: The database cannot be used as it is named, and that is not to be waited for.
+        WrongDatabase: The database does not exist or refuses the login.
         PoolerInBetween: The database is behind a pooler.
-        SchemaNotCurrent: It is not, and these settings do not allow to migrate it.
+        SchemaNotCurrent: The schema is not current, and the settings forbid migrating it.
         SkepError: The migration failed, or the database cannot be reached.
     """
     if must_start_without(settings, dsn):
@@ -167,10 +163,10 @@ def prepare_schema(settings: Settings, dsn: str, *, on_step: OnStep) -> None:
 
 
 def must_start_without(settings: Settings, dsn: str) -> bool:
-    """Say whether to serve before the database can be used, as the settings allow.
+    """Return whether to start without the database, as the settings allow.
 
     Raises:
-        WrongDatabase: It cannot be used as it is named, and these settings do not wait for that.
+        WrongDatabase: It does not exist or refuses the login, and the settings do not allow that.
     """
     if not may_wait(settings):
         return False
@@ -180,14 +176,14 @@ def must_start_without(settings: Settings, dsn: str) -> bool:
     except WrongDatabase as error:
         if settings.start_without_database != "always":
             raise
-        _log.error("%s; starting without it: pushes are kept on disk", error.message)
+        _log.error("%s; starting without it: pushes are stored on disk", error.message)
     else:
-        _log.warning("PostgreSQL is away; starting without it: pushes are kept on disk")
+        _log.warning("PostgreSQL is unreachable; starting without it: pushes are stored on disk")
     return True
 
 
 def may_wait(settings: Settings) -> bool:
-    """Say whether these settings allow to serve without a database: pushes can be kept."""
+    """Return whether the settings allow serving without a database, with pushes on disk."""
     is_foreign = settings.database_url is not None
     return (
         is_foreign and bool(settings.spill_bytes_max) and settings.start_without_database != "never"
@@ -195,7 +191,7 @@ def may_wait(settings: Settings) -> bool:
 
 
 def should_migrate(settings: Settings) -> bool:
-    """Say whether these settings allow to migrate the schema."""
+    """Return whether the settings allow migrating the schema."""
     match settings.migrate:
         case "always":
             return True
@@ -208,10 +204,10 @@ def should_migrate(settings: Settings) -> bool:
 
 
 def require_current_schema(dsn: str) -> None:
-    """Make sure that the database has the schema this code was written for.
+    """Make sure that the database has the schema of this version.
 
     Raises:
-        SchemaNotCurrent: It has not; the message says what to do.
+        SchemaNotCurrent: It does not; the message says what to do.
     """
     state = asyncio.run(schema_state(dsn))
     match state.verdict:
@@ -219,13 +215,13 @@ def require_current_schema(dsn: str) -> None:
             return
         case "behind":
             raise SchemaNotCurrent(
-                "the schema of the database is behind this skep: run `skep migrate`, or start "
-                "with `--migrate always`"
+                "the database schema is older than this version of Skep: run `skep migrate`, or "
+                "start with `--migrate always`"
             )
         case "ahead":
             raise SchemaNotCurrent(
-                "the database was migrated by a newer skep: upgrade this one, or use another "
-                f"database (unknown here: {', '.join(state.differences)})"
+                "the database schema is newer than this version of Skep: upgrade Skep, or use "
+                f"another database (unknown migrations: {', '.join(state.differences)})"
             )
         case _:
             assert_never(state.verdict)

@@ -1,8 +1,6 @@
-"""Signals where they can be dealt with: as something to wait for, or as the end of a task.
+"""Signals as a descriptor to wait for, or as the cancellation of a task.
 
-`StopSignals` makes SIGTERM, SIGINT and SIGHUP something a loop can wait for beside pipes and
-processes. SIGHUP means what the program says: to stop, because the terminal is gone, or to read the
-settings again, as daemons have it.
+SIGHUP either stops the program, because the terminal is gone, or reloads its settings.
 """
 
 import asyncio
@@ -25,7 +23,7 @@ def _only_wake(_number: int, _frame: FrameType | None) -> None:
 class StopSignals:
     """While entered, a stop signal makes this object readable instead of ending the process.
 
-    Main thread only, as Python demands. The previous handlers come back at the end.
+    Main thread only. The previous handlers are restored at the end.
     """
 
     def __init__(self, *, hangup_reloads: bool = False) -> None:
@@ -58,7 +56,7 @@ class StopSignals:
         self._written.close()
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable; `connection.wait` asks for it."""
+        """Return the descriptor that becomes readable."""
         return self._received.fileno()
 
     def take(self) -> bool:
@@ -72,7 +70,7 @@ class StopSignals:
         return any(number in STOP_SIGNALS for number in numbers)
 
     def take_reload(self) -> bool:
-        """Return whether a reload was asked for since the last call; `take` hears of it."""
+        """Return whether `take` received a reload request since the last call."""
         is_asked, self._is_reload_asked = self._is_reload_asked, False
         return is_asked
 
@@ -81,8 +79,7 @@ class StopSignals:
 def ended_by_sigterm() -> Generator[None]:
     """While entered, SIGTERM cancels the task that entered.
 
-    A handler that raises does so in whatever the loop is running at the moment: in a task of
-    somebody else, which then fails for no reason of its own, and with a stack trace.
+    A handler that raises would do so in the task that happens to run.
     """
     task = asyncio.current_task()
     assert task is not None

@@ -7,20 +7,18 @@
 
 Promises:
 
-* A worker that dies is started again, on the same sockets, after a bounded pause; one that never
-  gets to serve ends the whole instance with the reason it gave (see `restart`).
+* A worker that exits is restarted, on the same sockets, after a bounded pause; one that never
+  becomes ready ends the whole instance with its reason (see `RestartHistory`).
 * The first stop signal asks every worker to drain and waits for the grace period; a second one,
-  or the end of the grace period, kills what is left.
-* No worker outlives the supervisor, however that ends. Each holds one end of a channel whose
-  other end is only here, and stops when it closes. (The parent-death signal of Linux would do the
-  same, but there only.)
-* A hangup makes the workers follow what changed in the settings and can be followed (see
-  `skep.settings.reload`); with settings that are wrong nothing changes.
-* Nothing polls: one wait covers signals, deaths, reports and the next start that is due.
+  or the end of the grace period, kills the rest.
+* No worker outlives the supervisor: each holds one end of a channel whose other end is only here,
+  and stops when it closes.
+* SIGHUP applies the changed settings that need no restart (see `skep.settings.reload`); invalid
+  settings change nothing.
+* Nothing polls: one wait covers signals, exits, reports and the next start that is due.
 
-A single worker is supervised too, instead of running in this process. It costs one idle
-interpreter, and buys that a crash in native code or the out-of-memory killer takes neither the
-instance nor the embedded PostgreSQL with it, and that there is one way to start and not two.
+A single worker is supervised too: a crash in native code or the out-of-memory killer then takes
+neither the instance nor the embedded PostgreSQL with it.
 """
 
 import logging
@@ -29,16 +27,15 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
-from skep.app.processes.assignment import WorkerAssignment, WorkerTarget
-from skep.app.processes.restart import RestartHistory
-from skep.app.processes.settings_updates import SettingsNews
+from skep.app.processes.assignment import SettingsUpdates, WorkerAssignment, WorkerTarget
 from skep.app.processes.stop_signals import StopSignals
 from skep.model.errors import SkepError, Unavailable
 from skep.settings import Settings
@@ -46,8 +43,17 @@ from skep.settings.reload import reloaded
 
 log = logging.getLogger("skep.supervisor")
 
-# Not fork: the children must not inherit the supervisor's descriptors, or channels would not close.
+# Not fork: with inherited descriptors, channels would not close.
 _context = multiprocessing.get_context("spawn")
+
+
+PAUSE_S_FIRST: Final = 0.1
+PAUSE_S_MAX: Final = 5.0
+CALM_S: Final = 10.0
+"""A worker that lived this long starts over with the shortest pause."""
+
+STARTUP_EXITS_MAX: Final = 5
+STARTUP_WINDOW_S: Final = 10.0
 
 
 class WorkersKeepDying(Unavailable):
@@ -57,11 +63,11 @@ class WorkersKeepDying(Unavailable):
 
 
 class Companion(Protocol):
-    """Another process the instance cannot do without, such as the embedded PostgreSQL."""
+    """Another process the instance needs, such as the embedded PostgreSQL."""
 
     @property
     def name(self) -> str:
-        """What the log calls it."""
+        """Its name in the log."""
         ...
 
     def fileno(self) -> int:
@@ -69,21 +75,21 @@ class Companion(Protocol):
         ...
 
     def revive(self) -> None:
-        """Start it again after its end; `fileno` is asked for anew afterwards."""
+        """Start it again after it ended; `fileno` may change."""
         ...
 
 
 def revive_ended(companions: Iterable[Companion]) -> None:
-    """Start those again that have ended."""
+    """Restart the companions that ended."""
     for companion in companions:
         if wait([companion.fileno()], timeout=0):
-            log.error("%s ended by itself; starting it again", companion.name)
+            log.error("%s exited unexpectedly; restarting it", companion.name)
             companion.revive()
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What a worker tells the supervisor: that it serves, or why it could not."""
+    """A worker's report to the supervisor: it is ready, or why it failed."""
 
     is_ready: bool
     reason: str = ""
@@ -99,8 +105,37 @@ class _Running:
 
 
 @dataclass(slots=True)
+class RestartHistory:
+    """Decides when a worker that exited is started again. Time is an argument.
+
+    A worker that was ready is always restarted, after a pause that doubles up to a limit. One that
+    exits before it is ready gets a few quick attempts: its cause is permanent, such as a missing
+    library.
+    """
+
+    _pause_s: float = PAUSE_S_FIRST
+    _startup_exits: deque[float] = field(default_factory=lambda: deque(maxlen=STARTUP_EXITS_MAX))
+
+    def pause_after_exit(self, now: float, *, lived_s: float, was_ready: bool) -> float | None:
+        """Record an exit; return the pause before the next start, None to give up."""
+        if was_ready:
+            self._startup_exits.clear()
+        else:
+            self._startup_exits.append(now)
+            if self._is_failing(now):
+                return None
+        pause_s = PAUSE_S_FIRST if lived_s >= CALM_S else self._pause_s
+        self._pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        return pause_s
+
+    def _is_failing(self, now: float) -> bool:
+        is_full = len(self._startup_exits) == STARTUP_EXITS_MAX
+        return is_full and now - self._startup_exits[0] <= STARTUP_WINDOW_S
+
+
+@dataclass(slots=True)
 class _Slot:
-    """One worker's place, through all the processes that fill it."""
+    """One worker, through all its processes."""
 
     assignment: WorkerAssignment
     history: RestartHistory = field(default_factory=RestartHistory)
@@ -130,7 +165,7 @@ class Supervisor:
         companions: Sequence[Companion] = (),
         reload: Callable[[], Settings] | None = None,
     ) -> None:
-        self._sunits = [_Slot(assignment) for assignment in assignments]
+        self._slots = [_Slot(assignment) for assignment in assignments]
         self._target = target
         self._grace_s = grace_s
         self._on_ready = on_ready
@@ -150,10 +185,10 @@ class Supervisor:
                     if signals.take_reload():
                         self._reload_settings()
                     self._start_what_is_due()
-                    self._wait_for_news(signals)
+                    self._wait_for_event(signals)
                     revive_ended(self._companions)
                     self._read_reports()
-                    self._bury_the_dead()
+                    self._handle_exits()
             finally:
                 self._stop_workers(signals)
 
@@ -162,22 +197,22 @@ class Supervisor:
         try:
             wanted = self._reload()
         except SkepError as error:
-            log.warning("the settings are wrong and stay as they were: %s", error.message)
+            log.warning("invalid settings, nothing changed: %s", error.message)
             return
-        outcome = reloaded(self._sunits[0].assignment.settings, wanted)
-        log.info("settings read again; changed: %s", ", ".join(outcome.changed) or "none")
+        outcome = reloaded(self._slots[0].assignment.settings, wanted)
+        log.info("settings reloaded; changed: %s", ", ".join(outcome.changed) or "none")
         if outcome.needing_restart:
-            log.warning("needing a restart: %s", ", ".join(outcome.needing_restart))
-        for slot in self._sunits:
+            log.warning("changes that need a restart: %s", ", ".join(outcome.needing_restart))
+        for slot in self._slots:
             slot.assignment = replace(slot.assignment, settings=outcome.settings)
             if slot.running is not None:
-                # A worker that is just dying starts again with the new settings anyway.
+                # A worker that is exiting restarts with the new settings anyway.
                 with suppress(OSError, ValueError):
                     slot.running.channel.send(outcome.settings)
 
     def _start_what_is_due(self) -> None:
         now = time.monotonic()
-        for slot in self._sunits:
+        for slot in self._slots:
             if slot.running is None and slot.start_at <= now:
                 slot.running = self._start(slot.assignment)
 
@@ -192,9 +227,9 @@ class Supervisor:
             process.start()
         return _Running(process, ours, started_at=time.monotonic())
 
-    def _wait_for_news(self, signals: StopSignals) -> None:
-        running = [slot.running for slot in self._sunits if slot.running is not None]
-        due = [slot.start_at for slot in self._sunits if slot.running is None]
+    def _wait_for_event(self, signals: StopSignals) -> None:
+        running = [slot.running for slot in self._slots if slot.running is not None]
+        due = [slot.start_at for slot in self._slots if slot.running is None]
         wait(
             [
                 signals.fileno(),
@@ -206,32 +241,32 @@ class Supervisor:
         )
 
     def _read_reports(self) -> None:
-        for slot in self._sunits:
+        for slot in self._slots:
             if slot.running is not None:
                 _read_report(slot.running)
-        if not self._is_announced and all(s.running and s.running.is_ready for s in self._sunits):
+        if not self._is_announced and all(s.running and s.running.is_ready for s in self._slots):
             self._is_announced = True
             self._on_ready()
 
-    def _bury_the_dead(self) -> None:
-        for slot in self._sunits:
+    def _handle_exits(self) -> None:
+        for slot in self._slots:
             if slot.running is not None and not slot.running.process.is_alive():
                 self._plan_restart(slot, slot.running)
 
-    def _plan_restart(self, slot: _Slot, dead: _Running) -> None:
-        # The report may have arrived between the last reading and the death.
-        _read_report(dead)
-        ending = dead.reason or _describe_exit(dead.process.exitcode)
-        _release(dead)
+    def _plan_restart(self, slot: _Slot, ended: _Running) -> None:
+        # The report may have arrived between the last reading and the exit.
+        _read_report(ended)
+        ending = ended.reason or _describe_exit(ended.process.exitcode)
+        _release(ended)
         slot.running = None
         now = time.monotonic()
-        pause_s = slot.history.pause_after_death(
-            now, lived_s=now - dead.started_at, was_ready=dead.is_ready
+        pause_s = slot.history.pause_after_exit(
+            now, lived_s=now - ended.started_at, was_ready=ended.is_ready
         )
         if pause_s is None:
             raise WorkersKeepDying(f"worker {slot.assignment.index} does not start: {ending}")
         log.error(
-            "worker %d died (%s); starting it again in %.1f s",
+            "worker %d exited (%s); restarting it in %.1f s",
             slot.assignment.index,
             ending,
             pause_s,
@@ -239,10 +274,9 @@ class Supervisor:
         slot.start_at = now + pause_s
 
     def _stop_workers(self, signals: StopSignals) -> None:
-        running = [slot.running for slot in self._sunits if slot.running is not None]
-        for slot in self._sunits:
-            # Once the workers have closed theirs too, new connections are refused at once instead
-            # of hanging in the backlog of a socket that nobody accepts from.
+        running = [slot.running for slot in self._slots if slot.running is not None]
+        for slot in self._slots:
+            # So that new connections are refused at once instead of hanging in the backlog.
             slot.assignment.listener.close()
         for worker in running:
             worker.process.terminate()
@@ -267,7 +301,7 @@ def _read_report(worker: _Running) -> None:
             worker.is_ready = worker.is_ready or report.is_ready
             worker.reason = report.reason
     except (EOFError, OSError):
-        # The worker's end is closed: it is dying, and its sentinel will say so.
+        # The worker is exiting; its sentinel will say so.
         worker.channel.close()
 
 
@@ -286,8 +320,7 @@ def _describe_exit(code: int | None) -> str:
 def _terminal_signals_blocked() -> Generator[None]:
     """Let children start with SIGINT and SIGHUP blocked, which they inherit.
 
-    Ctrl-C and a hangup go to every process of the terminal. Workers must leave them to the
-    supervisor, also in the first moments, when they could not yet have chosen so themselves.
+    Ctrl-C and a hangup go to every process of the terminal; workers leave them to the supervisor.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
@@ -297,15 +330,15 @@ def _terminal_signals_blocked() -> Generator[None]:
 
 
 def _work(target: WorkerTarget, assignment: WorkerAssignment, channel: Connection) -> None:
-    """Be a worker process."""
+    """Run a worker process."""
     grace_s = assignment.settings.shutdown_grace_s
-    news = SettingsNews()
-    assignment = replace(assignment, news=news)
+    updates = SettingsUpdates()
+    assignment = replace(assignment, updates=updates)
     listening = threading.Thread(
-        target=_listen_to_supervisor, args=(channel, news, grace_s), daemon=True
+        target=_listen_to_supervisor, args=(channel, updates, grace_s), daemon=True
     )
     listening.start()
-    # A socket that travelled is set to block again, whatever it was before.
+    # Passing a socket to a process makes it blocking again.
     assignment.listener.setblocking(False)
     assignment.wakeup_socket.setblocking(False)
     if assignment.peer_socket is not None:
@@ -320,12 +353,12 @@ def _work(target: WorkerTarget, assignment: WorkerAssignment, channel: Connectio
         raise
 
 
-def _listen_to_supervisor(channel: Connection, news: SettingsNews, grace_s: float) -> None:
-    """Pass on changed settings, and end when the supervisor is gone."""
+def _listen_to_supervisor(channel: Connection, updates: SettingsUpdates, grace_s: float) -> None:
+    """Pass on changed settings, and end when the supervisor has ended."""
     with suppress(EOFError, OSError):
         while True:
             settings: Settings = channel.recv()
-            news.deliver(settings)
+            updates.deliver(settings)
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait(grace_s)
     os._exit(1)

@@ -1,8 +1,7 @@
-"""Serve before the database is there: pushes are kept on disk, everything else is unavailable.
+"""Serve before the database is available: pushes go to disk, all other requests fail.
 
-Only for a database of somebody else's; the embedded one is started, and revived, by the supervisor.
-When the database can be reached and has the right schema, the broker starts and takes over the
-routes in place, without closing a connection.
+Only for an external database; the supervisor starts and revives the embedded one. When the database
+is reachable and its schema current, the broker takes over without closing a connection.
 """
 
 import asyncio
@@ -41,10 +40,9 @@ PUSH: Final = (b"POST", b"/api/v1/push")
 
 
 async def must_wait(assignment: WorkerAssignment) -> bool:
-    """Say whether to serve before the database is there: it is away, and pushes can be kept.
+    """Return whether the database is unreachable and pushes can be stored meanwhile.
 
-    A database that cannot be used as it is named was one for the supervisor to refuse. If it did
-    not, or it was right then, a worker that ends would only be started again.
+    The supervisor refuses a wrong database at startup; a worker that ends would only be restarted.
     """
     if not may_wait(assignment.settings):
         return False
@@ -55,23 +53,23 @@ async def must_wait(assignment: WorkerAssignment) -> bool:
 
 
 class ChangingRoutes(HotRoutes):
-    """A table that another one can take the place of while it is used."""
+    """A route table that can be replaced while it is in use."""
 
     def __init__(self, first: HotRoutes) -> None:
         super().__init__()
         self.current = first
 
     def find(self, method: bytes, path: bytes) -> HotHandler | None:
-        """Return the handler of a request in the table of this moment."""
+        """Return the handler of a request in the current table."""
         return self.current.find(method, path)
 
     def methods(self, path: bytes) -> list[bytes]:
-        """Return the methods this path is hot for at this moment."""
+        """Return the methods this path is hot for in the current table."""
         return self.current.methods(path)
 
 
 class Stage:
-    """What a server serves while that changes: hot routes, and the application of the others."""
+    """The routes and the application of a server, which `enter` replaces."""
 
     def __init__(self, assignment: WorkerAssignment, broker: Broker) -> None:
         push = hot_routes(broker, assignment.settings).find(*PUSH)
@@ -87,7 +85,7 @@ class Stage:
         )
 
     def enter(self, routes: HotRoutes, app: ASGIApp) -> None:
-        """Serve these from now on."""
+        """Replace routes and application."""
         self.routes.current = routes
         self._app = app
 
@@ -103,7 +101,7 @@ class WaitingProbe:
         self._index: Final = index
 
     async def vitals(self) -> Vitals:
-        """Say what little there is to say."""
+        """Describe the worker."""
         return Vitals(
             is_database_connected=False,
             server=socket.gethostname(),
@@ -113,24 +111,24 @@ class WaitingProbe:
         )
 
     async def why_not_ready(self) -> str | None:
-        """Say why this process should get no traffic but pushes."""
+        """Say why this process should receive no traffic but pushes."""
         return "the database is not reachable"
 
 
 async def start_when_possible(
     broker: Broker, assignment: WorkerAssignment, take_over: "Callable[[], None]"
 ) -> None:
-    """Start the broker as soon as its database is there, and let it take over.
+    """Start the broker as soon as its database is available, and let it take over.
 
     Raises:
-        SkepError: The database vanished again in that very moment.
+        SkepError: The database became unreachable again.
     """
     await _until_usable(assignment)
     await broker.start()
-    # Without an await in between: nobody may be served by the parts that lack the seed, now that
-    # pushes are not kept on disk any more.
+    # No await in between: the parts that lack the seed may serve no request that is not stored on
+    # disk.
     take_over()
-    _log.warning("the database is there; this worker serves everything")
+    _log.warning("the database is available; this worker serves all routes")
 
 
 async def _until_usable(assignment: WorkerAssignment) -> None:
@@ -147,7 +145,7 @@ async def _until_usable(assignment: WorkerAssignment) -> None:
                 _log.error("the database cannot be used: %s", reason)
         if loop.time() - reminded_at > REMIND_S:
             reminded_at = loop.time()
-            _log.warning("still no database; pushes are kept on disk")
+            _log.warning("the database is still unavailable; pushes are stored on disk")
         await asyncio.sleep(RETRY_S)
 
 

@@ -14,32 +14,33 @@ from skep import __version__
 from skep.app.parts.broker import Broker
 from skep.app.parts.interface import cold_app, hot_routes
 from skep.app.processes.assignment import ReportReady, WorkerAssignment
-from skep.app.processes.reload import Reloading
 from skep.app.processes.stop_signals import ended_by_sigterm
 from skep.app.processes.waiting import Stage, must_wait, start_when_possible
 from skep.model.errors import SkepError
 from skep.server.auth.browsers import BrowserGate, OriginPolicy
-from skep.server.edge.disconnect import EndWithClient
-from skep.server.edge.metering import MeteredApp
+from skep.server.edge.application import EndWithClient, MeteredApp
 from skep.server.edge.protocol import ConnectionLimits, build_protocol
 from skep.server.hot.asgi import HotGate
 from skep.server.hot.exchange import HotRoutes
 from skep.server.routes.system.health import Vitals
 from skep.settings import Settings
+from skep.settings.keys import encryption_keys
+from skep.settings.peers import peer_addresses
 from skep.settings.security import listed
+from skep.telemetry.logs import configure_logging
 
 _log = logging.getLogger(__name__)
 
 GC_ALLOCATIONS: Final = 100_000
-"""Surviving allocations between two looks at the youngest objects."""
+"""Surviving allocations between two collections of the youngest objects."""
 
 KEEP_ALIVE_S: Final = 75
-"""Longer than the pauses between a consumer's polls, so that connections are reused."""
+"""Longer than the pause between a consumer's polls, so that connections are reused."""
 
 
 def run_worker_process(assignment: WorkerAssignment, report_ready: ReportReady) -> None:
     """Serve until SIGTERM, then finish what is under way and return."""
-    with suppress(asyncio.CancelledError):  # it came before there was anything to serve
+    with suppress(asyncio.CancelledError):  # SIGTERM before the server started
         uvloop.run(_serve(assignment, report_ready))
 
 
@@ -51,14 +52,14 @@ async def _serve(assignment: WorkerAssignment, report_ready: ReportReady) -> Non
             is_waiting = await must_wait(assignment)
             if not is_waiting:
                 await broker.start()
-        # From here on the server takes the signal.
+        # From here on the server handles the signal.
         if is_waiting:
             await _serve_without_database(assignment, broker, report_ready)
         else:
             await _serve_with_database(assignment, broker, report_ready)
     finally:
-        if assignment.news is not None:
-            assignment.news.close()
+        if assignment.updates is not None:
+            assignment.updates.close()
 
 
 async def _serve_with_database(
@@ -76,7 +77,7 @@ async def _serve_with_database(
 async def _serve_without_database(
     assignment: WorkerAssignment, broker: Broker, report_ready: ReportReady
 ) -> None:
-    """Keep pushes on disk until the database is there, then serve everything."""
+    """Store pushes on disk until the database is available, then serve everything."""
     broker.wait_for_database()
     stage = Stage(assignment, broker)
     probe = BrokerProbe(broker, index=assignment.index)
@@ -89,7 +90,7 @@ async def _serve_without_database(
     starting = asyncio.get_running_loop().create_task(
         start_when_possible(broker, assignment, take_over)
     )
-    # Whatever it is, the supervisor starts a worker that can try again.
+    # If it fails, the supervisor starts a worker that tries again.
     starting.add_done_callback(lambda task: _exit_if_failed(server, task))
     try:
         await server.serve(sockets=[assignment.listener])
@@ -107,8 +108,8 @@ def _exit_if_failed(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
 
 
 def _follow_settings(assignment: WorkerAssignment, broker: Broker) -> None:
-    """Apply settings that the supervisor read again."""
-    if assignment.news is None:
+    """Apply the settings that the supervisor reloads."""
+    if assignment.updates is None:
         return
     loop = asyncio.get_running_loop()
     hears_peers = assignment.index > 0 or assignment.peer_socket is not None
@@ -117,14 +118,14 @@ def _follow_settings(assignment: WorkerAssignment, broker: Broker) -> None:
     def hear(settings: Settings) -> None:
         asyncio.run_coroutine_threadsafe(reloading.apply(settings), loop)  # on another thread
 
-    assignment.news.listen(hear)
+    assignment.updates.listen(hear)
 
 
 def _calm_collector() -> None:
     """Make the cycle collector rare.
 
-    What a request allocates is freed by reference counts; the collector would only walk the many
-    objects in flight again and again. What exists by now stays for good and is left out for ever.
+    Reference counts free what a request allocates; the collector would only walk the objects in
+    flight again and again. Objects that exist by now are permanent and are excluded.
     """
     gc.collect()
     gc.freeze()
@@ -186,7 +187,7 @@ def _drain(broker: Broker, probe: "BrokerProbe") -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it listens."""
+    """A server that reports when it listens."""
 
     def __init__(self, config: uvicorn.Config, report_ready: ReportReady) -> None:
         super().__init__(config)
@@ -206,7 +207,7 @@ class BrokerProbe:
         self.is_draining = False
 
     async def vitals(self) -> Vitals:
-        """Ask the database for a sign of life."""
+        """Check the database and describe the worker."""
         return Vitals(
             is_database_connected=await self._is_connected(),
             server=socket.gethostname(),
@@ -216,7 +217,7 @@ class BrokerProbe:
         )
 
     async def why_not_ready(self) -> str | None:
-        """Say why this process should get no traffic."""
+        """Say why this process should receive no traffic."""
         if self.is_draining:
             return "shutting down"
         return None if await self._is_connected() else "the database is not reachable"
@@ -228,3 +229,23 @@ class BrokerProbe:
         except (SkepError, TimeoutError):
             return False
         return True
+
+
+class Reloading:
+    """Applies the settings of `skep.settings.reload` to a running worker process."""
+
+    def __init__(self, broker: Broker, *, hears_peers: bool) -> None:
+        self._broker: Final = broker
+        self._hears_peers: Final = hears_peers
+
+    async def apply(self, settings: Settings) -> None:
+        """Use these settings from now on. They were checked before they were sent."""
+        broker, peers = self._broker, self._broker.core.neighbours.peers
+        configure_logging(level=settings.log_level, style=settings.log_format)
+        broker.core.key_ring.replace(encryption_keys(settings))
+        broker.security.reload()
+        broker.settings_in_force.replace(settings)
+        broker.pop.live.connections_max = settings.live_connections_max
+        await peers.change(peer_addresses(settings), settings.peer_secret)
+        if peers.is_enabled and not self._hears_peers:
+            _log.warning("notifying peers; receiving their datagrams requires a restart")

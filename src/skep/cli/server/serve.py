@@ -73,9 +73,8 @@ def _serve(effective: EffectiveSettings, *, reload: Callable[[], Settings] | Non
     from rich.console import Console
 
     from skep.app.parts.security import check_files
+    from skep.app.processes.assignment import assign_workers, bind_listener, work
     from skep.app.processes.database import open_database, prepare_schema
-    from skep.app.processes.entry import work
-    from skep.app.processes.sockets import assign_workers, bind_listener
     from skep.app.processes.supervisor import Supervisor
     from skep.telemetry.logs import configure_logging
 

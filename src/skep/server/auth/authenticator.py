@@ -13,8 +13,7 @@ from typing import Any, Final
 from skep.model.errors import Unauthenticated, Unavailable
 from skep.server.auth.identity import ClaimNames, Identity, identity_of
 from skep.server.auth.key_server import KeyServer
-from skep.server.auth.keys import KeySet
-from skep.server.auth.tokens import TokenRules, UnknownKey, bearer_token, verify_token
+from skep.server.auth.tokens import KeySet, TokenRules, UnknownKey, bearer_token, verify_token
 
 REMEMBERED_MAX: Final = 10_000
 """Tokens; about half a kilobyte each, more if they have grants."""

@@ -18,7 +18,7 @@ from typing import IO, Final
 from urllib.request import Request
 
 from skep.model.errors import Unavailable
-from skep.server.auth.keys import KeySet, UnusableKey, document_keys
+from skep.server.auth.tokens import KeySet, UnusableKey, document_keys
 
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 CHUNK_BYTES: Final = 64 * 1024

@@ -12,8 +12,7 @@ from typing import Final
 from skep.broker.queues.ownership import Whereabouts, first_namespace
 from skep.model.errors import Forbidden
 from skep.server.auth.access import Level
-from skep.server.auth.grants import Grants
-from skep.server.auth.identity import Identity
+from skep.server.auth.identity import Grants, Identity
 
 
 class Scopes:

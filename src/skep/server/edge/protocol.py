@@ -1,27 +1,11 @@
-"""Answer hot routes from the HTTP parser's callbacks; hand every other request to the ASGI app.
+"""Requests the parser cannot take as they are, spelled so that it can.
 
-A subclass of uvicorn's httptools protocol. A hot request costs no task, no future, no ASGI scope
-and one write. Both kinds share a port and may alternate on one connection; `turns` keeps their
-answers in order. Hot answers are not in uvicorn's access log.
-
-What a connection promises:
-
-* Everything is bounded: connections, head, body, bytes spent on one request, requests waiting for
-  their turn, the time a request may take to arrive and an answer to be taken. Reading stops while
-  too many requests wait or the client does not take its answers.
-* A request that cannot be read (400, 408, 413, 431) is answered in its turn and is the last of its
-  connection. What the client still sends is dropped for a moment, because closing a socket with
-  unread input resets it and can destroy the answer on its way.
-* A request with an `Origin` is a browser's and goes to the application, whatever its route.
-* A client that hangs up ends every exchange it still waits for, once. Half-closed is hung up.
-* At shutdown idle connections close, busy ones close with their last answer.
-
-Left out: HTTP/1.0 keep-alive (such answers close) and trailers, which are dropped. The parser takes
-ASCII request targets only; one with raw UTF-8 is escaped for the client if its first line comes in
-one piece at the start of a read, and is a 400 otherwise.
+Pure functions on bytes. Which requests deserve this, and when it is safe, is the connection's
+decision.
 """
 
 import logging
+import re
 from asyncio import AbstractEventLoop, TimerHandle, Transport
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NoReturn
@@ -33,12 +17,42 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from skep.model.errors import Overloaded, PayloadTooLarge
-from skep.server.edge.edge import READ_BYTES_MAX, ConnectionLimits, Edge
+from skep.server.edge.limits import READ_BYTES_MAX, ConnectionLimits, Edge, ReadGate
 from skep.server.edge.pipelining import Answer, AsgiTurn, HotExchange, TurnQueue
-from skep.server.edge.read_gate import ReadGate
-from skep.server.edge.repair import escape_target, spell_without_upgrade
 from skep.server.hot.exchange import HotRoutes
 from skep.server.problems import Problem, problem, problem_of
+
+_NON_ASCII: Final = re.compile(rb"[\x80-\xff]")
+
+
+def escape_target(data: bytes) -> bytes | None:
+    """Percent-encode raw UTF-8 in the request line that `data` starts with.
+
+    Returns None when the line is not complete or holds nothing to escape.
+    """
+    line, separator, rest = data.partition(b"\r\n")
+    if not separator or line.isascii():
+        return None
+    return _NON_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + separator + rest
+
+
+def spell_without_upgrade(
+    method: bytes, url: bytes, version: str, headers: list[tuple[bytes, bytes]]
+) -> bytes:
+    """Spell a request's head again, without its wish to change the protocol."""
+    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
+    for name, value in headers:
+        match name.lower():
+            case b"upgrade":
+                continue
+            case b"connection":
+                tokens = [token.strip() for token in value.split(b",")]
+                kept = b", ".join(token for token in tokens if token.lower() != b"upgrade")
+                lines.append(b"connection: " + kept)
+            case _:
+                lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join([*lines, b"", b""])
+
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from typing import Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from skep.model.errors import BadRequest, SkepError
-from skep.server.edge.request_ids import HEADER, id_line, request_id
-from skep.server.problems import Problem, problem_of
+from skep.server.problems import HEADER, Problem, id_line, problem_of, request_id
 from skep.telemetry.meters import RouteMeter
 
 log = logging.getLogger(__name__)

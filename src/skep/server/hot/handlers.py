@@ -34,9 +34,9 @@ from skep.model.wire import (
 )
 from skep.server.api_document.operations import level_of
 from skep.server.auth.access import Level
-from skep.server.auth.hot_guard import Door, IdentifiedHandler
+from skep.server.auth.guard import Door, IdentifiedHandler
 from skep.server.auth.identity import Identity
-from skep.server.hot.decoding import decode_body
+from skep.server.hot.decoding import decode_body, read_subscription
 from skep.server.hot.exchange import (
     Exchange,
     HotHandler,
@@ -45,7 +45,6 @@ from skep.server.hot.exchange import (
     parse_query,
     respond_error,
 )
-from skep.server.hot.subscription import read_subscription
 from skep.telemetry.tracing import CONTEXT_HEADERS, Carrier, Ended, Propagation, Settled
 
 _PUSH: Final = msgspec.json.Decoder(PushBody)

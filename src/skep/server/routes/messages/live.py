@@ -43,8 +43,7 @@ from skep.model.names import check_name
 from skep.model.wire import QUEUE_MODE, AckItem
 from skep.server.auth.access import QUEUE, Level, needs
 from skep.server.auth.guard import SUBPROTOCOL, Visitor, visitor_of
-from skep.server.hot.decoding import decode_body
-from skep.server.hot.subscription import read_subscription
+from skep.server.hot.decoding import decode_body, read_subscription
 from skep.server.problems import problem_of
 from skep.server.routes.parameters import QueueName
 

@@ -13,8 +13,7 @@ from skep.broker.stats.scrape import ScrapeFacts, queen_families
 from skep.server.auth.access import Level, needs
 from skep.server.routes.section import Section
 from skep.telemetry.exposition import expose
-from skep.telemetry.publisher import Publisher
-from skep.telemetry.snapshots import Counts, Snapshot, sum_counts
+from skep.telemetry.snapshots import Counts, Publisher, Snapshot, sum_counts
 
 _UNCACHED: Final = {"cache-control": "no-cache"}
 TEXT_FORMAT: Final = "text/plain; version=0.0.4"

@@ -12,8 +12,7 @@ import msgspec
 from litestar.handlers import HTTPRouteHandler
 
 from skep.server.auth.access import ACCESS, NOTHING, PUBLIC, Level, needs
-from skep.server.auth.guard import visitor_of
-from skep.server.auth.hot_guard import Door
+from skep.server.auth.guard import Door, visitor_of
 from skep.server.routes.section import AnyRequest, Section
 
 

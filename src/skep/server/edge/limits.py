@@ -3,11 +3,12 @@
 One `Edge` belongs to one server in one event loop. It outlives every connection and knows none.
 """
 
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, Transport
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from skep.server.hot.exchange import HotRoutes
@@ -80,3 +81,44 @@ class Edge:
             self.is_draining = True
             if self._on_drain is not None:
                 loop.call_soon(self._on_drain)
+
+
+class ReadGate(FlowControl):
+    """Reading goes on while nobody objects."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
+        self._is_body_unread = False
+        self._is_queue_full = False
+
+    def pause_reading(self) -> None:
+        """Stop until the ASGI application has consumed what there is of its body."""
+        self._is_body_unread = True
+        self._apply()
+
+    def resume_reading(self) -> None:
+        """Go on with the ASGI body."""
+        self._is_body_unread = False
+        self._apply()
+
+    def note_queue(self, *, is_full: bool) -> None:
+        """Stop or go on because of the number of unanswered requests."""
+        if is_full is not self._is_queue_full:
+            self._is_queue_full = is_full
+            self._apply()
+
+    def pause_writing(self) -> None:
+        """Stop until the client takes its answers."""
+        super().pause_writing()
+        self._apply()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has taken its answers."""
+        super().resume_writing()
+        self._apply()
+
+    def _apply(self) -> None:
+        if self._is_body_unread or self._is_queue_full or self.write_paused:
+            super().pause_reading()
+        else:
+            super().resume_reading()

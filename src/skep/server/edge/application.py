@@ -1,15 +1,61 @@
-"""End the work for a client that is gone.
+"""Count the requests and time their answers: hot ones by operation, all others by route.
 
-A read whose client leaves before the answer begins is of no use to anybody, and may keep a
-connection to the database busy for as long as its statement may run: it is cancelled, which ends
-the statement too. Writes go on: what was asked for is done, whoever is there to hear of it. What
-is streamed has its own ways to notice.
+A hot request pays one tuple and two readings of a clock; other requests go through a wrapper of
+their ASGI application. A client that hangs up before its answer is counted nowhere.
 """
 
 import asyncio
+from time import perf_counter
 from typing import Final
 
 from litestar.types import ASGIApp, Message, Receive, ReceiveMessage, Scope, Send
+
+from skep.server.hot.exchange import Exchange, HotHandler, HotRoutes
+from skep.telemetry.meters import Meters
+
+UNKNOWN_ROUTE: Final = "unknown"
+"""Whatever the router knows no route for: paths that anybody may think of must not be labels."""
+
+
+def meter_hot_routes(routes: HotRoutes, meters: Meters) -> None:
+    """Have every hot request counted under the name of its handler."""
+
+    def wrap(handler: HotHandler) -> HotHandler:
+        meter = meters.routes[handler.__name__]
+
+        def run(exchange: Exchange) -> None:
+            exchange.timing = (meter, perf_counter())
+            handler(exchange)
+
+        return run
+
+    routes.wrap_each(wrap)
+
+
+class MeteredApp:
+    """An ASGI application whose answers are counted by method and route."""
+
+    def __init__(self, app: ASGIApp, meters: Meters) -> None:
+        self._app: Final = app
+        self._meters: Final = meters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = perf_counter()
+
+        async def note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # The router has been here by now, and left the route it chose.
+                template = scope.get("path_template")
+                route = f"{scope['method']} {template}" if template else UNKNOWN_ROUTE
+                self._meters.routes[route].note(message["status"], began)
+            await send(message)
+
+        await self._app(scope, receive, note)
+
 
 READS: Final = frozenset({"GET", "HEAD"})
 

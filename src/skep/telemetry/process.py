@@ -1,10 +1,39 @@
-"""How late the event loop is: a timer that looks at its own delay."""
+"""What a process costs: processor time and memory."""
 
 import asyncio
+import resource
+import sys
 from collections import deque
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from skep.telemetry.histograms import Histogram
+
+_STATM: Final = Path("/proc/self/statm")
+
+
+class ProcessStats(NamedTuple):
+    """What this process has used so far, and uses now."""
+
+    cpu_user_s: float
+    cpu_system_s: float
+    rss_bytes: int
+    virtual_bytes: int
+    """0 where the system does not tell."""
+
+
+def read_process_stats() -> ProcessStats:
+    """Ask the system about this process."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    try:
+        virtual, resident = _STATM.read_text().split()[:2]
+    except OSError:
+        # Elsewhere only the largest size so far is to be had, in bytes on macOS.
+        unit = 1 if sys.platform == "darwin" else 1024
+        return ProcessStats(usage.ru_utime, usage.ru_stime, usage.ru_maxrss * unit, 0)
+    page = resource.getpagesize()
+    return ProcessStats(usage.ru_utime, usage.ru_stime, int(resident) * page, int(virtual) * page)
+
 
 PERIOD_S: Final = 0.25
 RECENT_MAX: Final = 2_400
