@@ -1,12 +1,11 @@
 """The application of every route that is not hot.
 
-`build_cold_app` wires Litestar: health, configure, the API document and whatever routes the caller
-adds. `HotGate` puts the hot routes before it, for other ASGI servers. All errors leave as
-`{"error", "code"}` by the problems table. Who may call a route is decided before it runs, by what
-it declared (`skep.server.auth.guard`).
+`build_cold_app` wires Litestar: health, configure, the API document and further routes. All errors
+are answered as `{"error", "code"}` by the problems table. `skep.server.auth.guard` decides who may
+call a route.
 
-Litestar gets the path as it was sent and matches that, so that a name may hold an encoded slash;
-its path parameters are decoded after the match.
+Litestar matches the raw path, so that a name may contain an encoded slash; path parameters are
+decoded after the match.
 """
 
 import logging
@@ -51,8 +50,8 @@ def build_cold_app(
 ) -> Litestar:
     """Build the application of every route that is not hot.
 
-    Fill `routes` first: the API document describes what is in the table at this moment.
-    `check_analytics` is asked before every route of analytics, and raises when there is no time.
+    Fill `routes` first: the API document describes them. `check_analytics` runs before every
+    analytics route, and raises when the broker is busy.
     """
     config, document_route = openapi_config(routes, version=version)
 
@@ -80,7 +79,7 @@ def build_cold_app(
 def build_waiting_app(
     probe: Probe, routes: Sequence[ControllerRouterHandler], *, door: Door
 ) -> Litestar:
-    """Build the application of a worker without a database: all other routes are unavailable."""
+    """Build the application of a worker without a database: all other routes answer 503."""
     return Litestar(
         [*health_routes(probe), *routes],
         openapi_config=None,
@@ -99,10 +98,9 @@ def _answer_unavailable(
 
 
 def _decode_path_parameters(app: ASGIApp) -> ASGIApp:
-    """Decode the parameters that the router cut out of the raw path.
+    """Decode the parameters of the raw path.
 
-    They go into a dictionary of their own: the router remembers the one it gave, and would give it
-    to the next request of the same path, to be decoded once more.
+    They go into a new dictionary: the router caches its own for the next request of the same path.
     """
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,7 +121,7 @@ def _answer_http_exception(
     if status >= 500:
         return _answer_exception(request, exception)
     if isinstance(exception, NotFoundException):
-        # Only the router raises it; a handler that misses something raises an error of our own.
+        # Only the router raises it; handlers raise `NotFound`.
         text = f"no such route: {request.method} {request.url.path}"
         return _response(problem(status, "no_such_route", text))
     code = _CODE_BY_STATUS.get(status, "refused")
@@ -157,7 +155,7 @@ def _text_of(exception: HTTPException, request: Request[Any, Any, Any]) -> str:
 
 
 def _name_on_the_wire(parameter: str, request: Request[Any, Any, Any]) -> str:
-    """Return what clients call a parameter; Litestar tells what it is called in the handler."""
+    """Return the wire name of a parameter; Litestar reports the name in the handler."""
     declared = request.route_handler.parsed_fn_signature.parameters.get(parameter)
     return getattr(declared and declared.kwarg_definition, "name", None) or parameter
 

@@ -1,11 +1,12 @@
 """How an error becomes an HTTP answer.
 
 The one table from Skep's errors to status codes. Every error body is `{"error": text, "code":
-slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. Whatever is
-full answers 429 with Retry-After; 503 says that the database is away. Where older clients of Queen
-must be spared a 429, which they take as final, overload is `Congested`, a 503 (ADR 0017).
+slug}`: `error` is what Queen's clients raise, `code` is stable and meant for programs. Overload is
+429 with Retry-After, or 503 (`Congested`) for older clients of Queen, which give up at a 429 (ADR
+0017); 503 also means that the database is unreachable.
 
-A defect shows its stack in the log and nothing of itself to the client.
+A defect is logged with its stack and a request id: the client's `X-Request-Id` if it is harmless,
+else a new one, which the response repeats. The client learns nothing else of it.
 """
 
 import re
@@ -42,12 +43,15 @@ STATUS_BY_ERROR: Final[dict[type[BaseException], int]] = {
     Unavailable: 503,
 }
 
+HEADER: Final = "x-request-id"
+_HARMLESS: Final = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}")
+
 UNAVAILABLE_RETRY_AFTER_S: Final = 1
-"""PostgreSQL restarts and failovers take seconds; a client that asks each second notices soon."""
+"""PostgreSQL restarts and failovers take seconds."""
 
 
 class Problem(NamedTuple):
-    """An answer that says no. `headers` are raw `name: value` lines, each ending in CR LF."""
+    """An error response. `headers` are raw `name: value` lines, each ending in CR LF."""
 
     status: int
     body: bytes
@@ -60,12 +64,12 @@ class _Body(msgspec.Struct):
 
 
 def problem(status: int, code: str, text: str, *, headers: bytes = b"") -> Problem:
-    """Word a problem that has no exception of its own, such as an unknown path."""
+    """Make the response to an error without an exception, such as an unknown path."""
     return Problem(status, msgspec.json.encode(_Body(error=text, code=code)), headers)
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Choose the answer for an error. What is not a `SkepError` is a bug and is answered as one."""
+    """Return the response to an error. Errors other than `SkepError` are bugs: 500."""
     for cls in type(error).__mro__:
         status = STATUS_BY_ERROR.get(cls)
         if status is not None and isinstance(error, SkepError):
@@ -74,7 +78,7 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def _headers_of(error: SkepError) -> bytes:
-    """Say when to try again, or how to say who one is."""
+    """Say when to retry, or how to authenticate."""
     if isinstance(error, Overloaded):
         return b"retry-after: %d\r\n" % error.retry_after_s
     if isinstance(error, Unavailable):
@@ -87,10 +91,6 @@ def _headers_of(error: SkepError) -> bytes:
     return b""
 
 
-HEADER: Final = "x-request-id"
-_HARMLESS: Final = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}")
-
-
 def request_id(given: bytes | None) -> str:
     """Return the id a client gave, or a new one."""
     if given is not None and _HARMLESS.fullmatch(given):
@@ -99,5 +99,5 @@ def request_id(given: bytes | None) -> str:
 
 
 def id_line(name: str) -> bytes:
-    """Spell the header of an answer."""
+    """Return the header line of a response."""
     return f"{HEADER}: {name}\r\n".encode()

@@ -79,5 +79,5 @@ async def test_a_route_is_for_those_whose_role_it_needs(client, method, path, op
 async def test_a_refusal_names_the_role_that_is_missing(client):
     answer = await client.call("POST", "/api/v1/push", b"{}", bearer("read-only"))
 
-    assert "needs the role read-write" in json.loads(answer.body)["error"]
+    assert "requires the role read-write" in json.loads(answer.body)["error"]
     assert b'error="insufficient_scope"' in answer.headers["www-authenticate"].encode()

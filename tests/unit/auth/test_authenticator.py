@@ -153,7 +153,7 @@ async def test_keys_are_rotated_without_a_token_being_refused(authenticator):
         now=moment,
     )
     authenticator.ask(server)
-    await server.look_again()
+    await server.fetch_unknown()
     signed = {
         name: b"Bearer " + sign(claims(), "ES256", private_key("ES256", name), kid=name).encode()
         for name in ("old", "new")

@@ -55,5 +55,5 @@ def test_a_role_may_do_what_lower_roles_may_and_is_told_what_it_lacks(level, nee
         caller.require(needed)
         return
 
-    with pytest.raises(Forbidden, match=f"needs the role {needed.word}"):
+    with pytest.raises(Forbidden, match=f"requires the role {needed.word}"):
         caller.require(needed)

@@ -74,7 +74,7 @@ async def test_the_keys_are_fetched_at_the_start(serve):
     server = serve(Place())
     server.start()
     async with asyncio.timeout(30):
-        await server.look_again()  # joins the fetch that is under way, or starts it
+        await server.fetch_unknown()  # joins the fetch that is under way, or starts it
     await server.stop()
 
     assert ids(server) == ["old"]
@@ -83,20 +83,20 @@ async def test_the_keys_are_fetched_at_the_start(serve):
 async def test_a_key_that_is_not_known_makes_the_keys_be_fetched_anew(serve, changes, clock):
     place = Place()
     server = serve(place)
-    await server.look_again()
+    await server.fetch_unknown()
     place.document = NEW
     clock.now += PAUSE_S
 
-    assert await server.look_again()
+    assert await server.fetch_unknown()
     assert ids(server) == ["new"]
     assert changes == ["changed"]
 
 
 async def test_keys_that_stay_the_same_are_no_change(serve, changes, clock):
     server = serve(Place())
-    await server.look_again()
+    await server.fetch_unknown()
     clock.now += PAUSE_S
-    await server.look_again()
+    await server.fetch_unknown()
 
     assert changes == []
 
@@ -105,11 +105,11 @@ async def test_forged_key_ids_cause_one_fetch_in_a_while(serve, clock):
     place = Place()
     server = serve(place)
     for _ in range(100):
-        await server.look_again()
+        await server.fetch_unknown()
     assert place.fetches == 1
 
     clock.now += PAUSE_S
-    await server.look_again()
+    await server.fetch_unknown()
     assert place.fetches == 2
 
 
@@ -117,7 +117,7 @@ async def test_all_who_wait_share_one_fetch(serve):
     place = Place()
     server = serve(place)
     place.gate.clear()
-    asking = [asyncio.create_task(server.look_again()) for _ in range(50)]
+    asking = [asyncio.create_task(server.fetch_unknown()) for _ in range(50)]
     await asyncio.sleep(0)
     place.gate.set()
 
@@ -129,7 +129,7 @@ async def test_defect_50_fetching_does_not_stop_the_loop(serve):
     place = Place()
     place.gate.clear()
     server = serve(place)
-    asking = asyncio.create_task(server.look_again())
+    asking = asyncio.create_task(server.fetch_unknown())
     turns = 0
     while place.fetches == 0 or turns < 10:
         await asyncio.sleep(0)
@@ -145,7 +145,7 @@ async def test_a_request_does_not_wait_longer_than_it_may(serve):
     place.gate.clear()
     server = serve(place, timeout_s=0.01)
 
-    assert not await server.look_again()
+    assert not await server.fetch_unknown()
     place.gate.set()
     await server.stop()
 
@@ -154,10 +154,10 @@ async def test_a_request_does_not_wait_longer_than_it_may(serve):
 async def test_keys_stay_in_force_while_fetching_fails(serve, clock, trouble, caplog):
     place = Place()
     server = serve(place)
-    await server.look_again()
+    await server.fetch_unknown()
     place.document = trouble
     clock.now += PAUSE_S
-    await server.look_again()
+    await server.fetch_unknown()
 
     assert ids(server) == ["old"]
     assert "stay in force" in caplog.text

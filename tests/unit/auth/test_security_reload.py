@@ -48,4 +48,4 @@ def test_a_file_that_cannot_be_used_leaves_the_keys_as_they_were(
     security.reload()
 
     assert security.door.authenticator.identify(header("old")).subject == "tester"
-    assert "stay as they were" in caplog.text
+    assert "previous ones are kept" in caplog.text

@@ -1,7 +1,6 @@
-"""Make the door of a broker from its settings.
+"""Access control and TLS of a broker, from its settings.
 
-Keys from the settings are read once and again by `Security.reload`; those of a key server are
-fetched by a task. Everything else of the settings stays as it is until the next start.
+Configured keys are read at startup and by `Security.reload`; a task fetches those of a key server.
 """
 
 import logging
@@ -34,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Security:
-    """Who may come in to one process, and how."""
+    """Access control and TLS of one process."""
 
     def __init__(self, settings: Settings, caller: Caller, *, now: Callable[[], float]) -> None:
         """Read keys and certificates.
@@ -53,32 +52,32 @@ class Security:
         )
 
     def start(self) -> None:
-        """Begin to fetch keys, if there is a key server; again it does nothing."""
+        """Start fetching keys, if there is a key server; does nothing if already started."""
         if self._key_server is not None:
             self._key_server.start()
 
     async def stop(self) -> None:
-        """Let go of everything."""
+        """Cancel waiting requests and fetches."""
         await self.door.stop()
         if self._key_server is not None:
             await self._key_server.stop()
 
     def reload(self) -> None:
-        """Read the files of keys and certificates again; what cannot be used stays as it was."""
+        """Read the key and certificate files again; on failure the previous ones stay in use."""
         if self._authenticator is not None:
             try:
                 self._authenticator.replace_keys(_own_keys(self._settings))
             except BadRequest as error:
-                _log.error("the keys of tokens stay as they were: %s", error)
+                _log.error("cannot reload the token keys, the previous ones are kept: %s", error)
         if self.tls is not None:
             try:
                 self.tls.reload()
             except BadRequest as error:
-                _log.error("the certificate stays as it was: %s", error)
+                _log.error("cannot reload the certificate, the previous one is kept: %s", error)
 
 
 def check_files(settings: Settings) -> None:
-    """Read keys and certificates, so that what is wrong with them is said before the start.
+    """Read keys and certificates, to report errors before the start.
 
     Raises:
         BadRequest: They cannot be used.
@@ -89,11 +88,7 @@ def check_files(settings: Settings) -> None:
 
 
 def server_tls(settings: Settings) -> ServerTls | None:
-    """Return the TLS that the settings ask for.
-
-    Raises:
-        UnusableCertificate: It cannot be set up.
-    """
+    """Return the TLS of the settings, if any."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return ServerTls(
@@ -124,7 +119,7 @@ def _authenticator(settings: Settings) -> Authenticator:
                 settings.jwt_role_read_only: Level.READ_ONLY,
             },
         ),
-        now=time.time,  # noqa: TID251 (wiring hands out the clock; a look-up per request asks it)
+        now=time.time,  # noqa: TID251 (wiring provides the clock)
     )
 
 

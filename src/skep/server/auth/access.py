@@ -1,12 +1,10 @@
-"""What an operation demands of whoever asks for it.
+"""The access that operations require.
 
-Every operation declares its access where it is declared itself: hot ones in
-`skep.server.api_document.operations`, all others by `opt=needs(...)` at their handler. It has two
-parts: the level, which the caller's role must reach, and the reach, which says how to find the
-queues an operation is about. Callers whose token restricts them to some queues may only do what
-names them.
+Hot operations declare it in `skep.server.api_document.operations`, all others by `opt=needs(...)`
+at their handler. It has two parts: the level, which the caller's role must reach, and the reach,
+which says how to find the queues an operation is about: a token may be restricted to some queues.
 
-Pure data. Who is asking is `skep.server.auth.identity`; deciding is the door's business.
+Pure data. `skep.server.auth.guard` decides.
 """
 
 from dataclasses import dataclass, field
@@ -21,14 +19,14 @@ class Level(IntEnum):
     """Roles and what operations need of them. Each includes those before it."""
 
     NONE = 0
-    """As a need: public. As a role: a token that names none of ours."""
+    """As a requirement: public. As a role: a token without a known role."""
     READ_ONLY = 1
     READ_WRITE = 2
     ADMIN = 3
 
     @property
     def word(self) -> str:
-        """How tokens and pages spell it."""
+        """Its name in tokens and documents."""
         return "public" if self is Level.NONE else self.name.lower().replace("_", "-")
 
 
@@ -39,20 +37,20 @@ Kind: TypeAlias = Literal["nothing", "broker", "queue", "partition", "filter", "
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How to find out which queues an operation is about."""
+    """How to find the queues an operation is about."""
 
     kind: Kind
     queue: str = ""
-    """The parameter that names the queue, or of a partition its id."""
+    """The parameter with the queue name, or with the partition id."""
     namespace: str = ""
-    """The parameter of the query that narrows a list to a namespace."""
+    """The query parameter that limits a list to a namespace."""
 
 
 NOTHING: Final = Reach("nothing")
 """No queue is concerned."""
 
 WHOLE_BROKER: Final = Reach("broker")
-"""It may be about any queue: refused to callers who are restricted to some."""
+"""Any queue: refused to callers restricted to some queues."""
 
 QUEUE: Final = Reach("queue", queue="queue")
 """The path names the queue."""
@@ -61,17 +59,17 @@ PARTITION: Final = Reach("partition", queue="partition_id")
 """The path names a partition of it."""
 
 BODY: Final = Reach("body")
-"""The body names them; the handler asks its visitor once it has read it."""
+"""The body names them; the handler checks them once it has read it."""
 
 
 def listed_by(*, queue: str = "", namespace: str = "") -> Reach:
-    """A list that covers the whole broker unless one of these parameters narrows it."""
+    """A list of the whole broker unless one of these parameters limits it."""
     return Reach("filter", queue, namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What an operation demands."""
+    """What an operation requires of its caller."""
 
     level: Level
     reach: Reach = field(default=WHOLE_BROKER)
@@ -82,9 +80,9 @@ READ_WRITE_BY_BODY: Final = Access(Level.READ_WRITE, BODY)
 READ_WRITE_OF_QUEUE: Final = Access(Level.READ_WRITE, QUEUE)
 
 UNDECLARED: Final = Access(Level.ADMIN, WHOLE_BROKER)
-"""What a route needs that declares nothing: all there is, so that forgetting it opens nothing."""
+"""The access of a route without a declaration, so that a forgotten one opens nothing."""
 
 
 def needs(level: Level, reach: Reach = WHOLE_BROKER) -> dict[str, Any]:
-    """Return the options of a handler that declare its access."""
+    """Return the handler options that declare an access."""
     return {ACCESS: Access(level, reach)}

@@ -1,8 +1,8 @@
-"""Tell who is asking, by the token in the `Authorization` header.
+"""Identify callers by the token in the `Authorization` header.
 
-A token is verified once and remembered by its digest until it expires, so that a request costs one
-look-up. The memory is bounded, holds no token, and is emptied whenever keys change: what a
-withdrawn key signed is good no longer. A single token cannot be revoked before it expires.
+A token is verified once and cached by its digest until it expires, so that a request costs one
+lookup. The cache is bounded, contains no token, and is emptied when keys change, so that tokens of
+a withdrawn key become invalid. A single token cannot be revoked.
 """
 
 from collections import OrderedDict
@@ -30,7 +30,6 @@ class Authenticator:
         names: ClaimNames,
         now: Callable[[], float],
     ) -> None:
-        """Take the keys known from the start and a clock that tells seconds since 1970."""
         self._keys: KeySet = keys
         self._rules: Final = rules
         self._names: Final = names
@@ -39,27 +38,27 @@ class Authenticator:
         self._known: Final[OrderedDict[bytes, Identity]] = OrderedDict()
 
     def ask(self, server: KeyServer) -> None:
-        """Take further keys from a key server."""
+        """Use the keys of a key server, too."""
         self._server = server
 
     def forget(self) -> None:
-        """Verify every token anew: the keys changed."""
+        """Empty the cache: keys changed."""
         self._known.clear()
 
     def replace_keys(self, keys: KeySet) -> None:
-        """Take other keys in place of those from the settings."""
+        """Replace the keys of the settings."""
         self._keys = keys
         self.forget()
 
     def left_s(self, identity: Identity) -> float:
-        """Return how long a token is still good."""
+        """Return for how many seconds a token is still valid."""
         return identity.expires_at - self._now()
 
     def identify(self, header: bytes | None) -> Identity | None:
-        """Return who is asking; None if keys have to be fetched to tell.
+        """Return the caller; None if keys have to be fetched first.
 
         Raises:
-            Unauthenticated: The token is missing or not to be believed.
+            Unauthenticated: The token is missing or invalid.
         """
         if header is None:
             raise Unauthenticated
@@ -78,10 +77,10 @@ class Authenticator:
             return None
 
     async def identify_patiently(self, header: bytes | None) -> Identity:
-        """Return who is asking; ask the key server for keys that are not known.
+        """Return the caller; fetch unknown keys from the key server.
 
         Raises:
-            Unauthenticated: The token is missing or not to be believed.
+            Unauthenticated: The token is missing or invalid.
             Unavailable: There are no keys yet.
         """
         identity = self.identify(header)
@@ -89,7 +88,7 @@ class Authenticator:
             return identity
         assert self._server is not None
         assert header is not None
-        await self._server.look_again()
+        await self._server.fetch_unknown()
         return self._verify(header, sha256(header).digest())
 
     def _verify(self, header: bytes, digest: bytes) -> Identity:
@@ -102,7 +101,7 @@ class Authenticator:
         return identity
 
     def _claims(self, token: str) -> dict[str, Any]:
-        """Verify with our own keys and those of the key server, which may have none yet."""
+        """Verify with the configured keys and those of the key server, if it has any yet."""
         if self._server is None:
             return verify_token(token, self._keys, self._rules)
         try:

@@ -1,15 +1,14 @@
-"""What a browser needs to be told, and what it must not be allowed.
+"""Protect against web pages of other origins.
 
-A web page that somebody happens to look at can send requests to any address its reader can reach, a
-broker on their own machine included. So a request that names a foreign origin is refused, unless
-the origin is on the list; what the broker's own pages send names the host they came from. Programs
-send no `Origin` and notice nothing. The list is empty by default: nobody's pages but our own.
+A web page can send requests to any address its reader can reach, including a broker on the reader's
+machine. So requests from foreign origins are refused unless the origin is listed (`cors_origins`);
+the broker's own pages send its own host as their origin. Programs send no `Origin`.
 
-Origins on the list get the answers that CORS asks for. Tokens travel in a header that pages have to
-set themselves, never in a cookie, so credentials are not allowed for.
+Listed origins get CORS headers. Tokens travel in a header, never in a cookie, so credentials are
+not allowed.
 
-Answers also carry headers that tell browsers to trust nothing: no guessing of types, no frames, no
-referrer, and for pages a policy that loads everything from here.
+All responses carry headers that restrict browsers: no type sniffing, no frames, no referrer, and a
+content policy that loads everything from this broker.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,10 +28,10 @@ PAGE_POLICY: Final = (
     b"default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     b"object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""For pages without a policy of their own. Scripts come from files, never from the page."""
+"""For pages without their own policy. No inline scripts."""
 
 PLAIN_POLICY: Final = b"default-src 'none'; frame-ancestors 'none'"
-"""For everything else: no answer of ours is meant to be opened and run."""
+"""For all other responses."""
 
 YEAR_S: Final = 31_536_000
 
@@ -47,9 +46,9 @@ class OriginPolicy:
         self._listed: Final = frozenset(origin.rstrip("/").lower() for origin in listed)
 
     def judge(self, origin: str, host: str) -> Verdict:
-        """Say whose page a request comes from, by its headers `Origin` and `Host`.
+        """Classify a request by its headers `Origin` and `Host`.
 
-        Schemes are not compared: behind a proxy that ends TLS the broker cannot know its own.
+        Schemes are not compared: behind a TLS proxy the broker does not know its own.
         """
         if origin.lower() in self._listed:
             return "listed"
@@ -58,7 +57,7 @@ class OriginPolicy:
 
 
 class BrowserGate:
-    """Stands before the application of a server."""
+    """An ASGI application behind the origin check."""
 
     def __init__(self, app: ASGIApp, policy: OriginPolicy, *, is_tls: bool = False) -> None:
         self._app: Final = app
@@ -133,7 +132,7 @@ def _preflight_answer(origin: str) -> Problem:
 
 
 async def _refuse(origin: str, scope: Scope, receive: Receive, send: Send) -> None:
-    text = f"pages of {origin} may not call this broker; cors_origins lists those that may"
+    text = f"origin {origin} is not allowed; add it to cors_origins to allow its pages"
     if scope["type"] == "http":
         await send_answer(send, problem(403, "foreign_origin", text))
         return

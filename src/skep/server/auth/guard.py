@@ -1,8 +1,15 @@
-"""Let callers in, or say why not: for the hot routes here, for all others in `admission`.
+"""Admit requests, or say why not: hot routes, and those of Litestar, WebSockets included.
 
-A hot handler is wrapped once and then runs with the identity of its caller. Nearly always that is
+A hot handler is wrapped once and then runs with the identity of its caller, which is nearly always
 known at once. If keys or the namespace of a queue have to be fetched first, the exchange waits in a
-task of its own and the handler runs afterwards, unless the client is gone by then.
+task of its own and the handler runs afterwards, unless the client has disconnected by then.
+
+For all other routes a middleware reads the access that the route declared (`skep.server.auth.
+access`) and lets the request pass with a `Requester`, which handlers ask for permission to what a
+body names. A route without a declaration is for unrestricted administrators.
+
+A browser cannot send headers with a WebSocket; it may offer the subprotocols `skep` and
+`bearer.<token>` instead.
 """
 
 import asyncio
@@ -33,10 +40,15 @@ from skep.server.problems import problem_of
 IdentifiedHandler: TypeAlias = Callable[[Exchange, Identity], None]
 
 AUTHORIZATION: Final = b"authorization"
+SUBPROTOCOL: Final = "skep"
+TOKEN_SUBPROTOCOL: Final = "bearer."  # noqa: S105 (a prefix)
+
+_VISITOR: Final = "user"
+_audit = logging.getLogger("skep.audit")
 
 
 class Door:
-    """The way in to one broker process."""
+    """Access control of one broker process."""
 
     def __init__(
         self,
@@ -45,7 +57,7 @@ class Door:
         authenticator: Authenticator | None = None,
         public_paths: Collection[str] = (),
     ) -> None:
-        """Without an authenticator everybody may do everything."""
+        """Without an authenticator every caller has full access."""
         self.scopes: Final = scopes
         self.authenticator: Final = authenticator
         self._public_paths: Final = frozenset(public_paths)
@@ -53,27 +65,27 @@ class Door:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether callers have to say who they are."""
+        """Whether callers must authenticate."""
         return self.authenticator is not None
 
     def left_s(self, identity: Identity) -> float:
-        """Return how long a token is still good; infinity where there are none."""
+        """Return for how many seconds a token is still valid; infinity without authentication."""
         return math.inf if self.authenticator is None else self.authenticator.left_s(identity)
 
     def is_public(self, access: Access, path: str) -> bool:
-        """Whether a request needs no token. Only what reads can be made public by its path."""
+        """Whether a request needs no token. Only reads can be made public by their path."""
         if access.level is Level.NONE:
             return True
         return access.level is Level.READ_ONLY and path in self._public_paths
 
     async def stop(self) -> None:
-        """Let nobody wait any longer."""
+        """Cancel the requests that wait."""
         for task in self._waiting:
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)
 
     def guard(self, level: Level, handler: IdentifiedHandler) -> HotHandler:
-        """Return a handler of the same name that lets in callers of this level."""
+        """Return a handler of the same name that admits callers of this level."""
         authenticator = self.authenticator
         if authenticator is None:
 
@@ -104,10 +116,10 @@ class Door:
         return guarded
 
     def preview(self, exchange: Exchange) -> None:
-        """Refuse, before its body is read, a request whose token is certain to be refused.
+        """Check the token of a request before its body is read.
 
         Raises:
-            SkepError: It is.
+            SkepError: The token is certain to be refused.
         """
         if self.authenticator is not None:
             self.authenticator.identify(exchange.header(AUTHORIZATION))
@@ -124,7 +136,7 @@ class Door:
         """Call `proceed`, now or later, if the caller may change all of these.
 
         Raises:
-            Forbidden: It may not.
+            Forbidden: The caller may not.
         """
         level = Level.READ_WRITE
         if self.scopes.allow_now(identity, level, queues=queues, partitions=partitions):
@@ -161,41 +173,32 @@ async def _run_later(exchange: Exchange, wait: Awaitable[Callable[[], None]]) ->
         run_handler(lambda _: proceed(), exchange)
 
 
-SUBPROTOCOL: Final = "skep"
-TOKEN_SUBPROTOCOL: Final = "bearer."  # noqa: S105 (a prefix)
-
-_VISITOR: Final = "user"
-_audit = logging.getLogger("skep.audit")
-
-
 class Visitor:
-    """A caller within one request."""
+    """The caller of one request, and what the route lets it do."""
 
     __slots__ = ("_level", "_scopes", "identity", "left_s")
 
     def __init__(self, identity: Identity, level: Level, scopes: Scopes, *, left_s: float) -> None:
         self.identity = identity
         self.left_s = left_s
-        """How long its token was good when it came in."""
+        """For how many seconds its token was valid when the request arrived."""
         self._level = level
         self._scopes = scopes
 
     @property
     def subject(self) -> str | None:
-        """Who it is, to be stamped on messages."""
+        """The subject of its token, stored with the messages it pushes."""
         return self.identity.subject
 
     async def require(
         self, *, queues: Collection[str] = (), partition_ids: Collection[str] = ()
     ) -> None:
-        """Go on only if this caller may do to these what the route does.
+        """Check that the caller may do to these queues and partitions what the route does.
 
-        Args:
-            queues: Names.
-            partition_ids: As clients spell them; what is no such id is let pass.
+        Malformed partition ids pass: the route answers them.
 
         Raises:
-            Forbidden: It may not.
+            Forbidden: The caller may not.
         """
         partitions = {parse_partition_uuid(each) for each in partition_ids}
         await self._scopes.require(
@@ -206,10 +209,10 @@ class Visitor:
         )
 
     async def require_place(self, queue: str, namespace: str | None) -> None:
-        """Go on only if this caller may have the queue, and may put it into this namespace.
+        """Check that the caller may configure the queue and put it into this namespace.
 
         Raises:
-            Forbidden: It may not.
+            Forbidden: The caller may not.
         """
         if namespace:
             self._scopes.require_namespace(self.identity, self._level, namespace)
@@ -218,24 +221,24 @@ class Visitor:
         await self.require(queues={queue})
 
     def require_everything(self) -> None:
-        """Go on only if this caller is not restricted to some queues.
+        """Check that the caller is not restricted to some queues.
 
         Raises:
-            Forbidden: It is.
+            Forbidden: The caller is restricted.
         """
         if self.identity.grants is not None:
             raise Forbidden(
-                "Insufficient permissions: this needs a token that is not restricted to some queues"
+                "Insufficient permissions: this requires a token without queue restrictions"
             )
 
 
 def visitor_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Visitor:
-    """Return who sent a request."""
+    """Return the caller of a request."""
     return cast("Visitor", connection.scope[_VISITOR])
 
 
 def admit_visitors(app: ASGIApp, door: Door) -> ASGIApp:
-    """Return an application that lets in whom the route in the scope is for."""
+    """Return an application that admits the requests their routes allow."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         options: Mapping[str, Any] = scope["route_handler"].opt
@@ -303,7 +306,7 @@ async def _check_reach(
     connection: ASGIConnection[Any, Any, Any, Any],
     scopes: Scopes,
 ) -> None:
-    """Refuse a restricted caller what is not about its queues."""
+    """Check that a restricted caller stays within its queues."""
     reach = access.reach
     match reach.kind:
         case "nothing" | "body":
@@ -333,16 +336,16 @@ async def _check_filter(
         scopes.require_namespace(visitor.identity, access.level, namespace)
     else:
         raise Forbidden(
-            "Insufficient permissions: a token that is restricted to some queues has to name "
-            f"{_filters(reach)} here"
+            "Insufficient permissions: with a token restricted to some queues, this requires "
+            f"{_filters(reach)}"
         )
 
 
 def _only_value(connection: ASGIConnection[Any, Any, Any, Any], name: str) -> str:
-    """Return the value of a parameter; which of several a handler would take is not for us."""
+    """Return the value of a parameter, which must not be repeated."""
     values: list[Any] = connection.query_params.getall(name, []) if name else []
     if len(values) > 1:
-        raise BadRequest(f"{name} is given more than once")
+        raise BadRequest(f"parameter {name} is repeated")
     return str(values[0]) if values else ""
 
 
@@ -351,7 +354,7 @@ def _filters(reach: Reach) -> str:
 
 
 async def _refuse_socket(error: SkepError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer the handshake with the status and body that HTTP has for it."""
+    """Answer the handshake with the HTTP status and body of an error."""
     await receive()
     answer = problem_of(error)
     if "websocket.http.response" not in (scope["extensions"] or {}):

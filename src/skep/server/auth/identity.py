@@ -1,15 +1,17 @@
-"""Grants: the queues a token is restricted to, and what it may do with each.
+"""Who is calling, and which queues it may use: made from the claims of a verified token.
 
-The claim is an object, or an array of them:
+The role is a name in one claim or an array of names in another, as with Queen; the highest counts.
+A token without a known role may do nothing. Unknown names are ignored, because the same array often
+serves other systems.
+
+Grants restrict a token to some queues. The claim is an object, or an array of them:
 
     {"queues": ["orders", "orders.*"], "namespaces": ["billing"], "rights": "read-write"}
 
-A grant covers a queue whose name fits one of `queues` or whose namespace fits one of `namespaces`;
-`*` stands for any characters. `rights` is a role, and the role of the token is its ceiling. A token
-without the claim is not restricted; one with an empty claim has no queue at all. A claim that
-cannot be read refuses the token: to guess would mean to grant.
-
-Pure. Which namespace a queue has is the caller's to find out.
+A grant covers a queue whose name matches one of `queues` or whose namespace matches one of
+`namespaces`; `*` matches any characters. `rights` is a role, at most the token's own. A token
+without the claim is not restricted; an empty claim grants no queue. A malformed claim refuses the
+token.
 """
 
 import math
@@ -22,13 +24,13 @@ from skep.model.limits import NAME_CHARS_MAX
 from skep.server.auth.access import LEVEL_BY_WORD, Level
 
 GRANTS_MAX: Final = 100
-"""Grants of one token, and patterns of one grant. All are looked at for a new name."""
+"""Grants of one token, and patterns of one grant."""
 
 _MEMBERS: Final = frozenset({"queues", "namespaces", "rights"})
 
 
 class NamePattern:
-    """A name, or a name with asterisks; matching is linear in the length of the name."""
+    """A name, optionally with asterisks; matching takes linear time."""
 
     __slots__ = ("_first", "_is_exact", "_last", "_middle")
 
@@ -39,7 +41,7 @@ class NamePattern:
         self._middle = rest
 
     def matches(self, name: str) -> bool:
-        """Whether a name fits."""
+        """Whether a name matches."""
         if self._is_exact:
             return name == self._first
         if not name.startswith(self._first):
@@ -55,7 +57,7 @@ class NamePattern:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Rights on the queues of some names and namespaces."""
+    """Rights on queues, by name and by namespace."""
 
     queues: Sequence[NamePattern]
     namespaces: Sequence[NamePattern]
@@ -76,18 +78,14 @@ class Grants:
         return any(grant.namespaces for grant in self._grants)
 
     def level_of_name(self, queue: str) -> Level:
-        """Return what is granted on a queue whatever its namespace."""
+        """Return the level granted by a queue's name."""
         return self._highest(grant for grant in self._grants if _fits(queue, grant.queues))
 
     def level_of_namespace(self, namespace: str) -> Level:
-        """Return what is granted on every queue of a namespace. No namespace is none."""
+        """Return the level granted by a namespace; none for the empty one."""
         if not namespace:
             return Level.NONE
         return self._highest(grant for grant in self._grants if _fits(namespace, grant.namespaces))
-
-    def level_of(self, queue: str, namespace: str) -> Level:
-        """Return what is granted on a queue."""
-        return max(self.level_of_name(queue), self.level_of_namespace(namespace))
 
     @staticmethod
     def _highest(grants: Iterable[Grant]) -> Level:
@@ -95,10 +93,10 @@ class Grants:
 
 
 def parse_grants(claim: object, *, ceiling: Level) -> Grants | None:
-    """Read the claim of a token; None when it has none and so is not restricted.
+    """Parse the grants of a token; None without the claim: the token is not restricted.
 
     Raises:
-        InvalidToken: The claim is not made of grants.
+        InvalidToken: The claim is malformed.
     """
     if claim is None:
         return None
@@ -113,12 +111,12 @@ def _parse_grant(entry: object, ceiling: Level) -> Grant:
         raise InvalidToken("A grant of the token is not an object")
     members = cast("dict[str, object]", entry)
     if not members.keys() <= _MEMBERS:
-        # A condition that is not understood must not be left out of account.
-        raise InvalidToken("A grant of the token has members that are not known")
+        # An unknown member may be a condition.
+        raise InvalidToken("A grant of the token has unknown members")
     rights = members.get("rights", ceiling.word)
     level = LEVEL_BY_WORD.get(rights) if isinstance(rights, str) else None
     if level is None and "rights" in members:
-        raise InvalidToken("The rights of a grant are not read-only, read-write or admin")
+        raise InvalidToken("The rights of a grant must be read-only, read-write or admin")
     return Grant(
         _parse_patterns(members.get("queues")),
         _parse_patterns(members.get("namespaces")),
@@ -130,7 +128,7 @@ def _parse_patterns(value: object) -> list[NamePattern]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise InvalidToken("The queues and namespaces of a grant are arrays of names")
+        raise InvalidToken("The queues and namespaces of a grant must be arrays of names")
     named = cast("list[object]", value)
     if len(named) > GRANTS_MAX:
         raise InvalidToken(f"A grant of the token has more than {GRANTS_MAX} names")
@@ -139,7 +137,7 @@ def _parse_patterns(value: object) -> list[NamePattern]:
 
 def _parse_pattern(text: object) -> NamePattern:
     if not isinstance(text, str) or not 0 < len(text) <= NAME_CHARS_MAX:
-        raise InvalidToken("A name in a grant of the token is empty, too long or not text")
+        raise InvalidToken("A name in a grant of the token is empty, too long or not a string")
     return NamePattern(text)
 
 
@@ -152,46 +150,46 @@ class Identity:
     """A caller."""
 
     subject: str | None
-    """Stamped on what it pushes."""
+    """Stored with the messages it pushes."""
     level: Level
     grants: Grants | None = field(default=None, repr=False)
-    """The queues it is restricted to; None for all."""
+    """The queues it is restricted to; None if unrestricted."""
     expires_at: float = math.inf
     """Seconds since 1970."""
 
     def require(self, level: Level) -> None:
-        """Let pass whoever has at least this role.
+        """Check that the caller has at least this role.
 
         Raises:
-            Forbidden: The role is a lower one.
+            Forbidden: The role is lower.
         """
         if self.level < level:
-            raise Forbidden(f"Insufficient permissions: this needs the role {level.word}")
+            raise Forbidden(f"Insufficient permissions: this requires the role {level.word}")
 
 
 ANYONE: Final = Identity(None, Level.ADMIN)
-"""Every caller of a broker that does not authenticate."""
+"""Every caller of a broker without authentication."""
 
 STRANGER: Final = Identity(None, Level.NONE)
-"""A caller of a public route who did not say who it is."""
+"""An unauthenticated caller of a public route."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimNames:
-    """Where a token says what."""
+    """The claims that contain roles and grants."""
 
     role: str = "role"
     roles: str = "roles"
     grants: str = "skep_grants"
     levels: Mapping[str, Level]
-    """The words that stand for roles."""
+    """By the names of roles."""
 
 
 def identity_of(claims: Mapping[str, Any], names: ClaimNames, *, leeway_s: float) -> Identity:
-    """Read the claims of a verified token.
+    """Return the identity of a verified token.
 
     Raises:
-        InvalidToken: A claim has a shape that it cannot have.
+        InvalidToken: A claim is malformed.
     """
     level = _level(claims, names)
     return Identity(
@@ -212,13 +210,13 @@ def _level(claims: Mapping[str, Any], names: ClaimNames) -> Level:
 
 
 def _subject(claim: object) -> str | None:
-    """Return who it is, fit to be stored with every message it pushes."""
+    """Return the subject; it must be storable with the messages it pushes."""
     if claim is None:
         return None
     if not isinstance(claim, str) or len(claim) > NAME_CHARS_MAX or "\0" in claim:
-        raise InvalidToken("The subject of the token is not text, too long or has a NUL")
+        raise InvalidToken("The subject of the token is not a string, too long or contains a NUL")
     try:
         claim.encode()
     except UnicodeEncodeError:
-        raise InvalidToken("The subject of the token is not Unicode") from None
+        raise InvalidToken("The subject of the token is not valid Unicode") from None
     return claim

@@ -1,11 +1,10 @@
-"""Keys of a key server (JWKS): fetched ahead of need, and never by a request's own leave.
+"""Keys of a key server (JWKS).
 
-A task fetches the document when the broker starts and again from time to time. When a token names a
-key that is not known, keys were perhaps rotated: then the document is fetched at once, but by one
-fetch for all who wait and not more often than every few seconds, so that forged key ids cost the
-key server nothing. Fetching runs in a thread; other requests go on.
+A task fetches the document at startup and then periodically. A token with an unknown key triggers
+one more fetch, shared by all requests that wait and at most every few seconds, so that forged key
+ids do not reach the key server. Fetching runs in a thread.
 
-While fetching fails the keys at hand stay in force. Without any, callers are told to try again.
+While fetching fails, known keys stay valid. Without any, requests are answered 503.
 """
 
 import asyncio
@@ -23,13 +22,13 @@ from skep.server.auth.tokens import KeySet, UnusableKey, document_keys
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 CHUNK_BYTES: Final = 64 * 1024
 PAUSE_S: Final = 10.0
-"""Between two fetches because of unknown keys, and after one that failed."""
+"""Between two fetches for unknown keys, and after a failed fetch."""
 
 _log = logging.getLogger(__name__)
 
 
 class KeyServer:
-    """The keys of one key server, as of the last fetch that succeeded."""
+    """The keys of one key server, as of the last successful fetch."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class KeyServer:
         on_change: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take how to fetch the document; it is called in a thread and may raise `OSError`."""
+        """Take the function that fetches the document, in a thread; it may raise `OSError`."""
         self._fetch: Final = fetch
         self._refresh_s: Final = refresh_s
         self._timeout_s: Final = timeout_s
@@ -59,28 +58,24 @@ class KeyServer:
             Unavailable: None could be fetched yet.
         """
         if self._keys is None:
-            raise Unavailable("the keys to verify tokens with could not be fetched yet")
+            raise Unavailable("the keys that verify tokens could not be fetched yet")
         return self._keys
 
     def start(self) -> None:
-        """Begin to fetch, and go on from time to time; once started this does nothing."""
+        """Start fetching; does nothing if already started."""
         if self._refresher is not None:
             return
         self._refresher = asyncio.get_running_loop().create_task(self._refresh())
 
     async def stop(self) -> None:
-        """Fetch no more."""
+        """Stop fetching."""
         tasks = [task for task in (self._refresher, self._fetching) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def look_again(self) -> bool:
-        """Fetch because a key is not known, unless that was just done.
-
-        Returns:
-            Whether it may help to look the key up once more.
-        """
+    async def fetch_unknown(self) -> bool:
+        """Fetch because of an unknown key, unless that was just done; False if nothing was fetched."""
         if self._fetching is None and self._now() - self._fetched_at < PAUSE_S:
             return False
         try:
@@ -96,7 +91,7 @@ class KeyServer:
             await asyncio.sleep(self._refresh_s if self._keys is not None else PAUSE_S)
 
     def _fetch_once(self) -> asyncio.Task[None]:
-        """Return the fetch that is under way, or begin one."""
+        """Return the fetch in progress, or start one."""
         if self._fetching is None:
             self._fetching = asyncio.get_running_loop().create_task(self._renew())
         return self._fetching
@@ -105,7 +100,7 @@ class KeyServer:
         try:
             self._take(document_keys(await asyncio.to_thread(self._fetch)))
         except (OSError, HTTPException, UnusableKey, ValueError) as error:
-            _log.warning("the keys could not be fetched, those at hand stay in force: %s", error)
+            _log.warning("could not fetch keys; known keys stay valid: %s", error)
         finally:
             self._fetched_at = self._now()
             self._fetching = None
@@ -113,12 +108,12 @@ class KeyServer:
     def _take(self, keys: KeySet) -> None:
         known, self._keys = self._keys, keys
         if known is not None and known.spelled() != keys.spelled():
-            _log.info("the key server has other keys now", extra={"count": len(keys)})
+            _log.info("the keys of the key server changed", extra={"count": len(keys)})
             self._on_change()
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The document lies where the settings say, not where somebody else points."""
+    """Fetches the document from the configured URL only."""
 
     def redirect_request(
         self,
@@ -129,14 +124,14 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         headers: object,
         newurl: str,
     ) -> None:
-        """Follow none."""
+        """Follow no redirect."""
 
 
 def fetch_document(url: str, timeout_s: float) -> bytes:
-    """Return what lies under a URL, within a time and a size.
+    """Fetch a URL, within limits of time and size.
 
     Raises:
-        OSError: It cannot be had.
+        OSError: The fetch failed.
     """
     deadline = time.monotonic() + timeout_s
     opener = urllib.request.build_opener(_NoRedirects)

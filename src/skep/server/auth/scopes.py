@@ -1,9 +1,7 @@
-"""Decide whether a caller who is restricted to some queues may use those that a request is about.
+"""Decide whether a restricted caller may use the queues and partitions of a request.
 
-A request names queues, or partitions, which belong to one. Grants are by the queue's name or by its
-namespace. Names are decided at once; the queue of a partition and the namespace of a queue may have
-to be looked up first. A partition that does not exist is nobody's, and is let pass to be answered
-as such.
+Grants are by the queue's name or namespace. Names are decided at once; the queue of a partition and
+the namespace of a queue may have to be looked up. Unknown partitions pass: the route answers them.
 """
 
 from collections.abc import Collection
@@ -16,7 +14,7 @@ from skep.server.auth.identity import Grants, Identity
 
 
 class Scopes:
-    """Knows what callers may use."""
+    """Checks grants."""
 
     def __init__(self, whereabouts: Whereabouts) -> None:
         self._whereabouts: Final = whereabouts
@@ -29,10 +27,10 @@ class Scopes:
         queues: Collection[str] = (),
         partitions: Collection[int] = (),
     ) -> bool:
-        """Decide without asking anybody; False if that is not possible.
+        """Decide from what is cached; False if that is not possible.
 
         Raises:
-            Forbidden: Something is not granted.
+            Forbidden: A queue is not granted.
         """
         grants = identity.grants
         if grants is None:
@@ -58,11 +56,11 @@ class Scopes:
         queues: Collection[str] = (),
         partitions: Collection[int] = (),
     ) -> None:
-        """Let pass whoever may use all of these.
+        """Check that the caller may use all of these.
 
         Raises:
-            Forbidden: Something is not granted.
-            Unavailable: It cannot be looked up now.
+            Forbidden: A queue is not granted.
+            Unavailable: The database is unreachable.
         """
         grants = identity.grants
         if grants is None:
@@ -76,19 +74,19 @@ class Scopes:
     async def permitted(
         self, identity: Identity, level: Level, queues: Collection[str]
     ) -> Collection[str]:
-        """Return those of the queues that a caller may use.
+        """Return the queues that the caller may use.
 
         Raises:
-            Unavailable: It cannot be looked up now.
+            Unavailable: The database is unreachable.
         """
         grants = identity.grants
         return queues if grants is None else await self._granted(grants, level, queues)
 
     def require_namespace(self, identity: Identity, level: Level, namespace: str) -> None:
-        """Let pass whoever may use every queue of a namespace.
+        """Check that the caller may use every queue of a namespace.
 
         Raises:
-            Forbidden: It is not granted.
+            Forbidden: The namespace is not granted.
         """
         grants = identity.grants
         if grants is not None and grants.level_of_namespace(namespace) < level:
@@ -97,10 +95,10 @@ class Scopes:
             )
 
     async def exists(self, identity: Identity, queue: str) -> bool:
-        """Say whether there is such a queue, to a restricted caller; to others it is all one.
+        """Return whether a queue exists; always true for unrestricted callers.
 
         Raises:
-            Unavailable: It cannot be looked up now.
+            Unavailable: The database is unreachable.
         """
         if identity.grants is None:
             return True
@@ -112,7 +110,7 @@ class Scopes:
         if others and grants.knows_namespaces:
             namespaces = await self._whereabouts.namespaces_of(others)
             for queue in others:
-                # What does not exist is decided by what it would become.
+                # For a queue that does not exist, the namespace it would get decides.
                 namespace = namespaces.get(queue, first_namespace(queue))
                 if grants.level_of_namespace(namespace) >= level:
                     granted.add(queue)
@@ -120,6 +118,6 @@ class Scopes:
 
 
 def _forbidden(level: Level, queue: str, named: Collection[str]) -> Forbidden:
-    # Whoever named a partition is not told which queue it belongs to.
+    # A caller that named a partition does not learn its queue.
     what = f"the queue {queue!r}" if queue in named else "the queue of this partition"
     return Forbidden(f"Insufficient permissions: no {level.word} grant on {what}")

@@ -1,7 +1,7 @@
-"""TLS: the broker's own certificate, and those of its clients if it asks for them.
+"""TLS: the broker's certificate, and the authority of client certificates.
 
-One context serves all connections. Renewed files are loaded into it while it is in use: handshakes
-that begin afterwards see the new certificate, connections that exist go on.
+One context serves all connections. Renewed files are loaded into it while it is in use: new
+handshakes use the new certificate, existing connections continue.
 """
 
 import ssl
@@ -11,7 +11,7 @@ from skep.model.errors import BadRequest
 
 
 class UnusableCertificate(BadRequest):
-    """The certificate, its key or the authority of clients cannot be used."""
+    """The certificate, its key or the client authority cannot be used."""
 
     code = "unusable_certificate"
 
@@ -31,12 +31,12 @@ class ServerTls:
         self.context = self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
     def reload(self) -> None:
-        """Load the files again; if they cannot be used, what was loaded stays in force.
+        """Load the files again; on failure the previous ones stay in use.
 
         Raises:
             UnusableCertificate: They cannot be used.
         """
-        # Into a context that nobody uses first: half a pair must not get into the one in use.
+        # Into an unused context first: the one in use must not get half a pair.
         self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self._load(self.context)
 
@@ -50,11 +50,11 @@ class ServerTls:
                 context.verify_mode = ssl.CERT_REQUIRED
         except (OSError, ValueError) as error:
             raise UnusableCertificate(
-                f"TLS with {self._certificate} and {self._key} cannot be set up: {error}"
+                f"cannot set up TLS with {self._certificate} and {self._key}: {error}"
             ) from error
         return context
 
 
 def _no_password() -> str:
-    """Refuse a key under a password: nobody is there to be asked for it."""
+    """Refuse a password-protected key: there is no prompt."""
     raise ValueError("the key is protected by a password")

@@ -1,11 +1,12 @@
-"""The keys that tokens are verified with; each is good for one algorithm only.
+"""Verify bearer tokens: signature, times, issuer, audience.
 
-The algorithm follows from the kind of key, never from the token: a shared secret verifies HS256, an
-RSA key RS256, a P-256 key ES256, an Ed25519 key EdDSA. So a public key can never be used as the
-secret of an HMAC, and `none` has no key at all. A document of a key server may list keys of other
-kinds, for other uses or other readers; they are passed over. Secrets are never taken from it.
+PyJWT does the parsing and the cryptography; which key and algorithm it uses is decided here, before
+it sees the token. Each key has one algorithm, which follows from its kind: a shared secret verifies
+HS256, an RSA key RS256, a P-256 key ES256, an Ed25519 key EdDSA. So a public key can never serve as
+an HMAC secret, and `none` has no key. Keys of other kinds in a JWKS document are ignored, secrets
+too. Every refusal is an `Unauthenticated` that reveals nothing of the keys.
 
-Pure. Fetching is `skep.server.auth.key_server`.
+Pure: keys and rules are arguments; only the clock is PyJWT's.
 """
 
 import re
@@ -38,11 +39,11 @@ PUBLIC_ALGORITHMS: Final = frozenset({"RS256", "ES256", "EdDSA"})
 SECRET_ALGORITHM: Final = "HS256"  # noqa: S105 (a name)
 
 SECRET_BYTES_MIN: Final = 32
-"""RFC 7518 asks for as many bits as the hash has; a shorter secret can be searched for."""
+"""RFC 7518: as many bits as the hash has."""
 
 RSA_BITS_MIN: Final = 2048
 KEYS_MAX: Final = 32
-"""Keys of one set. A token without a key id is tried with each of its algorithm."""
+"""Per set. A token without a key id is tried with each key of its algorithm."""
 
 _PEM_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 _PRIVATE_MEMBERS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth"})
@@ -58,7 +59,7 @@ class UnusableKey(BadRequest):
 
 @dataclass(frozen=True, slots=True)
 class VerificationKey:
-    """A key, and the one algorithm it verifies."""
+    """A key and its algorithm."""
 
     algorithm: str
     key: PublicKey | bytes = field(repr=False)
@@ -80,10 +81,7 @@ class KeySet:
         return KeySet(self._keys + other._keys)
 
     def find(self, algorithm: str, key_id: str | None) -> list[VerificationKey]:
-        """Return the keys that a token may have been signed with.
-
-        A key without an id may be meant by any; a token without one may mean any.
-        """
+        """Return the keys that may have signed a token; a missing id matches any."""
         return [
             key
             for key in self._keys
@@ -91,43 +89,43 @@ class KeySet:
         ]
 
     def spelled(self) -> frozenset[tuple[str, str | None, object]]:
-        """Return what tells this set from another."""
+        """Return a value that differs between different sets."""
         return frozenset((key.algorithm, key.id, _numbers(key.key)) for key in self._keys)
 
 
 def secret_key(secret: str) -> VerificationKey:
-    """Return the key that a shared secret is.
+    """Return the key of a shared secret.
 
     Raises:
         UnusableKey: It is too short.
     """
     if len(secret.encode()) < SECRET_BYTES_MIN:
-        raise UnusableKey(f"a secret has at least {SECRET_BYTES_MIN} bytes")
+        raise UnusableKey(f"a secret must have at least {SECRET_BYTES_MIN} bytes")
     return VerificationKey(SECRET_ALGORITHM, secret.encode())
 
 
 def pem_keys(text: str) -> KeySet:
-    r"""Return the public keys of a text with PEM blocks; `\n` may stand for the end of a line.
+    r"""Return the public keys of a text with PEM blocks; `\n` may replace line breaks.
 
     Raises:
-        UnusableKey: There is none, or one of them is no public key that verifies tokens.
+        UnusableKey: There is no block, or one of them is not a usable public key.
     """
     blocks = list(_PEM_BLOCK.finditer(text.replace("\\n", "\n")))
     if not blocks:
-        raise UnusableKey("there is no PEM block in it")
+        raise UnusableKey("no PEM block found")
     return KeySet([_pem_key(block[1], block[0].encode()) for block in blocks])
 
 
 def _pem_key(kind: str, block: bytes) -> VerificationKey:
     if "PRIVATE" in kind:
-        raise UnusableKey("it holds a private key, which does not belong on a broker")
+        raise UnusableKey("found a private key: configure only public keys")
     try:
         if kind == "CERTIFICATE":
             key: object = load_pem_x509_certificate(block).public_key()
         else:
             key = load_pem_public_key(block)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise UnusableKey(f"a PEM block of it cannot be read ({kind.lower()})") from error
+        raise UnusableKey(f"cannot read a PEM block ({kind.lower()})") from error
     return _bound(key, None)
 
 
@@ -139,12 +137,12 @@ def document_keys(document: bytes) -> KeySet:
     """Return the usable keys of a JWKS document.
 
     Raises:
-        UnusableKey: It is no such document, or has no key that we could use.
+        UnusableKey: It is malformed, or has no usable key.
     """
     try:
         entries = msgspec.json.decode(document, type=_Document).keys
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UnusableKey("the document is no JWKS") from error
+        raise UnusableKey("the document is not a JWKS") from error
     keys = [key for entry in entries[:KEYS_MAX] if (key := _document_key(entry)) is not None]
     if not keys:
         raise UnusableKey("the document has no key for RS256, ES256 or EdDSA")
@@ -173,7 +171,7 @@ def _bound(key: object, key_id: str | None) -> VerificationKey:
         case Ed25519PublicKey():
             return VerificationKey("EdDSA", key, key_id)
         case _:
-            raise UnusableKey("a key is RSA of 2048 bits or more, P-256 or Ed25519")
+            raise UnusableKey("a key must be RSA with at least 2048 bits, P-256 or Ed25519")
 
 
 def _numbers(key: PublicKey | bytes) -> object:
@@ -206,20 +204,20 @@ class UnknownKey(InvalidToken):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What a token must be like."""
+    """Requirements for tokens."""
 
     algorithms: frozenset[str]
     issuer: str | None = None
     audiences: tuple[str, ...] = ()
-    """One of them must be meant; none given means that it is not checked."""
+    """A token must name one of them; not checked if empty."""
     leeway_s: float = 30.0
 
 
 def bearer_token(header: bytes | None) -> str:
-    """Return the token of an `Authorization` header. Like Queen, take a bare one as well.
+    """Return the token of an `Authorization` header. Like Queen, accept a bare one as well.
 
     Raises:
-        Unauthenticated: There is none, or it is too large to look at.
+        Unauthenticated: There is none, or it is too large.
     """
     if not header:
         raise Unauthenticated
@@ -228,7 +226,7 @@ def bearer_token(header: bytes | None) -> str:
     scheme, _, rest = header.strip().partition(b" ")
     token = rest.strip() if rest else scheme
     if rest and scheme.lower() != b"bearer":
-        raise InvalidToken("Authorization is not of the kind Bearer")
+        raise InvalidToken("Authorization scheme is not Bearer")
     try:
         return token.decode("ascii")
     except UnicodeDecodeError:
@@ -236,11 +234,11 @@ def bearer_token(header: bytes | None) -> str:
 
 
 def verify_token(token: str, keys: KeySet, rules: TokenRules) -> dict[str, Any]:
-    """Return the claims of a token that can be believed.
+    """Return the claims of a valid token.
 
     Raises:
-        UnknownKey: It may be good, but the key it names is not here.
-        Unauthenticated: It is not.
+        UnknownKey: Its key is unknown.
+        Unauthenticated: It is not valid.
     """
     algorithm, key_id = _read_header(token, rules)
     candidates = keys.find(algorithm, key_id)
@@ -264,21 +262,21 @@ def verify_token(token: str, keys: KeySet, rules: TokenRules) -> dict[str, Any]:
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise InvalidToken("Token is malformed") from error
     if key_id is not None and all(candidate.id != key_id for candidate in candidates):
-        raise UnknownKey  # keys without an id were tried, but the one it names is not here
+        raise UnknownKey  # only keys without an id were tried
     raise InvalidToken("Invalid token signature")
 
 
 def _read_header(token: str, rules: TokenRules) -> tuple[str, str | None]:
-    """Return the algorithm and the key id that an unverified token claims to have."""
+    """Return the algorithm and the key id of an unverified token."""
     try:
         header = jwt.get_unverified_header(token)
     except (PyJWTError, ValueError, TypeError, RecursionError) as error:
         raise InvalidToken("Token is malformed") from error
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in rules.algorithms:
-        raise InvalidToken("Token is signed by an algorithm that is not accepted here")
+        raise InvalidToken("Token is signed with an algorithm that is not accepted")
     if "crit" in header:
-        raise InvalidToken("Token has critical headers that are not understood here")
+        raise InvalidToken("Token has unknown critical headers")
     if key_id is not None and not isinstance(key_id, str):
         raise InvalidToken("Token is malformed")
     return algorithm, key_id

@@ -1,5 +1,5 @@
-"""Bytes to requests: the connection, its limits and the order of its answers.
+"""From bytes to requests: the connection, its limits and the order of its answers.
 
-`protocol` reads hot requests straight from the parser; everything else goes on to uvicorn's own
-path.
+`limits` bounds a connection, `protocol` reads hot requests straight from the parser and passes all
+others to uvicorn, `pipelining` orders the answers, `application` counts requests.
 """

@@ -1,7 +1,7 @@
-"""Count the requests and time their answers: hot ones by operation, all others by route.
+"""Count requests and time their answers; end reads whose client disconnected.
 
-A hot request pays one tuple and two readings of a clock; other requests go through a wrapper of
-their ASGI application. A client that hangs up before its answer is counted nowhere.
+A hot request costs one tuple and two clock readings; other requests pass through wrappers of their
+ASGI application. A client that disconnects before its answer is not counted.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from skep.server.hot.exchange import Exchange, HotHandler, HotRoutes
 from skep.telemetry.meters import Meters
 
 UNKNOWN_ROUTE: Final = "unknown"
-"""Whatever the router knows no route for: paths that anybody may think of must not be labels."""
+"""Requests without a route: arbitrary paths must not become labels."""
 
 
 def meter_hot_routes(routes: HotRoutes, meters: Meters) -> None:
-    """Have every hot request counted under the name of its handler."""
+    """Count every hot request under the name of its handler."""
 
     def wrap(handler: HotHandler) -> HotHandler:
         meter = meters.routes[handler.__name__]
@@ -48,7 +48,7 @@ class MeteredApp:
 
         async def note(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # The router has been here by now, and left the route it chose.
+                # By now the router has stored the route it chose.
                 template = scope.get("path_template")
                 route = f"{scope['method']} {template}" if template else UNKNOWN_ROUTE
                 self._meters.routes[route].note(message["status"], began)
@@ -61,7 +61,11 @@ READS: Final = frozenset({"GET", "HEAD"})
 
 
 class EndWithClient:
-    """The ASGI application `app`, with reads that end when their clients go."""
+    """The ASGI application `app`, with reads that end when their client disconnects.
+
+    Cancelling a read ends its statement, which may otherwise keep a database connection busy.
+    Writes are completed. Streams notice a disconnect themselves.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app: Final = app
@@ -74,44 +78,44 @@ class EndWithClient:
         first = await receive()
         has_body = first["type"] == "http.request" and first.get("more_body", False)
         read = _Read(first, receive, send)
-        if has_body:  # nobody sends one; whoever does is not watched
+        if has_body:  # unusual, and not watched
             await self._app(scope, read.receive, send)
         else:
             await read.run(self._app, scope)
 
 
 class _Read:
-    """A request that has arrived whole and changes nothing."""
+    """A complete request that only reads."""
 
     def __init__(self, first: ReceiveMessage, receive: Receive, send: Send) -> None:
         self._first: ReceiveMessage | None = first
         self._receive: Final = receive
         self._send: Final = send
-        self._departure: asyncio.Future[ReceiveMessage] | None = None
+        self._disconnect: asyncio.Future[ReceiveMessage] | None = None
         self._is_begun = False
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
-        """Let the application answer, unless the client goes first."""
-        # After the request, the only thing a server has left to say is that the client is gone.
-        departure = self._departure = asyncio.ensure_future(self._receive())
+        """Let the application answer, unless the client disconnects first."""
+        # After the request, a server only reports that the client disconnected.
+        disconnect = self._disconnect = asyncio.ensure_future(self._receive())
         work = asyncio.ensure_future(app(scope, self.receive, self._answer))
-        departure.add_done_callback(lambda _: None if self._is_begun else work.cancel())
+        disconnect.add_done_callback(lambda _: None if self._is_begun else work.cancel())
         try:
             await work
         except asyncio.CancelledError:
-            if not departure.done() or departure.cancelled():
+            if not disconnect.done() or disconnect.cancelled():
                 raise
         finally:
-            departure.cancel()
+            disconnect.cancel()
 
     async def receive(self) -> ReceiveMessage:
-        """Give the application the request, and then what the server says."""
+        """Return the request, then what the server reports."""
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        if self._departure is None:
+        if self._disconnect is None:
             return await self._receive()
-        return await asyncio.shield(self._departure)
+        return await asyncio.shield(self._disconnect)
 
     async def _answer(self, message: Message) -> None:
         self._is_begun = True

@@ -1,7 +1,4 @@
-"""What the connections of one server share: limits, routes, and the first lines of answers.
-
-One `Edge` belongs to one server in one event loop. It outlives every connection and knows none.
-"""
+"""Limits of connections, when they may read, and what the connections of a server share."""
 
 from asyncio import AbstractEventLoop, Transport
 from collections.abc import Callable
@@ -14,8 +11,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from skep.server.hot.exchange import HotRoutes
 
 READ_BYTES_MAX: Final = 256 * 1024
-"""The most asyncio and uvloop hand over in one read. A read is always parsed whole, so bounds that
-are checked between reads may be overshot by this much."""
+"""The largest read of asyncio and uvloop. Limits that are checked between reads may be exceeded by
+this much."""
 
 WIRE_BYTES_PER_BODY_BYTE: Final = 8
 """A chunked body of one-byte chunks takes six bytes on the wire for each of its own."""
@@ -23,18 +20,18 @@ WIRE_BYTES_PER_BODY_BYTE: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What one connection may cost. The keep-alive timeout is uvicorn's own setting."""
+    """Limits of a connection. The keep-alive timeout is uvicorn's setting."""
 
     body_bytes_max: int
     connections_max: int = 10_000
-    """Of one server. Beyond it a connection is told so and closed."""
+    """Per server. Further connections are answered 503 and closed."""
     head_bytes_max: int = 64 * 1024
     queue_length_max: int = 64
-    """Unanswered requests after which reading stops; at least 2, for one alone is the rule."""
+    """Unanswered requests after which reading stops; at least 2."""
     read_timeout_s: float = 30.0
-    """From a request's first byte to its last; a body that makes progress may take several."""
+    """From a request's first byte to its last; extended while a body makes progress."""
     write_timeout_s: float = 30.0
-    """How long a client may leave its answers untouched."""
+    """How long a client may not read its answers."""
     linger_s: float = 2.0
     """How long input is dropped after a refusal before the connection is closed."""
 
@@ -44,7 +41,7 @@ class ConnectionLimits:
 
 
 class Edge:
-    """What all connections of one server share."""
+    """What all connections of one server share: routes, limits, first lines of answers."""
 
     def __init__(
         self, routes: HotRoutes, limits: ConnectionLimits, on_drain: Callable[[], None] | None
@@ -72,10 +69,10 @@ class Edge:
         return lines
 
     def drain(self, loop: AbstractEventLoop) -> None:
-        """Say, once, that parked exchanges should be answered now.
+        """Call `on_drain` once, so that waiting exchanges are answered.
 
-        Said in the next turn of the loop: by then uvicorn has told all its connections, and those
-        answers carry `connection: close`.
+        It runs in the next iteration of the loop: by then uvicorn has notified all connections, and
+        the answers carry `connection: close`.
         """
         if not self.is_draining:
             self.is_draining = True
@@ -84,7 +81,12 @@ class Edge:
 
 
 class ReadGate(FlowControl):
-    """Reading goes on while nobody objects."""
+    """Decides when a connection may read.
+
+    Three conditions stop it: an ASGI application has not consumed its body, too many requests are
+    unanswered, or the client does not read its answers. uvicorn's own flow control has one flag,
+    so that each of them would overrule the others. While not reading, a disconnect goes unnoticed.
+    """
 
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
@@ -92,28 +94,28 @@ class ReadGate(FlowControl):
         self._is_queue_full = False
 
     def pause_reading(self) -> None:
-        """Stop until the ASGI application has consumed what there is of its body."""
+        """Stop until the ASGI application has consumed its body so far."""
         self._is_body_unread = True
         self._apply()
 
     def resume_reading(self) -> None:
-        """Go on with the ASGI body."""
+        """Continue with the ASGI body."""
         self._is_body_unread = False
         self._apply()
 
     def note_queue(self, *, is_full: bool) -> None:
-        """Stop or go on because of the number of unanswered requests."""
+        """Stop or continue because of the number of unanswered requests."""
         if is_full is not self._is_queue_full:
             self._is_queue_full = is_full
             self._apply()
 
     def pause_writing(self) -> None:
-        """Stop until the client takes its answers."""
+        """Stop until the client reads its answers."""
         super().pause_writing()
         self._apply()
 
     def resume_writing(self) -> None:
-        """Go on: the client has taken its answers."""
+        """Continue: the client has read its answers."""
         super().resume_writing()
         self._apply()
 

@@ -1,13 +1,11 @@
-"""Whose turn it is to answer on one connection.
+"""The order of answers on one connection.
 
-HTTP/1.1 clients may send requests before the answers to earlier ones; the answers must leave in the
-order of the requests. `TurnQueue` holds the requests of a connection that are not answered yet.
-Hot requests run as soon as they are read and their answers are held back until their turn. An ASGI
-request writes its answer itself, piece by piece, so it runs only when its turn has come, and the
-requests behind it wait until it is through: `configure` before `push` means what it says.
+HTTP/1.1 clients may send requests before the answers to earlier ones; the answers must keep the
+order of the requests. `TurnQueue` holds the unanswered requests of a connection. Hot requests run
+as soon as they are read, and their answers are held back until their turn. An ASGI request writes
+its answer itself, so it runs only in its turn, and later requests wait until it has finished.
 
-Reading, writing and closing belong to the connection, and so does the bound on the queue's length,
-which it learns through `note_queue_length`.
+The connection reads, writes and closes, and limits the queue by `note_queue_length`.
 """
 
 import logging
@@ -28,11 +26,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Answer: TypeAlias = tuple[int, bytes, bytes]
-"""Status, body, further header lines."""
+"""Status, body, additional header lines."""
 
 
 class Connection(Protocol):
-    """What the queue asks of the connection it belongs to."""
+    """The connection of a queue."""
 
     transport: Transport
 
@@ -45,7 +43,7 @@ class Connection(Protocol):
         ...
 
     def note_queue_length(self, length: int) -> None:
-        """Stop or go on reading, and start the keep-alive clock at zero."""
+        """Pause or resume reading, and start the keep-alive timer at zero."""
         ...
 
 
@@ -103,8 +101,7 @@ class HotExchange:
         if self.is_answered:
             raise Defect("An exchange was answered twice.")
         self.is_answered = True
-        # It leads to what waited for this exchange, and that leads back here: left in place, only
-        # the cycle collector could free either, in pauses that every other request would feel.
+        # Break the reference cycle: the cycle collector's pauses would delay every other request.
         self._abort_callback = None
         if self.timing is not None:
             self.timing[0].note(status, self.timing[1])
@@ -112,14 +109,14 @@ class HotExchange:
         return turns is not None and turns.take_answer(self, (status, body, headers))
 
     def when_aborted(self, callback: Callable[[], None]) -> None:
-        """Remember whom to tell; see `Exchange.when_aborted`."""
+        """Register a callback; see `Exchange.when_aborted`."""
         if self._turns is None:
             callback()
         else:
             self._abort_callback = callback
 
     def abort(self) -> None:
-        """Part from the connection, which is lost."""
+        """End the exchange: the connection is lost."""
         self._turns = None
         callback, self._abort_callback = self._abort_callback, None
         if callback is None or self.is_answered:
@@ -127,7 +124,7 @@ class HotExchange:
         try:
             callback()
         except Exception:
-            # The other exchanges of this connection must hear of its loss, too.
+            # The other exchanges of this connection must be aborted, too.
             log.exception("abort callback failed for %r", self.path)
 
 
@@ -141,7 +138,7 @@ class AsgiTurn:
         self.app: ASGI3Application | None = app  # None once it was started
 
     def abort(self) -> None:
-        """Tell the application that its client is gone."""
+        """Tell the application that its client disconnected."""
         if not self.cycle.response_complete:
             self.cycle.disconnected = True
         self.cycle.message_event.set()
@@ -166,7 +163,7 @@ class TurnQueue:
         return self._turns[-1] if self._turns else None
 
     def add_hot(self, exchange: HotExchange) -> None:
-        """Queue a hot request that was read to its end, and run it unless an ASGI one is before."""
+        """Queue a complete hot request, and run it unless it is behind an ASGI request."""
         turns = self._turns
         turns.append(exchange)
         if self._asgi_count == 0:
@@ -181,7 +178,7 @@ class TurnQueue:
         self._advance()
 
     def add_answered(self, answer: Answer) -> None:
-        """Queue the last words of a connection, for a request that was not fit to run."""
+        """Queue the answer to a request that cannot run; it is the last of the connection."""
         refusal = HotExchange(self, b"", b"", b"", [], None, keep_alive=False)
         refusal.is_answered = True
         refusal.held_answer = answer
@@ -198,7 +195,7 @@ class TurnQueue:
         return True
 
     def take_answer(self, exchange: HotExchange, answer: Answer) -> bool:
-        """Write an answer, or hold it until its turn. False when nobody would read it."""
+        """Write an answer, or hold it until its turn. False if the client disconnected."""
         if self._connection.transport.is_closing():
             return False
         turns = self._turns
@@ -214,7 +211,7 @@ class TurnQueue:
         return True
 
     def finish_asgi(self) -> None:
-        """Go on after the ASGI request at the front has been answered."""
+        """Continue after the ASGI request at the front has been answered."""
         turn = self._turns.popleft()
         assert isinstance(turn, AsgiTurn), "only the request at the front may write"
         self._asgi_count -= 1
@@ -225,7 +222,7 @@ class TurnQueue:
         self._advance()
 
     def abort(self) -> None:
-        """End every request: the client is gone."""
+        """End every request: the client disconnected."""
         turns = list(self._turns)
         self._turns.clear()
         for turn in turns:

@@ -1,7 +1,24 @@
-"""Requests the parser cannot take as they are, spelled so that it can.
+"""Answer hot routes from the HTTP parser's callbacks; pass every other request to the ASGI app.
 
-Pure functions on bytes. Which requests deserve this, and when it is safe, is the connection's
-decision.
+A subclass of uvicorn's httptools protocol. A hot request costs no task, no future, no ASGI scope
+and one write. Both kinds share a port and may alternate on one connection; `pipelining` keeps their
+answers in order. Hot answers are not in uvicorn's access log.
+
+A connection promises:
+
+* Everything is bounded: connections, head, body, bytes spent on one request, requests waiting for
+  their turn, the time a request may take to arrive and an answer to be read. Reading stops while
+  too many requests wait or the client does not read its answers.
+* A request that cannot be read (400, 408, 413, 431) is answered in its turn and is the last of its
+  connection. Further input is dropped for a moment, because closing a socket with unread input
+  resets it and can destroy the answer on its way.
+* A request with an `Origin` comes from a browser and goes to the application, whatever its route.
+* A disconnect ends every exchange of the connection, once. Half-closed counts as disconnected.
+* At shutdown idle connections close, busy ones close with their last answer.
+
+Not supported: HTTP/1.0 keep-alive (such answers close) and trailers, which are dropped. The parser
+accepts ASCII request targets only; one with raw UTF-8 is escaped for the client if its first line
+arrives whole at the start of a read, and is a 400 otherwise.
 """
 
 import logging
@@ -22,63 +39,33 @@ from skep.server.edge.pipelining import Answer, AsgiTurn, HotExchange, TurnQueue
 from skep.server.hot.exchange import HotRoutes
 from skep.server.problems import Problem, problem, problem_of
 
-_NON_ASCII: Final = re.compile(rb"[\x80-\xff]")
-
-
-def escape_target(data: bytes) -> bytes | None:
-    """Percent-encode raw UTF-8 in the request line that `data` starts with.
-
-    Returns None when the line is not complete or holds nothing to escape.
-    """
-    line, separator, rest = data.partition(b"\r\n")
-    if not separator or line.isascii():
-        return None
-    return _NON_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + separator + rest
-
-
-def spell_without_upgrade(
-    method: bytes, url: bytes, version: str, headers: list[tuple[bytes, bytes]]
-) -> bytes:
-    """Spell a request's head again, without its wish to change the protocol."""
-    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
-    for name, value in headers:
-        match name.lower():
-            case b"upgrade":
-                continue
-            case b"connection":
-                tokens = [token.strip() for token in value.split(b",")]
-                kept = b", ".join(token for token in tokens if token.lower() != b"upgrade")
-                lines.append(b"connection: " + kept)
-            case _:
-                lines.append(b"%b: %b" % (name, value))
-    return b"\r\n".join([*lines, b"", b""])
-
-
 log = logging.getLogger(__name__)
 
 BODY_PROGRESS_BYTES: Final = 32 * 1024
-"""A body that grew by this much within the read timeout is slow, not stuck, and gets another."""
+"""A body that grew by this much within the read timeout gets another."""
 
 TICK_S_MIN: Final = 0.05
-"""How often a connection's clock is looked at, at most."""
+"""Minimum interval of a connection's timer."""
 
-# What of a request is being read.
+_NON_ASCII: Final = re.compile(rb"[\x80-\xff]")
+
+# The part of a request that is being read.
 _NOTHING, _HEAD, _BODY = range(3)
 
 
 def build_protocol(
     routes: HotRoutes, limits: ConnectionLimits, *, on_drain: Callable[[], None] | None = None
 ) -> type["FastPathProtocol"]:
-    """Make the class to give to `uvicorn.Config(http=...)`, one per server.
+    """Return the class for `uvicorn.Config(http=...)`, one per server.
 
-    `on_drain` is called once when uvicorn shuts down, on the event loop. It should answer every
-    parked exchange; uvicorn waits for their connections.
+    `on_drain` is called once, on the event loop, when uvicorn shuts down. It should answer every
+    waiting exchange; uvicorn waits for their connections.
     """
     return type("BoundFastPath", (FastPathProtocol,), {"edge": Edge(routes, limits, on_drain)})
 
 
 class _StopParsing(Exception):
-    """Raised in a parser callback: the rest of the input is of no interest."""
+    """Raised in a parser callback to ignore the rest of the input."""
 
 
 class FastPathProtocol(HttpToolsProtocol):
@@ -120,11 +107,11 @@ class FastPathProtocol(HttpToolsProtocol):
     # The transport calls these.
 
     def connection_made(self, transport: Transport) -> None:
-        """Start the clock: a client that never sends a byte must go, too."""
+        """Start the timer, also for clients that never send a byte."""
         super().connection_made(transport)
         if len(self.connections) > self.edge.limits.connections_max:
             self._is_deaf = True
-            text = "This broker has as many connections as it may."
+            text = "The broker has reached its maximum number of connections."
             self.write_answer(
                 problem(503, Overloaded.code, text, headers=b"retry-after: 1\r\n"),
                 keep_alive=False,
@@ -153,12 +140,12 @@ class FastPathProtocol(HttpToolsProtocol):
             self._inspect_unfinished()
 
     def pause_writing(self) -> None:
-        """Note since when the client leaves its answers untouched."""
+        """Note since when the client does not read its answers."""
         self._stalled_writes = self.loop.time(), self.transport.get_write_buffer_size()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Forget that it did."""
+        """Note that the client reads again."""
         self._stalled_writes = None
         super().resume_writing()
 
@@ -175,7 +162,7 @@ class FastPathProtocol(HttpToolsProtocol):
     # The parser calls these.
 
     def on_message_begin(self) -> None:
-        """Make room for a request. uvicorn would build an ASGI scope here."""
+        """Begin a request. uvicorn would build an ASGI scope here."""
         if self._is_deaf:
             raise _StopParsing
         self.url = b""
@@ -186,12 +173,12 @@ class FastPathProtocol(HttpToolsProtocol):
         self._since = self.loop.time()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header as it came; what comes after the body is a trailer."""
+        """Keep a header unchanged; trailers are dropped."""
         if self._reading == _HEAD:
             self._raw_headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Decide who serves this request."""
+        """Choose the hot handler or the application."""
         if self._request_bytes > self.edge.limits.head_bytes_max:
             self._check_head_size()
         parser = self.parser
@@ -228,7 +215,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self._refuse_and_stop(self._body_too_large())
 
     def on_message_complete(self) -> None:
-        """Run a hot request, or tell the ASGI application that its body is complete."""
+        """Run a hot request, or complete the body of an ASGI request."""
         self._reading = _NOTHING
         self._is_deaf = self._is_last
         incoming = self._incoming
@@ -268,7 +255,7 @@ class FastPathProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def note_queue_length(self, length: int) -> None:
-        """Stop or go on reading; with nothing left to answer, start the keep-alive clock."""
+        """Pause or resume reading; with nothing left to answer, start the keep-alive timer."""
         self._gate.note_queue(is_full=length >= self.edge.limits.queue_length_max)
         if length:
             return
@@ -285,7 +272,7 @@ class FastPathProtocol(HttpToolsProtocol):
         self._turns.add_asgi(AsgiTurn(cycle, app))
 
     def on_response_complete(self) -> None:
-        """Go on after an ASGI answer."""
+        """Continue after an ASGI answer."""
         self.server_state.total_requests += 1
         if not self.transport.is_closing():
             self.flow.resume_reading()
@@ -294,7 +281,7 @@ class FastPathProtocol(HttpToolsProtocol):
     # Reading.
 
     def _feed(self, data: bytes, *, is_at_boundary: bool) -> bytes:
-        """Parse, and return what is to be parsed next in its stead or after it."""
+        """Parse, and return what is to be parsed next."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -311,8 +298,8 @@ class FastPathProtocol(HttpToolsProtocol):
             self._refuse_and_stop(problem(400, "bad_request", "The request target has no path."))
         super().on_headers_complete()
         if self.pipeline:
-            # uvicorn queues a request behind an unfinished one and stops reading. The turn queue
-            # does both by its own rules.
+            # uvicorn queued the request behind an unfinished one and stopped reading; the turn
+            # queue does both by its own rules.
             self._start_asgi_task(*self.pipeline.pop())
             self.flow.resume_reading()
         self._is_last = not self.cycle.keep_alive
@@ -325,7 +312,7 @@ class FastPathProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def _inspect_unfinished(self) -> None:
-        """Look closer at a request that did not come in one read; most do and are spared this."""
+        """Check a request that did not arrive in one read, as most do."""
         if self._reading == _HEAD:
             if self._request_bytes > self.edge.limits.head_bytes_max + READ_BYTES_MAX:
                 self._refuse(self._head_too_large())
@@ -336,8 +323,8 @@ class FastPathProtocol(HttpToolsProtocol):
             self._inspect_head(self._incoming)
 
     def _comes_from_a_page(self) -> bool:
-        """Whether a browser sent this for a web page; the application decides about origins."""
-        # Most requests have no such header, and a length is compared faster than a name.
+        """Whether a browser sent this for a web page; the application checks origins."""
+        # Comparing lengths is faster than comparing names.
         return any(len(name) == 6 and name.lower() == b"origin" for name, _ in self._raw_headers)
 
     def _inspect_head(self, incoming: HotExchange) -> None:
@@ -365,18 +352,18 @@ class FastPathProtocol(HttpToolsProtocol):
     def _with_escaped_target(self, data: bytes) -> bytes:
         escaped = escape_target(data)
         if escaped is None:
-            text = "The request target holds characters that must be percent-encoded."
+            text = "The request target contains characters that must be percent-encoded."
             self._refuse(problem(400, "bad_request", text))
             return b""
         self._renew_parser()
         return escaped
 
     def _consider_upgrade(self, method: bytes) -> None:
-        """Let uvicorn upgrade to a WebSocket; serve any other such request as if it had not asked.
+        """Let uvicorn upgrade to a WebSocket; serve any other upgrade request as a plain one.
 
-        The parser takes whatever follows an upgrade request for the other protocol, its body
-        included. Java's HTTP client asks for h2c with every request on a plain connection, so the
-        head is parsed a second time, without the wish.
+        After an upgrade request the parser treats all input, even its body, as the other protocol.
+        Java's HTTP client requests h2c on every plain connection, so the head is parsed again,
+        without the upgrade.
         """
         if method == b"CONNECT":
             self._refuse_and_stop(problem(405, "method_not_allowed", "This is not a proxy."))
@@ -405,7 +392,7 @@ class FastPathProtocol(HttpToolsProtocol):
     # Refusing and closing.
 
     def _refuse_malformed(self, error: httptools.HttpParserError) -> None:
-        # What a callback raised comes out as the context of the parser's own error.
+        # An exception of a callback is the context of the parser's own error.
         cause = error.__context__ or error
         if isinstance(cause, httptools.HttpParserError):
             self._refuse(problem(400, "bad_request", f"Malformed HTTP request: {cause}"))
@@ -414,7 +401,7 @@ class FastPathProtocol(HttpToolsProtocol):
             self._refuse(problem_of(cause))
 
     def _refuse(self, refusal: Problem) -> None:
-        """Answer the request being read, in its turn, and hear no more."""
+        """Answer the request being read, in its turn, and ignore further input."""
         self._is_deaf = True
         is_asgi = self._reading == _BODY and self._incoming is None
         self._incoming = None
@@ -452,7 +439,7 @@ class FastPathProtocol(HttpToolsProtocol):
     # Time.
 
     def _tick(self) -> None:
-        """Look for a limit of time that has passed.
+        """Check the timeouts.
 
         One timer per connection that fires rarely is much cheaper than one per request. It may
         fire up to one period late.
@@ -487,3 +474,32 @@ class FastPathProtocol(HttpToolsProtocol):
             else:
                 text = "The request took too long to arrive."
                 self._refuse(problem(408, "request_timeout", text))
+
+
+def escape_target(data: bytes) -> bytes | None:
+    """Percent-encode raw UTF-8 in the request line that `data` starts with.
+
+    Returns None if the line is incomplete or has nothing to escape.
+    """
+    line, separator, rest = data.partition(b"\r\n")
+    if not separator or line.isascii():
+        return None
+    return _NON_ASCII.sub(lambda found: b"%%%02X" % found[0][0], line) + separator + rest
+
+
+def spell_without_upgrade(
+    method: bytes, url: bytes, version: str, headers: list[tuple[bytes, bytes]]
+) -> bytes:
+    """Return a request's head without its upgrade."""
+    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
+    for name, value in headers:
+        match name.lower():
+            case b"upgrade":
+                continue
+            case b"connection":
+                tokens = [token.strip() for token in value.split(b",")]
+                kept = b", ".join(token for token in tokens if token.lower() != b"upgrade")
+                lines.append(b"connection: " + kept)
+            case _:
+                lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join([*lines, b"", b""])

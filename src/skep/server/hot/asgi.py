@@ -1,12 +1,8 @@
 """Serve the hot routes on any ASGI server.
 
-The parser fast path needs uvicorn and httptools. Here the same handlers, found in the same table,
-run behind plain ASGI: `HotGate` stands before the application, takes the requests the table knows
-and passes on the rest. It costs a task and a few futures for each request; that is the price of
-running anywhere, and what tests without a socket use.
-
-A hot path asked with another method is answered 405 here, for both carriers: the fast path hands
-over whatever it does not know.
+The parser fast path needs uvicorn and httptools. `HotGate` runs the same handlers behind plain
+ASGI, at the cost of a task and a few futures per request, and passes all other requests on. It
+answers 405 to other methods on hot paths, also for the fast path.
 """
 
 import asyncio
@@ -58,14 +54,14 @@ class AsgiExchange:
         return not self._is_aborted
 
     def when_aborted(self, callback: Callable[[], None]) -> None:
-        """Remember whom to tell; see `Exchange.when_aborted`."""
+        """Register a callback; see `Exchange.when_aborted`."""
         if self._is_aborted:
             callback()
         else:
             self._abort_callback = callback
 
     def abort(self) -> None:
-        """Note that the client is gone, and say so unless the answer is there."""
+        """Note that the client disconnected, and call back unless the answer is there."""
         self._is_aborted = True
         callback, self._abort_callback = self._abort_callback, None
         if callback is not None and not self.answer.done():
@@ -124,12 +120,12 @@ class HotGate:
 
 
 def raw_path(scope: HTTPScope) -> bytes:
-    """Return the path as it was sent; servers that do not say are given an encoded one."""
+    """Return the path as it was sent, or encode it if the server does not provide that."""
     return scope["raw_path"] if "raw_path" in scope else quote(scope["path"]).encode()
 
 
 async def _read_body(receive: Receive, bytes_max: int) -> bytes | None:
-    """Read a whole body, or return None when the client went away first."""
+    """Read a whole body; None if the client disconnected first."""
     body = bytearray()
     while True:
         event = await receive()
@@ -145,7 +141,7 @@ async def _read_body(receive: Receive, bytes_max: int) -> bytes | None:
 async def _is_answered_before_disconnect(exchange: AsgiExchange, receive: Receive) -> bool:
     if exchange.answer.done():
         return True
-    # After the body, the only thing an ASGI server has left to say is that the client is gone.
+    # After the body, an ASGI server only reports that the client disconnected.
     disconnect = asyncio.ensure_future(receive())
     try:
         await asyncio.wait((exchange.answer, disconnect), return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Turn request bodies into values, and say clearly what is wrong with those that cannot be."""
+"""Decode request bodies and subscriptions, with clear errors."""
 
 import re
 from typing import Final, TypeVar
@@ -23,8 +23,8 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes, wording: dict[str
 
     Args:
         decoder: For the shape the route expects.
-        body: As it was sent.
-        wording: Text of the error by the path of the field it is about, where the wire has one.
+        body: The raw body.
+        wording: Queen's error texts, by the path of their field.
 
     Raises:
         BadRequest: The body is empty, not UTF-8, not JSON, or of another shape.
@@ -49,11 +49,7 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes, wording: dict[str
 def decode_optional_body(
     decoder: msgspec.json.Decoder[T], body: bytes, wording: dict[str, str]
 ) -> T | None:
-    """Decode a JSON body that may be left out; None when it was.
-
-    Raises:
-        BadRequest: As `decode_body` does.
-    """
+    """Decode an optional JSON body; None if it is empty. See `decode_body`."""
     return decode_body(decoder, body, wording) if body.strip() else None
 
 
@@ -70,7 +66,7 @@ _INDEX: Final = re.compile(r"\[\d+\]|\[\.\.\.\]")
 
 
 def _worded(text: str, wording: dict[str, str]) -> str:
-    """Prefer the wire's own words for the field an error is about."""
+    """Prefer Queen's text for the field of an error."""
     path_found = _PATH.search(text)
     path = _INDEX.sub("[]", path_found[1]) if path_found else ""
     missing = _MISSING.search(text)
@@ -86,16 +82,16 @@ NOW: Final = "now"
 def read_subscription(
     group: str, *, mode: str | None, start: str | None, default_mode: str
 ) -> Subscription:
-    """Decide where a group starts.
+    """Return where a new group starts; the default group starts with the oldest message.
 
     Args:
-        group: Its name; queue mode always starts with the oldest message.
+        group: Its name.
         mode: `subscriptionMode`, if it was sent.
-        start: `subscriptionFrom`, if it was sent; it stands over the mode.
-        default_mode: The mode of those who say nothing.
+        start: `subscriptionFrom`, if it was sent; it overrides the mode.
+        default_mode: The mode if neither was sent.
 
     Raises:
-        BadRequest: The start is no time.
+        BadRequest: The start is not a time.
     """
     if group == QUEUE_MODE:
         return Subscription()

@@ -1,12 +1,8 @@
-"""What a hot route sees of HTTP: one request, and one answer that may come later.
+"""HTTP for hot routes: one request, and one answer that may come later.
 
-An `Exchange` hides which server carries it: the parser fast path or any ASGI server. Its handler is
-a plain function that returns at once; the answer is given by `respond`, from the event loop's
-thread, when the engine has it. Nothing here awaits and nothing allocates an asyncio object.
-
-`HotRoutes` is the table both carriers look handlers up in, so a route behaves the same either way
-it is reached. The two decoders read the parts of a request target that handlers need; bodies are
-the handlers' own business.
+An `Exchange` hides its server: the parser fast path or any ASGI server. Its handler is a plain
+function that returns at once; `respond` sends the answer later, from the event loop's thread.
+Nothing here awaits or allocates an asyncio object. Both servers find handlers in `HotRoutes`.
 """
 
 import logging
@@ -31,11 +27,11 @@ class Exchange(Protocol):
     """Raw, without the question mark."""
     body: bytes
     timing: tuple[RouteMeter, float] | None
-    """Who counts the answer, and when the request began; None for requests nobody counts."""
+    """The meter of the route and when the request began; None if it is not counted."""
 
     @property
     def is_answered(self) -> bool:
-        """Whether `respond` was called, also if nobody was there to hear it."""
+        """Whether `respond` was called."""
         ...
 
     def header(self, name: bytes) -> bytes | None:
@@ -45,10 +41,10 @@ class Exchange(Protocol):
     def respond(self, status: int, body: bytes = b"", *, headers: bytes = b"") -> bool:
         r"""Answer, exactly once, at any later time, from the event loop's thread.
 
-        A body is declared as JSON. `headers` are further raw lines, each `name: value\r\n`.
+        A body is sent as JSON. `headers` are additional raw lines, each `name: value\r\n`.
 
         Returns:
-            False when the client is gone and nothing was written.
+            False if the client disconnected and nothing was written.
 
         Raises:
             Defect: The exchange was answered before.
@@ -56,23 +52,23 @@ class Exchange(Protocol):
         ...
 
     def when_aborted(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once if the client disconnects before the answer.
+        """Call `callback` once if the client disconnects before the answer, or already has.
 
-        An exchange remembers one callback; it is called at once when the client is already gone.
+        An exchange keeps one callback.
         """
         ...
 
 
 HotHandler: TypeAlias = Callable[[Exchange], None]
-"""Takes an exchange and sees to its answer. A raised `SkepError` is answered from the problems
-table; any other exception is a bug, logged with its stack and answered 500."""
+"""Answers an exchange. A raised `SkepError` is answered from the problems table; any other
+exception is a bug, logged with its stack and answered 500."""
 
 
 class HotRoutes:
     """The handlers of the hot routes, by method and path."""
 
     def __init__(self, *, preview: HotHandler | None = None) -> None:
-        """Take who may refuse a request by its head, before a long body is read."""
+        """`preview` may refuse a request by its head, before a long body is read."""
         self._preview = preview
         self._exact: dict[tuple[bytes, bytes], HotHandler] = {}
         self._prefixed: list[tuple[bytes, bytes, bytes, HotHandler]] = []
@@ -98,7 +94,7 @@ class HotRoutes:
         return None
 
     def wrap_each(self, wrap: Callable[[HotHandler], HotHandler]) -> None:
-        """Put something around every handler."""
+        """Wrap every handler."""
         self._exact = {key: wrap(handler) for key, handler in self._exact.items()}
         self._prefixed = [
             (method, prefix, suffix, wrap(handler))
@@ -106,7 +102,7 @@ class HotRoutes:
         ]
 
     def refusal_of(self, exchange: Exchange) -> Problem | None:
-        """Say whether a request is refused whatever its body is. The body was not read yet."""
+        """Return the refusal of a request by its head alone."""
         if self._preview is None:
             return None
         try:
@@ -140,7 +136,7 @@ def run_handler(handler: HotHandler, exchange: Exchange) -> None:
 
 
 def respond_error(exchange: Exchange, error: BaseException) -> None:
-    """Answer with what the problems table says of an error; log the error if it is a bug."""
+    """Answer with the problem of an error; log the error if it is a bug."""
     answer = problem_of(error)
     if answer.status == 500:
         name = request_id(exchange.header(HEADER.encode()))
@@ -156,7 +152,7 @@ def _respond_problem(exchange: Exchange, answer: Problem) -> None:
 
 
 def decode_segment(raw: bytes) -> str:
-    """Read one segment of a path: a name the client may or may not have percent-encoded.
+    """Decode one segment of a path, percent-encoded or not.
 
     Raises:
         BadRequest: The bytes behind the escapes are not UTF-8.
@@ -165,7 +161,7 @@ def decode_segment(raw: bytes) -> str:
 
 
 def parse_query(raw: bytes) -> dict[str, str]:
-    """Read a query string. Of a repeated name the first value counts, as in Queen.
+    """Parse a query string. Of a repeated name the first value counts, as in Queen.
 
     Raises:
         BadRequest: The bytes behind the escapes are not UTF-8.

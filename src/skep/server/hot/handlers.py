@@ -1,9 +1,8 @@
 """The hot routes: push, pop, ack, lease.
 
-Each handler gets its caller from the door, reads its request, hands it to the broker and returns;
-the broker calls back with the result, which is answered on the exchange. Nothing here awaits. A
-caller who is restricted to some queues passes the door once more, when the request has been read.
-Which carrier brought the request, the parser fast path or ASGI, makes no difference.
+Each handler gets its caller from the guard, decodes its request, passes it to the broker and
+returns; the broker calls back with the result, which answers the exchange. Nothing here awaits. The
+guard checks a restricted caller once more when the request has been decoded.
 """
 
 from collections.abc import Callable, Sequence
@@ -96,7 +95,7 @@ _encode = msgspec.json.encode
 
 
 class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """What a poll gets that does not say otherwise."""
+    """Defaults of a poll."""
 
     wait_ms: int = 30_000
     batch: int = 1
@@ -104,10 +103,10 @@ class PollDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Answered: TypeAlias = Callable[[int, bytes, SkepError | None], None]
-"""Hears how a request was answered: by a status and a body, or by an error."""
+"""Called with the status and body of an answer, or with its error."""
 
 _Body: TypeAlias = bytes | None
-"""Named once, because annotations of inner functions are evaluated with every call."""
+"""An alias, because annotations of inner functions are evaluated with every call."""
 
 
 class HotClient:
@@ -121,9 +120,9 @@ class HotClient:
 
     @property
     def prefers_async(self) -> bool:
-        """Whether it sent `Prefer: respond-async`; other preferences may stand beside it."""
-        wishes = self._exchange.header(b"prefer") or b""
-        names = (wish.partition(b";")[0].strip().lower() for wish in wishes.split(b","))
+        """Whether it sent `Prefer: respond-async`, possibly among other preferences."""
+        preferences = self._exchange.header(b"prefer") or b""
+        names = (each.partition(b";")[0].strip().lower() for each in preferences.split(b","))
         return _RESPOND_ASYNC in names
 
     def respond(self, status: int, body: bytes = b"", *, headers: bytes = b"") -> bool:
@@ -181,7 +180,7 @@ class HotHandlers:
         return routes
 
     def _let(self, operation_id: str, handler: IdentifiedHandler) -> HotHandler:
-        """Let in callers of the level that the operation declares."""
+        """Admit callers of the level that the operation declares."""
         return self._door.guard(level_of(operation_id), handler)
 
     def push(self, exchange: Exchange, identity: Identity) -> None:
@@ -246,7 +245,7 @@ class HotHandlers:
         self._discovery.pop_discovered(search)
 
     def _permitted(self, identity: Identity) -> Permitted | None:
-        """Return how to choose among queues for a caller, if it may not use all of them."""
+        """Return the filter of queues for a restricted caller."""
         if identity.grants is None:
             return None
         scopes = self._door.scopes
@@ -260,8 +259,8 @@ class HotHandlers:
     def ack_batch(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/ack/batch`."""
         body = decode_body(_ACK_BATCH, exchange.body, _ACK_BATCH_WORDS)
-        # The group of the body stands over those of the items, and a body without one means
-        # queue mode only for items that name none either.
+        # The group of the body overrides those of the items; items without either have the
+        # default group.
         self._acknowledge(
             exchange, identity, body.acknowledgments, body.consumer_group, is_batch=True
         )
@@ -305,7 +304,7 @@ class HotHandlers:
     def extend_lease(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/lease/{leaseId}/extend`.
 
-        The id is the right: it cannot be guessed, and only those who may pop a queue are told it.
+        The id is the permission: it cannot be guessed, and only consumers of the queue know it.
         """
         del identity
         text = decode_segment(exchange.path[len(_LEASE_PREFIX) : -len(_EXTEND_SUFFIX)])
@@ -385,7 +384,7 @@ def _pop_target(path: bytes) -> tuple[str, str | None]:
 
 
 def _partitions(items: Sequence[AckItem | TransactionAck]) -> set[int]:
-    """Return the partitions that are acknowledged in; what names none is answered as such."""
+    """Return the partitions of acknowledgments; malformed ids are answered later."""
     found = {parse_partition_uuid(item.partition_id) for item in items}
     return {partition_id for partition_id in found if partition_id is not None}
 
@@ -412,7 +411,7 @@ def _pop_answer(exchange: Exchange) -> Deliver:
 
 
 def _passed_on(ended: Ended) -> Answered:
-    """Tell a trace that a push was answered, and with which error if it failed."""
+    """End the trace of a push, with its error if it failed."""
 
     def answered(status: int, body: bytes, error: SkepError | None) -> None:
         del status, body
@@ -422,7 +421,7 @@ def _passed_on(ended: Ended) -> Answered:
 
 
 def _told(settled: Settled) -> Answered:
-    """Pass on to a trace what acknowledgments were answered; a 202 says nothing of them yet."""
+    """Pass the results of acknowledgments to their trace; a 202 has none yet."""
 
     def answered(status: int, body: bytes, error: SkepError | None) -> None:
         if error is not None:
@@ -434,13 +433,13 @@ def _told(settled: Settled) -> Answered:
 
 
 def _carrier(exchange: Exchange) -> Carrier:
-    """Return the headers of a request that have to do with traces."""
+    """Return the trace headers of a request."""
     found = ((name, exchange.header(name.encode())) for name in CONTEXT_HEADERS)
     return {name: value.decode("latin-1") for name, value in found if value is not None}
 
 
 def _lease_body(lease_id: str, expires_at: datetime | None) -> bytes:
-    """Render the answer to a renewal with every name clients of different ages look for."""
+    """Encode a renewal with the names that clients of different versions expect."""
     expires = None if expires_at is None else wire_time(expires_at).decode()
     return _encode(
         {
@@ -464,7 +463,7 @@ def _flag(query: dict[str, str], name: str) -> bool:
 
 
 def _choice(query: dict[str, str], name: str) -> bool | None:
-    """Return a flag that may be left to others, in which case the answer is None."""
+    """Return a flag; None if it is not given."""
     return _flag(query, name) if query.get(name) else None
 
 
