@@ -1,30 +1,30 @@
 """The errors of Skep, one tree.
 
     SkepError
-    ├── BadRequest        the caller must change the request: malformed, too large, unknown name
-    ├── Refused           the request is well formed but not allowed in the present state
-    │   ├── NotFound      the thing named does not exist
-    │   └── ForgedNotice  not told by an instance of ours
-    ├── Unauthenticated   who is asking is not known: there is no token
-    │   └── InvalidToken  ... or one that cannot be believed
-    ├── Forbidden         who is asking is known, and may not
-    ├── Overloaded        try again after `retry_after_s`: the engine is full
-    │   ├── QueueFull     ... or the queue is, and its consumers have to make room
-    │   ├── PartitionDeferred  ... or operations accepted earlier wait for the same partition
-    │   └── Congested     ... the same, said as 503 to clients that give up at any 4xx
-    ├── Unavailable       try again: PostgreSQL is away, or this instance is shutting down
+    ├── BadRequest        the request must change: malformed, too large, unknown name
+    ├── Refused           the request is well formed but not allowed in the current state
+    │   ├── NotFound      the resource does not exist
+    │   └── ForgedNotice  not signed by another instance
+    ├── Unauthenticated   no token
+    │   └── InvalidToken  ... or an invalid one
+    ├── Forbidden         the caller lacks the permission
+    ├── Overloaded        retry after `retry_after_s`: the engine is full
+    │   ├── QueueFull     ... the queue is full until consumers acknowledge messages
+    │   ├── PartitionDeferred  ... deferred operations wait for the same partition
+    │   └── Congested     ... as 503, for clients that give up at any 4xx
+    ├── Unavailable       retry: PostgreSQL is unreachable, or this instance is shutting down
     └── Defect            a bug: a broken invariant; logged with its stack, answered 500
 
-Per-item failure is data (an outcome); whole-request failure is one of these. The docstring of a
-class is its default message, `code` is a stable slug, `retryable` says whether repeating the very
-same request can help.
+A failed item is data (an outcome); a failed request is one of these. The docstring of a class is
+its default message, `code` is a stable slug, `retryable` says whether repeating the same request
+can help.
 """
 
 from typing import ClassVar
 
 
 class SkepError(Exception):
-    """Skep could not do what was asked."""
+    """The request failed."""
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class BadRequest(SkepError):
 
 
 class InvalidPayload(BadRequest):
-    """The payload does not follow the schema of its queue."""
+    """The payload does not match the JSON Schema of its queue."""
 
     code = "invalid_payload"
 
@@ -57,13 +57,13 @@ class PayloadTooLarge(BadRequest):
 
 
 class Refused(SkepError):
-    """The request is not allowed in the present state."""
+    """The request is not allowed in the current state."""
 
     code = "refused"
 
 
 class NotFound(Refused):
-    """The thing named does not exist."""
+    """The resource does not exist."""
 
     code = "not_found"
 
@@ -75,7 +75,7 @@ class Unauthenticated(SkepError):
 
 
 class InvalidToken(Unauthenticated):
-    """The token cannot be accepted."""
+    """The token is invalid."""
 
     code = "invalid_token"
 
@@ -87,13 +87,13 @@ class Forbidden(SkepError):
 
 
 class ForgedNotice(Refused):
-    """The notice was not sent by an instance that shares our secret."""
+    """The notice is not signed with the shared secret of this installation."""
 
     code = "forged_notice"
 
 
 class Overloaded(SkepError):
-    """The broker is at its limit; try again shortly."""
+    """The broker is overloaded; retry shortly."""
 
     code = "overloaded"
     retryable = True
@@ -104,13 +104,13 @@ class Overloaded(SkepError):
 
 
 class QueueFull(Overloaded):
-    """The queue holds as many messages as it may; its consumers have to make room."""
+    """The queue is full: it accepts messages again when consumers have acknowledged some."""
 
     code = "queue_full"
 
 
 class PartitionDeferred(Overloaded):
-    """Operations accepted earlier wait for the partition; try again when they are done."""
+    """Deferred operations wait for the partition; retry when they are done."""
 
     code = "partition_deferred"
 
@@ -120,13 +120,13 @@ class PartitionDeferred(Overloaded):
 
 
 class Congested(Overloaded):
-    """The broker is at its limit; try again shortly."""
+    """The broker is overloaded; retry shortly."""
 
     code = "congested"
 
 
 class Unavailable(SkepError):
-    """The database is not reachable; the outcome is unknown and the request safe to repeat."""
+    """The database is unreachable; the outcome is unknown and the request is safe to retry."""
 
     code = "unavailable"
     retryable = True

@@ -1,8 +1,7 @@
-"""The text that Prometheus reads: the meters of all workers of an instance, as one.
+"""The Prometheus exposition of all workers of an instance.
 
-Counters and histograms are sums over the workers; a value of the moment is shown for each worker,
-because a sum would hide the one that is in trouble. Families beyond those of `families` are handed
-in ready-made: the broker adds those of Queen's names.
+Counters and histograms are sums over the workers; gauges are exposed per worker, because a sum
+would hide a single overloaded one. The broker adds families with Queen's names.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +20,7 @@ from skep.telemetry.snapshots import Labels, Snapshot, sum_counts, sum_distribut
 
 
 class _Prepared(Collector):
-    """Families that are ready to be shown."""
+    """Ready-made families."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
@@ -31,7 +30,7 @@ class _Prepared(Collector):
 
 
 def expose(snapshots: Sequence[Snapshot], further: Sequence[Metric] = ()) -> bytes:
-    """Render the snapshots of an instance's workers, and whatever else is to be shown."""
+    """Render the snapshots of an instance's workers, and further families."""
     registry = CollectorRegistry()
     registry.register(_Prepared([*_own_families(snapshots), *further]))
     return generate_latest(registry)

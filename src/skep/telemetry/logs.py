@@ -1,7 +1,6 @@
-"""Log lines: for people, or one JSON object a line for machines.
+"""Configure the log: text for people, or one JSON object per line.
 
-Everything logs by the standard library, under names that begin with `skep`. This decides where it
-goes (standard error, so that standard output stays free for results) and what it looks like.
+All code logs by the standard library, under names that start with `skep`, to standard error.
 """
 
 import logging
@@ -16,16 +15,13 @@ _PLAIN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
     "asctime",
     "color_message",  # uvicorn's own message again, with escape codes
 }
-"""What records carry anyway; anything else was given by the caller as `extra`."""
+"""Attributes of every record; all others are `extra` fields."""
 
 
 def configure_logging(
     *, level: str, style: Literal["text", "json"], worker: int | None = None
 ) -> None:
-    """Send the log of this process to standard error. Calling it again replaces the choice.
-
-    Every line of a worker says which one it is: they share one log.
-    """
+    """Send the log of this process to standard error; every line names the worker, if given."""
     handler = logging.StreamHandler(sys.stderr)
     if worker is not None:
         handler.addFilter(_WorkerName(worker))
@@ -34,12 +30,12 @@ def configure_logging(
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the values given beside the message."""
+    """Return the extra fields of a record."""
     return {name: v for name, v in vars(record).items() if name not in _PLAIN_ATTRIBUTES}
 
 
 class _WorkerName(logging.Filter):
-    """Adds the number of this worker to the fields of a record; lets all of them pass."""
+    """Adds the worker's number to the fields of a record."""
 
     def __init__(self, worker: int) -> None:
         super().__init__()
@@ -51,19 +47,19 @@ class _WorkerName(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """`10:04:05.123 warning skep.engine call failed op=push`, and the stack below."""
+    """`10:04:05.123 warning skep.engine call failed op=push`, followed by the stack."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03d %(levelname)s %(name)s %(message)s", "%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the standard's name)
-        """Put the extra fields behind the message."""
+        """Append the extra fields to the message."""
         fields = "".join(f" {name}={v!r}" for name, v in extra_fields(record).items())
         return super().formatMessage(record) + fields
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the extra fields, the stack."""
+    """One JSON object per line: time, level, logger, message, extra fields, stack."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""

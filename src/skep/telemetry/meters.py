@@ -1,12 +1,10 @@
-"""What one process counts while it works: requests, calls, messages by queue.
+"""The counters of one process: requests, calls, messages by queue.
 
-Plain integers that hot paths add to, never an object per message. Nothing here knows who reads
-them: `snapshots` brings them into the form that processes share, the broker adds what is new to
-the rollups in the database.
+Plain integers that hot paths add to, never an object per message. `snapshots` exposes them; the
+broker adds the increments to the rollups in the database.
 
-Queues are many and most are idle. The first `exposed_max` that are used keep their counts for the
-life of the process and are shown by name; another one is forgotten when it falls idle, and what it
-counted goes on among those of all others.
+The first `exposed_max` queues that are used keep their counters for the life of the process and are
+exposed by name; any other queue is dropped when idle, and its counts move to the combined ones.
 """
 
 from bisect import bisect_left
@@ -24,14 +22,14 @@ from skep.telemetry.histograms import (
 
 QUEUES_EXPOSED: Final = 100
 OTHER_QUEUES: Final = ""
-"""Under this name stands what queues counted that are not shown by their own."""
+"""The name of the combined counters of all other queues."""
 
 NoteLetters: TypeAlias = Callable[[str, int], None]
-"""Is told how many messages of a queue became dead letters."""
+"""Called with a queue and how many of its messages became dead letters."""
 
 
 class RouteMeter:
-    """Requests to one route that were answered."""
+    """Answered requests of one route."""
 
     __slots__ = ("durations", "statuses")
 
@@ -40,7 +38,7 @@ class RouteMeter:
         self.durations: Final = Histogram(DURATION_BOUNDS_S)
 
     def note(self, status: int, began: float) -> None:
-        """Count an answer to a request that began at this reading of `perf_counter`."""
+        """Count an answer; `began` is the `perf_counter` of the request."""
         self.statuses[status] += 1
         self.durations.observe(perf_counter() - began)
 
@@ -56,7 +54,7 @@ class CallMeter:
 
 
 class OperationMeter:
-    """What the engine fused for one operation."""
+    """Batches of one engine operation."""
 
     __slots__ = ("failures", "in_flight", "messages", "units")
 
@@ -85,11 +83,11 @@ COUNTERS: Final = (
     "partitions_created",
     "lag_ms_sum",
 )
-"""What is counted of a queue, in the order of the columns of the rollups."""
+"""The counters of a queue, in the order of the rollup columns."""
 
 
 class QueueDelta(NamedTuple):
-    """What happened in a queue since it was last asked."""
+    """Increments of a queue's counters."""
 
     queue: str
     counts: tuple[int, ...]
@@ -99,7 +97,7 @@ class QueueDelta(NamedTuple):
 
 
 class QueueMeter:
-    """What happened in one queue since this process first used it."""
+    """The counters of one queue."""
 
     __slots__ = (
         "_told",
@@ -141,16 +139,16 @@ class QueueMeter:
         self.partitions_created = 0
         self.lag_ms_sum = 0
         self.lag_ms_max = 0
-        """The greatest since it was last told."""
+        """The maximum since the last report."""
         self.lag: Final = [0] * (len(LAG_BOUNDS_MS) + 1)
         self._told = [0] * (len(COUNTERS) + len(self.lag))
 
     def values(self) -> list[int]:
-        """Return the counters in their order, then the histogram of the lag."""
+        """Return the counters in their order, then the lag histogram."""
         return [*(getattr(self, name) for name in COUNTERS), *self.lag]
 
     def tell(self, queue: str) -> QueueDelta | None:
-        """Return what is new, and count it as told; None when there is nothing."""
+        """Return the increments since the last call; None without any."""
         values = self.values()
         new = tuple(value - told for value, told in zip(values, self._told, strict=True))
         if not any(new):
@@ -160,13 +158,13 @@ class QueueMeter:
         return QueueDelta(queue, new[: len(COUNTERS)], new[len(COUNTERS) :], greatest)
 
     def take_back(self, delta: QueueDelta) -> None:
-        """Count as untold what was told to nobody."""
+        """Undo `tell`: the increments could not be reported."""
         new = (*delta.counts, *delta.lag_counts)
         self._told = [told - back for told, back in zip(self._told, new, strict=True)]
         self.lag_ms_max = max(self.lag_ms_max, delta.lag_ms_max)
 
     def absorb(self, other: "QueueMeter") -> None:
-        """Go on counting for another, all of which was told."""
+        """Add the counters of another meter, all of which were reported."""
         for name in COUNTERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for index, count in enumerate(other.lag):
@@ -175,7 +173,7 @@ class QueueMeter:
 
 
 class QueueMeters:
-    """The queues this process works for."""
+    """The meters of all queues."""
 
     def __init__(self, *, exposed_max: int = QUEUES_EXPOSED) -> None:
         self._exposed_max: Final = exposed_max
@@ -186,7 +184,7 @@ class QueueMeters:
         """Seconds from push to delivery, over all queues."""
 
     def of(self, queue: str) -> QueueMeter:
-        """Return the meter of a queue. Ask anew each time: it may be forgotten in between."""
+        """Return the meter of a queue. Do not keep it: it may be dropped."""
         meter = self._by_name.get(queue)
         if meter is None:
             meter = self._by_name[queue] = QueueMeter()
@@ -202,7 +200,7 @@ class QueueMeters:
     def note_delivery(
         self, meter: QueueMeter, messages: int, lag_s: float, *, is_redelivery: bool
     ) -> None:
-        """Count messages that were pushed together and are delivered together."""
+        """Count messages that were pushed and delivered together."""
         if lag_s < 0:
             lag_s = 0.0  # clocks differ
         lag_ms = int(lag_s * 1000)
@@ -216,7 +214,7 @@ class QueueMeters:
             meter.redelivered += messages
 
     def tell(self) -> list[QueueDelta]:
-        """Return what is new of each queue, and forget those where nothing is."""
+        """Return the increments of each queue, and drop idle queues."""
         news: list[QueueDelta] = []
         for queue, meter in list(self._by_name.items()):
             delta = meter.tell(queue)
@@ -228,12 +226,12 @@ class QueueMeters:
         return news
 
     def take_back(self, deltas: Iterable[QueueDelta]) -> None:
-        """Keep for the next time what could not be passed on."""
+        """Undo `tell` for increments that could not be reported."""
         for delta in deltas:
             self.of(delta.queue).take_back(delta)
 
     def totals(self) -> dict[str, list[int]]:
-        """Return the counters of the queues that are shown, and of all others together."""
+        """Return the counters of the exposed queues, and of all others combined."""
         shown = {queue: meter.values() for queue, meter in self._exposed.items()}
         hidden = [self._other.values()]
         hidden += [m.values() for queue, m in self._by_name.items() if queue not in self._exposed]

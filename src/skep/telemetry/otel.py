@@ -1,8 +1,8 @@
-"""Spans and metrics after the messaging conventions of OpenTelemetry.
+"""Spans and metrics with the messaging conventions of OpenTelemetry.
 
-Imported only when tracing is switched on; its packages are an extra. Spans: `send q` for a push,
-`receive q` for a poll that got messages, with a link to each context that they carry, `settle q`
-for acknowledgments. Messages carry the context of the span that sent them.
+Imported only if tracing is enabled; its packages are an extra. Spans: `send q` for a push,
+`receive q` for a pop that returned messages, with a link to each of their contexts, `settle q` for
+acknowledgments. Messages carry the context of the span that sent them.
 
 The conventions are still in development. A span with several queues names none of them.
 """
@@ -49,25 +49,12 @@ from skep.telemetry.tracing import (
 
 SYSTEM: Final = "skep"
 DURATION_BOUNDS_S: Final = (
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.075,
-    0.1,
-    0.25,
-    0.5,
-    0.75,
-    1.0,
-    2.5,
-    5.0,
-    7.5,
-    10.0,
-)
-"""The bounds that the conventions ask for."""
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0
+)  # fmt: skip
+"""The bounds of the conventions."""
 
 EXPORT_TIMEOUT_S: Final = 2
-"""How long a collector may take; at the end of the process somebody waits for it."""
+"""How long a collector may take; the shutdown waits for it."""
 
 _QUEUE_NAME: Final = re.compile(rb'"queueName":("(?:[^"\\]|\\.)*")')
 _MESSAGE: Final = b'{"id":"'
@@ -76,7 +63,7 @@ _context = TraceContextTextMapPropagator()
 
 
 class OtelTracing(Propagation):
-    """Tells OpenTelemetry about pushes, polls and acknowledgments."""
+    """Records pushes, pops and acknowledgments."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider) -> None:
         self._tracer: Final = tracers.get_tracer("skep")
@@ -95,7 +82,7 @@ class OtelTracing(Propagation):
         )
 
     def sending(self, carrier: Carrier, items: Sequence[PushItem]) -> Ended:
-        """Begin the span of a push, whose context its items carry."""
+        """Start the span of a push; its items carry the context."""
         attributes = _attributes("send", _only({item.queue for item in items}))
         attributes["messaging.batch.message_count"] = len(items)
         span = self._begin(carrier, attributes, SpanKind.PRODUCER)
@@ -112,7 +99,7 @@ class OtelTracing(Propagation):
         return end
 
     def receiving(self, carrier: Carrier, queue: str, group: str, deliver: Deliver) -> Deliver:
-        """Make the span of a poll once it got something: most only wait."""
+        """Record the span of a pop when it returns messages."""
         began, began_ns = perf_counter(), time_ns()
 
         def deliver_and_tell(body: bytes | None) -> bool:
@@ -129,7 +116,7 @@ class OtelTracing(Propagation):
         return deliver_and_tell
 
     def settling(self, carrier: Carrier, group: str | None, count: int) -> Settled:
-        """Make the span of acknowledgments once their queue is known."""
+        """Record the span of acknowledgments when their queue is known."""
         began, began_ns = perf_counter(), time_ns()
 
         def tell(results: bytes | None, error: str | None) -> None:
@@ -174,7 +161,7 @@ class OtelTracing(Propagation):
 
 
 class OtelExport:
-    """Sends spans and metrics to a collector, from threads of its own."""
+    """Sends spans and metrics to a collector, in its own threads."""
 
     def __init__(self, endpoint: str, *, version: str, worker: int, sample_ratio: float) -> None:
         resource = Resource.create(
@@ -196,7 +183,7 @@ class OtelExport:
         self.tracing: Final = OtelTracing(self._tracers, self._meters)
 
     def close(self) -> None:
-        """Send what is left. Blocks for as long as the collector may take."""
+        """Send the rest. Blocks for up to the export timeout."""
         self._tracers.shutdown()
         self._meters.shutdown()
 
@@ -215,7 +202,7 @@ def _attributes(operation: str, queue: str | None, group: str | None = None) -> 
 
 
 def _labels(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what metrics are told apart by: never by anything that is different each time."""
+    """Return the labels of metrics: attributes with few different values."""
     return {
         name: value for name, value in attributes.items() if name != "messaging.batch.message_count"
     }

@@ -1,4 +1,4 @@
-"""What a process costs: processor time and memory."""
+"""Resource usage of this process: CPU, memory, event loop delay."""
 
 import asyncio
 import resource
@@ -13,22 +13,22 @@ _STATM: Final = Path("/proc/self/statm")
 
 
 class ProcessStats(NamedTuple):
-    """What this process has used so far, and uses now."""
+    """CPU time used so far, and memory in use."""
 
     cpu_user_s: float
     cpu_system_s: float
     rss_bytes: int
     virtual_bytes: int
-    """0 where the system does not tell."""
+    """0 if the system does not report it."""
 
 
 def read_process_stats() -> ProcessStats:
-    """Ask the system about this process."""
+    """Read the usage of this process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
         virtual, resident = _STATM.read_text().split()[:2]
     except OSError:
-        # Elsewhere only the largest size so far is to be had, in bytes on macOS.
+        # Other systems report only the maximum so far, macOS in bytes.
         unit = 1 if sys.platform == "darwin" else 1024
         return ProcessStats(usage.ru_utime, usage.ru_stime, usage.ru_maxrss * unit, 0)
     page = resource.getpagesize()
@@ -37,11 +37,11 @@ def read_process_stats() -> ProcessStats:
 
 PERIOD_S: Final = 0.25
 RECENT_MAX: Final = 2_400
-"""Delays kept for whoever asks; ten minutes of them, should nobody do so."""
+"""Delays kept for `take_recent`: ten minutes of them."""
 
 
 class LoopWatch:
-    """Measures the delay of the running loop, four times a second."""
+    """Measures the delay of event loop timers, four times a second."""
 
     def __init__(self, lags: Histogram) -> None:
         self._lags: Final = lags
@@ -51,22 +51,22 @@ class LoopWatch:
         self._recent: Final[deque[float]] = deque(maxlen=RECENT_MAX)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start measuring."""
         self._due_at = self._loop.time() + PERIOD_S
-        self._timer = self._loop.call_at(self._due_at, self._look)
+        self._timer = self._loop.call_at(self._due_at, self._measure)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 
     def take_recent(self) -> list[float]:
-        """Return the delays, in seconds, since this was last asked."""
+        """Return the delays in seconds since the last call."""
         recent = list(self._recent)
         self._recent.clear()
         return recent
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         lag_s = max(self._loop.time() - self._due_at, 0.0)
         self._lags.observe(lag_s)
         self._recent.append(lag_s)

@@ -1,6 +1,6 @@
-"""The log of slow calls: which SQL function, how long, and how much went in and came out.
+"""Time SQL calls, and log slow ones with function, duration and sizes.
 
-What was sent is never logged, only its size: arguments hold payloads, names and keys.
+Arguments are never logged, only their size: they contain payloads, names and keys.
 """
 
 import logging
@@ -16,7 +16,7 @@ _log = logging.getLogger("skep.slow_calls")
 
 _FUNCTION: Final = re.compile(r"\bskep\.(\w+)\s*\(")
 OTHER: Final = "other"
-"""The name of statements that call no function of ours."""
+"""The name of statements that call none of Skep's functions."""
 
 
 @lru_cache(512)
@@ -30,14 +30,14 @@ class CallWatch:
     """Times the calls of one set of connections, and logs the slow ones."""
 
     def __init__(self, meters: Meters | None = None, *, slow_s: float = 0.0) -> None:
-        """Prepare to watch; calls of `slow_s` or more are logged, none when it is 0."""
+        """Log calls of `slow_s` or more; none if it is 0."""
         self._meters: Final = meters or Meters()
         self._slow_s: Final = slow_s
 
     def note(
         self, statement: str, arguments: Sequence[object], began: float, rows: int | None
     ) -> None:
-        """Count a call that began at this reading of `perf_counter`; no rows means it failed."""
+        """Count a call; `began` is its `perf_counter`, `rows` is None if it failed."""
         seconds = perf_counter() - began
         call = self._meters.calls[function_of(statement)]
         call.durations.observe(seconds)

@@ -1,9 +1,9 @@
-"""What the processes of an instance show each other of their meters.
+"""Snapshots of meters, by which the workers of an instance share their metrics.
 
-Workers share one port, so a scrape reaches any of them and must show them all. Each worker writes a
-snapshot of its meters to a file of its own, about once a second and whole or not at all; whoever is
-asked reads those of the others. A worker that was restarted goes on where the file of the one
-before it ends, so that the sums of an instance never fall while it runs.
+Workers share one port, so a scrape reaches any of them and must show them all. Each worker
+atomically writes a snapshot of its meters to its own file once a second, and reads those of the
+others when scraped. A restarted worker continues from its predecessor's file, so that the sums of
+an instance never decrease.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ Distributions: TypeAlias = dict[str, dict[Labels, list[float]]]
 
 
 class Snapshot(msgspec.Struct, array_like=True, kw_only=True):
-    """The meters of one worker at one moment."""
+    """The meters of one worker."""
 
     worker: int
     pid: int
@@ -54,7 +54,7 @@ _decode = msgspec.msgpack.Decoder(Snapshot).decode
 
 
 def counters_of(meters: Meters) -> Counts:
-    """Return everything that only grows."""
+    """Return the counters."""
     counters: Counts = {
         "skep_http_requests": {
             (route, str(status)): count
@@ -98,7 +98,7 @@ def histograms_of(meters: Meters) -> Distributions:
 
 
 def gauges_of(meters: Meters) -> Counts:
-    """Return the values of the moment."""
+    """Return the gauges."""
     gauges = {family: read() for family, read in meters.gauges.items()}
     gauges["skep_engine_calls_in_flight"] = {
         (name,): operation.in_flight for name, operation in meters.operations.items()
@@ -138,18 +138,18 @@ def sum_distributions(all_distributions: Iterable[Distributions]) -> Distributio
 
 
 class SnapshotBoard:
-    """Where the workers of an instance leave their snapshots; without a directory, nowhere."""
+    """The snapshot files of an instance; without a directory, none."""
 
     def __init__(self, directory: Path | None, worker: int) -> None:
         self._directory: Final = directory
         self._own: Final = None if directory is None else directory / _file_name(worker)
 
     def read_own(self) -> Snapshot | None:
-        """Return what the worker before this one left in its place."""
+        """Return the last snapshot of this worker's predecessor."""
         return None if self._own is None else _read(self._own)
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Put a snapshot in the place of the one before. What cannot be written is only logged."""
+        """Replace this worker's snapshot. A failed write is only logged."""
         if self._own is None:
             return
         unfinished = self._own.with_suffix(".new")
@@ -160,7 +160,7 @@ class SnapshotBoard:
             _log.debug("cannot publish metrics: %s", error)
 
     def read_others(self) -> list[Snapshot]:
-        """Return what the other workers published last, in their order."""
+        """Return the last snapshots of the other workers, in their order."""
         if self._directory is None:
             return []
         paths = sorted(self._directory.glob(_file_name("*")))
@@ -176,18 +176,18 @@ def _read(path: Path) -> Snapshot | None:
     try:
         return _decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError) as error:
-        # Not there yet; or left by another version, which is no reason to fail a scrape.
+        # Not there yet, or of another version: no reason to fail a scrape.
         _log.debug("cannot read metrics from %s: %s", path.name, error)
         return None
 
 
 INTERVAL_S: Final = 1.0
 RATE_WINDOW: Final = 60
-"""Readings that a rate looks back over."""
+"""Readings that a rate covers."""
 
 
 class Publisher:
-    """Keeps the place of this worker on the board up to date."""
+    """Publishes the snapshot of this worker every second, and gathers all on request."""
 
     def __init__(self, meters: Meters, board: SnapshotBoard, *, worker: int, version: str) -> None:
         self._meters: Final = meters
@@ -209,12 +209,12 @@ class Publisher:
         meters.counts["skep_process_cpu_seconds"] = _cpu_seconds
 
     def start(self) -> None:
-        """Begin to publish."""
+        """Start publishing."""
         self._readings.append(self._read())
-        self._publishing = self._loop.create_task(self._publish_again_and_again())
+        self._publishing = self._loop.create_task(self._publish_regularly())
 
     async def stop(self) -> None:
-        """Publish once more, for the process that takes this one's place, and then no longer."""
+        """Publish once more, for the successor, and stop."""
         if self._publishing is None:
             return
         self._publishing.cancel()
@@ -223,7 +223,7 @@ class Publisher:
         self._board.publish(self.take())
 
     def take(self) -> Snapshot:
-        """Return the meters of this process, its predecessors' included."""
+        """Return the meters of this process, including those of its predecessors."""
         now, requests, messages = self._read()
         then, requests_then, messages_then = self._readings[0] if self._readings else (now, 0, 0)
         seconds = max(now - then, INTERVAL_S)
@@ -247,14 +247,14 @@ class Publisher:
         )
 
     def gather(self) -> list[Snapshot]:
-        """Return the meters of every worker of the instance: of this one now, of others lately."""
+        """Return the meters of every worker: current for this one, published for the others."""
         found = [self.take(), *self._board.read_others()]
         return sorted(found, key=lambda each: each.worker)
 
     def _read(self) -> tuple[float, int, int]:
         return self._loop.time(), self._meters.requests_total, self._meters.messages_total
 
-    async def _publish_again_and_again(self) -> None:
+    async def _publish_regularly(self) -> None:
         while True:
             self._readings.append(self._read())
             self._board.publish(self.take())

@@ -1,9 +1,8 @@
-"""Carry W3C trace context through the broker: from the request that pushes to the messages.
+"""Carry W3C trace context from the pushing request to its messages.
 
-A request's `traceparent` is stored in the headers of those of its messages that have none of their
-own, and comes out with them. `Propagation` does no more than that and needs no further package;
-`skep.telemetry.otel` builds on it. Without either, a `traceparent` that a producer puts into the
-headers of a message is carried like any other header.
+A request's `traceparent` is stored in the headers of its messages that have none. `Propagation`
+does only that and needs no further package; `skep.telemetry.otel` builds on it. Without either, a
+`traceparent` in the headers of a message is carried like any other header.
 """
 
 import re
@@ -19,41 +18,41 @@ CONTEXT_HEADERS: Final = (TRACEPARENT, TRACESTATE)
 TRACESTATE_CHARS_MAX: Final = 512
 
 CONTEXTS_MAX: Final = 128
-"""Contexts that are looked for in one answer: as many links as a span has by default."""
+"""Contexts collected from one answer: as many links as a span has by default."""
 
 _CONTEXT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _CARRIED: Final = re.compile(rb'"headers":\{[^{}]*?"traceparent":"([0-9a-f-]{55})"')
 
 Carrier: TypeAlias = Mapping[str, str]
-"""The headers of a request that have to do with traces."""
+"""The trace headers of a request."""
 Ended: TypeAlias = Callable[[str | None], None]
-"""Hears that an operation is over, with the code of its error if it failed."""
+"""Called at the end of an operation, with the code of its error if it failed."""
 Settled: TypeAlias = Callable[[bytes | None, str | None], None]
-"""Hears the results of acknowledgments, or the code of an error."""
+"""Called with the results of acknowledgments, or the code of an error."""
 Deliver: TypeAlias = Callable[[bytes | None], bool]
 
 
 class Propagation:
-    """Gives messages the context of the request that pushes them, and tells nobody."""
+    """Gives messages the context of the request that pushes them."""
 
     def sending(self, carrier: Carrier, items: Sequence[PushItem]) -> Ended:
-        """Hear of a push before its items are looked at, and give them a context to carry."""
+        """Give the items of a push a context; return what to call at its end."""
         give_context(items, valid_context(carrier))
         return lambda _error: None
 
     def receiving(self, carrier: Carrier, queue: str, group: str, deliver: Deliver) -> Deliver:
-        """Hear of a poll; return what is to be called with its answer."""
+        """Return what to call with the answer of a poll."""
         del carrier, queue, group
         return deliver
 
     def settling(self, carrier: Carrier, group: str | None, count: int) -> Settled:
-        """Hear of acknowledgments; return what is to be called with their results."""
+        """Return what to call with the results of acknowledgments."""
         del carrier, group, count
         return lambda _results, _error: None
 
 
 def valid_context(carrier: Carrier) -> dict[str, str]:
-    """Return the context of a request as headers; nothing if there is none or it is malformed."""
+    """Return the context of a request as headers; empty if missing or malformed."""
     parent, state = carrier.get(TRACEPARENT, ""), carrier.get(TRACESTATE, "")
     if not _CONTEXT.fullmatch(parent):
         return {}
@@ -63,7 +62,7 @@ def valid_context(carrier: Carrier) -> dict[str, str]:
 
 
 def give_context(items: Sequence[PushItem], context: Mapping[str, str]) -> None:
-    """Put a context into the headers of items that have none of their own, and room for it."""
+    """Add a context to the headers of items that have none, if there is room."""
     if not context:
         return
     for item in items:
@@ -73,10 +72,10 @@ def give_context(items: Sequence[PushItem], context: Mapping[str, str]) -> None:
 
 
 def contexts_in(body: bytes) -> list[str]:
-    """Return the contexts that the messages of an answer carry, each once.
+    """Return the distinct contexts in the messages of an answer.
 
-    The answer is searched and not parsed, so a payload with headers of its own may add to them:
-    a producer can name any context it likes anyway.
+    The answer is searched, not parsed, so payloads may add to them; producers can name any context
+    anyway.
     """
     found: dict[str, None] = {}
     for each in _CARRIED.finditer(body):

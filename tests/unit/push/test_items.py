@@ -158,8 +158,8 @@ def test_what_did_not_fit_is_reported_item_by_item(directory):
     engine_write.fail(Unavailable())
 
     (request,) = answers
-    assert b"at its limit" in request.results[1]
-    assert b"not reachable" in request.results[0]
+    assert b"overloaded; retry" in request.results[1]
+    assert b"unreachable" in request.results[0]
 
 
 def test_a_lot_splits_into_its_requests(push, engine, directory):

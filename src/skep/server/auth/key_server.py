@@ -75,7 +75,7 @@ class KeyServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def fetch_unknown(self) -> bool:
-        """Fetch because of an unknown key, unless that was just done; False if nothing was fetched."""
+        """Fetch because of an unknown key; False if that was just done or timed out."""
         if self._fetching is None and self._now() - self._fetched_at < PAUSE_S:
             return False
         try:
