@@ -160,4 +160,4 @@ async def test_keys_stay_in_force_while_fetching_fails(serve, clock, trouble, ca
     await server.fetch_unknown()
 
     assert ids(server) == ["old"]
-    assert "stay in force" in caplog.text
+    assert "stay valid" in caplog.text
