@@ -20,9 +20,9 @@ from skep.broker.cluster.notices import (
     Verdict,
     pack_datagram,
     parse_stamp,
-    portions,
     read_datagram,
     spell_stamp,
+    split_notices,
     unpack_datagram,
 )
 
@@ -98,7 +98,7 @@ def test_another_version_is_not_read():
 def test_whatever_is_told_is_told_whole_in_datagrams_that_fit(wake, changed):
     signer = NoticeSigner("secret", channel=b"datagram")
     notices = list(
-        portions(wake, changed, wakes_max=WAKES_PER_DATAGRAM, changes_max=CHANGES_PER_DATAGRAM)
+        split_notices(wake, changed, wakes_max=WAKES_PER_DATAGRAM, changes_max=CHANGES_PER_DATAGRAM)
     )
     datagrams = [pack_datagram(STAMP, notice, signer) for notice in notices]
 

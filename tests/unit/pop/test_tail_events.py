@@ -164,7 +164,7 @@ async def test_nothing_is_left_of_a_stream_that_was_cancelled():
 
     await stage.listen(1)
 
-    assert stage.tails._bells == {}
+    assert stage.tails._events == {}
     stage.live.enter()
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from skep.app.parts.cluster import Neighbours
 from skep.app.parts.engine import engine_core
 from skep.app.processes.assignment import WorkerAssignment
-from skep.broker.ack.accept import ACK_CALL
+from skep.broker.ack.execute import ACK_CALL
 from skep.broker.cluster.leadership import Leadership
 from skep.broker.directory import Directory
 from skep.broker.pop.execute import POP_CALL, POP_PARTITION_CALL

@@ -4,7 +4,8 @@ from typing import Final
 
 from skep.app.parts.core import MIB, Core
 from skep.app.parts.failover import FailoverParts
-from skep.broker.ack.accept import Ack, AckExecutor
+from skep.broker.ack.accept import Ack
+from skep.broker.ack.execute import AckExecutor
 from skep.broker.ack.renew import Renew, RenewExecutor
 from skep.broker.pop.accept import Pop
 from skep.broker.pop.batches import EnvelopeReader

@@ -2,17 +2,16 @@
 
 An item names its message by transaction id and partition; the offset comes from the memory of the
 lease, or else the database finds it. Items of one request that complete messages of one partition
-under one lease are sent as one: completing an offset completes all before it, so the highest speaks
-for all of them. Anything else is sent item by item, and so is what queues want acknowledged one by
-one.
+under one lease are sent as one: completing an offset completes all before it, so only the highest
+is sent. Everything else is sent item by item, as are acks of queues that acknowledge one by one.
 
-The broker itself acknowledges what it passes over when it delivers a batch, by the same call.
+The broker acknowledges messages that it leaves out of a batch by the same call.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -25,19 +24,14 @@ from skep.broker.ack.statuses import (
     storable_error,
     unknown_status,
 )
-from skep.broker.cluster.wakeups import Announcer
 from skep.broker.pop.lease_memory import LeaseMemory
-from skep.db.access.slots import Caller
 from skep.engine.driver import Engine, Work
 from skep.model.errors import BadRequest, SkepError
 from skep.model.ids import parse_partition_uuid
 from skep.model.limits import ACK_ITEMS_MAX, NAME_CHARS_MAX
 from skep.model.wire import QUEUE_MODE, AckItem
-from skep.telemetry.meters import Meters
 
 _log = logging.getLogger(__name__)
-
-ACK_CALL: Final = "select * from skep.ack_messages($1, $2, $3, $4, $5, $6, $7)"
 
 _EXTRA_BY_OUTCOME: Final = {
     "noop": b',"noop":true',
@@ -54,7 +48,7 @@ Answer: TypeAlias = Callable[["AckRequest"], None]
 
 
 class AckRow(msgspec.Struct, gc=False):
-    """One row of a call: an ack, and the items of the request it speaks for."""
+    """One row of a call: an ack, and the items of the request it stands for."""
 
     partition_id: int
     group: str
@@ -66,7 +60,7 @@ class AckRow(msgspec.Struct, gc=False):
     positions: list[int]
     lease_text: str
     stands_alone: bool = True
-    """No other ack may speak for it: its lease is individual, or not remembered here."""
+    """No other ack may stand for it: its lease is individual, or not remembered here."""
 
 
 class AckRequest(Work):
@@ -136,10 +130,7 @@ class Ack:
     def ack_messages(self, items: Sequence[AckItem], group: str | None, answer: Answer) -> None:
         """Record the items; `answer` is called once, when every item has a result.
 
-        Args:
-            items: Each speaks of one message.
-            group: The consumer group of all of them; None leaves it to each item.
-            answer: Gets the request back, with its results.
+        `group` is the consumer group of all items; None leaves it to each.
 
         Raises:
             BadRequest: The request as a whole is refused.
@@ -170,22 +161,18 @@ class Ack:
         group: str,
         lease_id: UUID,
         addresses: Sequence[tuple[int, int]],
-        then: Callable[[], None],
+        proceed: Callable[[], None],
     ) -> None:
         """Record messages under lease as done that were not delivered: expired or deleted.
 
-        Args:
-            group: The consumer group that holds the lease.
-            lease_id: The lease.
-            addresses: Partition and offset of each message.
-            then: Called once, when it is recorded or has failed. What was not recorded comes
-                again when the lease ends, and is passed over then.
+        `addresses` are partitions and offsets. `proceed` is called once, also after a failure: then
+        they come again when the lease ends, and are passed over then.
         """
 
         def answer(request: AckRequest) -> None:
             if request.error is not None:
                 _log.warning("messages could not be passed over: %s", request.error)
-            then()
+            proceed()
 
         request = AckRequest((), answer)
         request.rows = [
@@ -232,100 +219,11 @@ class Ack:
             )
 
 
-class AckExecutor:
-    """Executor of the operation `ack`.
-
-    Repeating it after a lost answer is safe: a completed ack that was recorded is a no-op, and a
-    nack is fenced by its lease, which the first try ended. Only a nack that names no lease, as the
-    wire allows, may count as two failures then.
-    """
-
-    def __init__(
-        self,
-        caller: Caller,
-        leases: LeaseMemory,
-        announcer: Announcer,
-        *,
-        meters: Meters | None = None,
-    ) -> None:
-        self._caller: Final = caller
-        self._meters: Final = meters or Meters()
-        self._leases: Final = leases
-        self._announcer: Final = announcer
-
-    async def execute(self, batch: Sequence[AckRequest], *, is_repeated: bool) -> None:
-        """Record the acknowledgments of all requests in one call."""
-        del is_repeated
-        sent = [(request, row) for request in batch for row in request.rows]
-        found = await self._caller.call(
-            ACK_CALL,
-            [row.partition_id for _, row in sent],
-            [row.group for _, row in sent],
-            [row.lease_id for _, row in sent],
-            [row.offset for _, row in sent],
-            [row.key for _, row in sent],
-            [row.status for _, row in sent],
-            [row.error for _, row in sent],
-        )
-        ready: dict[int, set[int]] = {}
-        asked: set[tuple[AckRequest, str]] = set()
-        for answer in found:
-            request, row = sent[int(answer[0]) - 1]
-            self._apply(request, row, answer, ready)
-            if row.positions:
-                asked.add((request, answer[3]))
-                self._count(answer[3], row.status, answer[1], len(row.positions))
-        for _, queue in asked:
-            self._meters.queues.of(queue).ack_requests += 1
-        self._meters.operations["ack"].messages.observe(len(sent))
-        for queue_id, partitions in ready.items():
-            self._announcer.announce(queue_id, len(partitions))
-        for request in batch:
-            _finish(request)
-
-    def _count(self, queue: str, status: str, outcome: str, messages: int) -> None:
-        meter = self._meters.queues.of(queue)
-        if status == "completed" and outcome not in REFUSAL_BY_OUTCOME:
-            meter.ack_success += messages
-        else:
-            meter.ack_failed += messages
-        if outcome == "dead_lettered":
-            meter.dead_letters += messages
-
-    def _apply(
-        self, request: AckRequest, row: AckRow, answer: Any, ready: dict[int, set[int]]
-    ) -> None:
-        _, outcome, queue_id, queue, partition, lease_released, has_more = answer
-        for position in row.positions:
-            request.set_outcome(
-                position,
-                outcome,
-                queue=queue,
-                partition=partition,
-                lease_released=lease_released,
-            )
-        if outcome == "deferred":
-            request.deferred.setdefault(row.partition_id, []).extend(row.positions)
-        if lease_released and row.lease_text:
-            self._leases.forget(row.lease_text, row.partition_id)
-        if has_more:
-            ready.setdefault(queue_id, set()).add(row.partition_id)
-
-
-def _finish(request: AckRequest) -> None:
-    """Answer a request whose rows came back; a row that did not has no such partition or group."""
-    for row in request.rows:
-        for position in row.positions:
-            if not request.results[position]:
-                request.set_outcome(position, "no_group")
-    request.finish()
-
-
 def _merge_completed(rows: list[AckRow]) -> list[AckRow]:
-    """Let the highest completed message of a partition and lease speak for the others.
+    """Let the highest completed message of a partition and lease stand for the others.
 
-    All rows or none: beside a failure each row must keep its own offset, in whatever order they
-    came, or the ack of a message below the failure would turn into one above it.
+    All rows or none: beside a failure each row must keep its own offset, or the ack of a message
+    below the failure would turn into one above it.
     """
     if any(row.status != "completed" or row.offset is None or row.stands_alone for row in rows):
         return rows

@@ -14,7 +14,7 @@ _WEIGHT: Final = 256
 
 
 class Renewal(Work):
-    """One client's wish to keep a lease."""
+    """One client's request to extend a lease."""
 
     __slots__ = ("_answer", "error", "expires_at", "lease_id", "seconds")
 
@@ -67,6 +67,6 @@ class RenewExecutor:
             [renewal.lease_id for renewal in batch],
             [renewal.seconds for renewal in batch],
         )
-        expiry_by_lease: dict[str, datetime] = {str(row[0]): row[1] for row in rows}
+        expiry_by_lease = {str(lease_id): expires_at for lease_id, expires_at in rows}
         for renewal in batch:
             renewal.finish(expiry_by_lease.get(str(renewal.lease_id)))

@@ -1,8 +1,4 @@
-"""What consumers say of a message, and what they are told: the words every kind of ack shares.
-
-Plain acks, transactions and cycles of streams reach the database by different calls. They take the
-same words for an outcome, find a message named by its own id, and refuse with the same texts.
-"""
+"""The statuses, refusals and look-ups that acks, transactions and stream cycles share."""
 
 from typing import Final
 
@@ -18,7 +14,7 @@ STATUS_BY_WORD: Final = {
     "retry": "retry",
     "dlq": "dlq",
 }
-"""The status that the database knows, by what clients of different ages send."""
+"""The status in the database, by what clients of different versions send."""
 
 REFUSAL_BY_OUTCOME: Final = {
     "lease_lost": "Invalid or expired lease",
@@ -29,11 +25,11 @@ REFUSAL_BY_OUTCOME: Final = {
     "no_group": "consumer not found",
     "deferred": "acknowledgments of the partition that came before wait: try again",
 }
-"""What the client is told of an ack with such an outcome; all other outcomes are successes."""
+"""The error for an ack with such an outcome; all other outcomes are successes."""
 
 
 def unknown_status(word: str) -> str:
-    """Say that a status is none."""
+    """Return the error for a status that does not exist."""
     return f"unknown status {word!r}: use completed, failed, retry or dlq"
 
 

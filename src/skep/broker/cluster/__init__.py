@@ -1,4 +1,4 @@
 """Other processes and instances on the same database: wake-ups, changes, leadership.
 
-Everything works without a single notice being heard; notices only make it sooner.
+Everything works without a single notice being received; notices only make it faster.
 """

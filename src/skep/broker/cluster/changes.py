@@ -1,11 +1,11 @@
-"""Tell all processes that something they may remember is to be read again.
+"""Tell all processes to read something again that they may have cached.
 
-Truth lies in the database, and everything here works without a single change being heard: what a
-process remembers is checked by version or runs out. Hearing of a change only shortens the time
-for which processes differ. A change therefore says what to read, never what it says now.
+The database holds the truth, and everything works without a single change being received: caches
+are checked by version or expire. A change only shortens the time for which processes differ, so it
+names what to read, never its content.
 
-Listeners are coroutines that read from the database. One runs for each thing at a time; if the
-thing changes again meanwhile it runs once more.
+Listeners are coroutines that read from the database. One runs for each change at a time; if the
+same change comes meanwhile it runs once more.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ RULES: Final = "rules"
 """A queue was configured: its rules."""
 
 QUEUE: Final = "queue"
-"""A queue was deleted: whatever is remembered of it."""
+"""A queue was deleted: everything cached of it."""
 
 MAINTENANCE: Final = "maintenance"
 """The installation began or ended maintenance."""
@@ -32,15 +32,15 @@ Tell: TypeAlias = Callable[[Sequence[Change]], None]
 
 
 class ChangeAnnouncer(Protocol):
-    """Whoever passes on that something changed."""
+    """Announces changes to other processes."""
 
     def announce(self, topic: str, subject: int = 0) -> None:
-        """Say to the other processes that this is to be read again."""
+        """Tell the other processes to read this again."""
         ...
 
 
 class Changes:
-    """The changes that one process makes and hears of."""
+    """The changes that one process announces and receives."""
 
     def __init__(self, tell: Sequence[Tell] = ()) -> None:
         self._tell: Final = list(tell)
@@ -53,17 +53,17 @@ class Changes:
         self._tell.append(tell)
 
     def listen(self, topic: str, listener: Listener) -> None:
-        """Call `listener` with the id whenever a change of this topic is heard."""
+        """Call `listener` with the id of each change of this topic that is received."""
         self._listeners.setdefault(topic, []).append(listener)
 
     def announce(self, topic: str, subject: int = 0) -> None:
-        """Tell the other processes, here and in other instances; this one knows."""
+        """Tell the other processes, of this and of other instances."""
         change = (Change(topic, subject),)
         for tell in self._tell:
             tell(change)
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Let the listeners read again what others changed. Unknown topics are newer than we."""
+        """Let the listeners read again what others changed; unknown topics are ignored."""
         for change in changes:
             if change.topic not in self._listeners:
                 continue
@@ -73,7 +73,7 @@ class Changes:
                 self._begin(change)
 
     async def stop(self) -> None:
-        """Hear nothing any more."""
+        """Stop receiving."""
         self._listeners.clear()
         self._again.clear()
         for task in tuple(self._running.values()):

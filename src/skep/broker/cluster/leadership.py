@@ -1,12 +1,12 @@
-"""Who does background work: one process of the whole installation, by a lease in the database.
+"""Elect the one process of an installation that does background work, by a lease in the database.
 
-`Tenure` decides (pure), `Leadership` asks the database. A leader asks again each third of its
-lease, so two lost answers cost nothing. It counts its lease from before it asked: its own belief
-ends no later than the database's record. After a crash another process leads within one lease and
-a third of one, after a planned stop within a third.
+`Tenure` decides (pure), `Leadership` asks the database. A leader renews at each third of its lease,
+so two lost answers cost nothing. It counts its lease from before it asked, so that its belief ends
+no later than the database's record. After a crash another process leads within four thirds of a
+lease, after a planned stop within one third.
 
-Belief is not enough, for a process can be stopped and wake up later. Every step of background work
-therefore names its `Term` to the database, which refuses those that are over.
+A process can be suspended and resume later. Every step of background work therefore names its
+`Term` to the database, which refuses those that are over.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ RESIGN_S: Final = 2.0
 
 
 class Term(NamedTuple):
-    """Under whose lease work is done: the first two arguments of every fenced function."""
+    """The lease that work is done under: the first two arguments of every fenced function."""
 
     service: str
     holder: UUID
@@ -58,7 +58,7 @@ class Tenure:
         self._until = None
 
     def next_question_at(self, asked_at: float) -> float:
-        """When to ask again, whatever the answer was."""
+        """When to ask again."""
         return asked_at + self._lease_s / ATTEMPTS_PER_LEASE
 
     def expires_at(self) -> float | None:

@@ -1,8 +1,7 @@
-"""What instances tell each other, and how they know that it was one of them.
+"""The notices that instances send each other, and their signatures.
 
-A notice carries hints (queues that may have something to read) and changes (things whose truth
-lies in the database and should be read again). It never carries the truth itself: whoever forges
-or replays one can cause a look, and nothing else.
+A notice carries hints (queues that may have something to read) and changes (what to read again from
+the database), never content: a forged or replayed one can only cause a query.
 
 On the wire every notice has a stamp (sender, number, time) and a MAC over stamp and content.
 `NoticeSigner` makes and checks MACs, `ReplayGuard` judges stamps; both are pure. A datagram is
@@ -38,7 +37,7 @@ CHANGES_PER_DATAGRAM: Final = 16
 TOPIC_PATTERN: Final = "^[a-z_]{1,32}$"
 
 FRESH_MS: Final = 30_000
-"""How far the clocks of two instances may differ before they stop hearing each other."""
+"""How far the clocks of two instances may differ before they refuse each other's notices."""
 
 WINDOW: Final = 1_024
 """Numbers of a sender that may arrive out of order."""
@@ -54,21 +53,21 @@ _Number = Annotated[int, Meta(ge=0, le=_UINT32_MAX)]
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """Something to be read again: a topic, and an id of it or 0 for all."""
+    """What to read again: a topic, and an id of it or 0 for all."""
 
     topic: Annotated[str, Meta(pattern=TOPIC_PATTERN)]
     id: _Number = 0
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one process has to tell. `wake` holds pairs of queue id and number of partitions."""
+    """What one process sends. `wake` holds pairs of queue id and number of partitions."""
 
     wake: tuple[tuple[_Number, _Number], ...] = ()
     changed: tuple[Change, ...] = ()
 
 
 class Stamp(NamedTuple):
-    """Who sent a notice, as its how-manieth, and when."""
+    """The sender of a notice, its sequence number, and when it was sent."""
 
     sender: bytes
     number: int
@@ -93,7 +92,7 @@ class Verdict(Enum):
 
 
 class Sealed(NamedTuple):
-    """A notice as it arrived, before anything of it is believed."""
+    """A notice as it arrived, before it is verified."""
 
     stamp: Stamp
     mac: bytes
@@ -123,14 +122,14 @@ class NoticeSigner:
 
 
 class ReplayGuard:
-    """Takes every notice of a sender once, and none that is old."""
+    """Accepts every notice of a sender once, and none that is old."""
 
     def __init__(self) -> None:
         self._seen: Final[OrderedDict[bytes, tuple[int, int]]] = OrderedDict()
         """By sender: the highest number, and a bit for each of the numbers below it."""
 
     def judge(self, stamp: Stamp, now_ms: int) -> Verdict:
-        """Say whether a notice is new, and remember it if it is."""
+        """Judge whether a notice is new, and remember it if it is."""
         if abs(now_ms - stamp.sent_at_ms) > FRESH_MS:
             return Verdict.STALE
         highest, seen = self._seen.pop(stamp.sender, (stamp.number, 0))
@@ -151,7 +150,7 @@ _datagram_decoder: Final = msgspec.msgpack.Decoder(Notice)
 
 
 def pack_datagram(stamp: Stamp, notice: Notice, signer: NoticeSigner) -> bytes:
-    """Return a notice as one datagram; `portions` makes notices that fit."""
+    """Return a notice as one datagram; `split_notices` makes notices that fit."""
     content = _encode_datagram(notice)
     return _STAMP.pack(VERSION, *stamp) + signer.mac(stamp, content) + content
 
@@ -173,10 +172,10 @@ def read_datagram(sealed: Sealed) -> Notice | None:
         return None
 
 
-def portions(
+def split_notices(
     wake: Sequence[tuple[int, int]], changed: Sequence[Change], *, wakes_max: int, changes_max: int
 ) -> Iterator[Notice]:
-    """Divide what is to be told into notices of a bounded size, changes first."""
+    """Split hints and changes into notices of a bounded size, changes first."""
     for part in _parts(changed, changes_max):
         yield Notice(changed=part)
     for pairs in _parts(wake, wakes_max):

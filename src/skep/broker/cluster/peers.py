@@ -39,9 +39,9 @@ from skep.broker.cluster.notices import (
     Verdict,
     pack_datagram,
     parse_stamp,
-    portions,
     read_datagram,
     spell_stamp,
+    split_notices,
     unpack_datagram,
 )
 from skep.broker.cluster.requests import PeerRequests
@@ -295,7 +295,7 @@ class Peers:
 
     def _tell(self, wake: Sequence[tuple[int, int]], changed: Sequence[Change]) -> None:
         if self._addresses.datagrams:
-            for notice in portions(
+            for notice in split_notices(
                 wake, changed, wakes_max=WAKES_PER_DATAGRAM, changes_max=CHANGES_PER_DATAGRAM
             ):
                 self._datagrams.send(pack_datagram(self._stamp(), notice, self._datagram_signer))

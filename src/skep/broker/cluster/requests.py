@@ -1,9 +1,9 @@
-"""Tell another instance by HTTP, for networks that do not carry datagrams.
+"""Send notices to another instance by HTTP, for networks that do not carry datagrams.
 
 One request to a peer is under way at a time; what comes up meanwhile goes with the next one, each
-queue once. A request that fails loses its hints, because the peer's polls look by themselves, but
-not its changes; the pause before the next grows from failure to failure. Nothing here ever waits
-for a peer, and what is kept for one is bounded.
+queue once. A request that fails loses its hints, which the peer's sweeps make up for, but not its
+changes; the pause before the next grows with each failure. No caller waits for a peer, and what is
+kept for one is bounded.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
-from skep.broker.cluster.notices import Change, Notice, portions
+from skep.broker.cluster.notices import Change, Notice, split_notices
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ Sign = Callable[[Notice], tuple[bytes, str]]
 
 
 class PeerFailed(Exception):
-    """A peer did not take a notice."""
+    """A peer did not accept a notice."""
 
 
 class PeerRequests:
-    """What one peer is told by requests."""
+    """The requests to one peer."""
 
     def __init__(self, url: str, sign: Sign) -> None:
         self.url: Final = url
@@ -56,7 +56,7 @@ class PeerRequests:
         self._teller: asyncio.Task[None] | None = None
 
     def tell(self, wake: Iterable[tuple[int, int]], changed: Iterable[Change] = ()) -> None:
-        """Put something on the list for this peer."""
+        """Queue hints and changes for this peer."""
         self._changed.update(dict.fromkeys(changed))
         while len(self._changed) > CHANGES_KEPT_MAX:
             del self._changed[next(iter(self._changed))]
@@ -69,7 +69,7 @@ class PeerRequests:
             self._teller = asyncio.get_running_loop().create_task(self._tell_until_done())
 
     async def stop(self) -> None:
-        """Give up what is not told yet."""
+        """Give up what is not sent yet."""
         if self._teller is not None:
             self._teller.cancel()
             with suppress(asyncio.CancelledError):
@@ -80,7 +80,7 @@ class PeerRequests:
             while self._wake or self._changed:
                 wake, changed = self._wake, self._changed
                 self._wake, self._changed = {}, {}
-                for notice in portions(
+                for notice in split_notices(
                     list(wake.items()),
                     list(changed),
                     wakes_max=WAKES_KEPT_MAX,
@@ -100,7 +100,7 @@ class PeerRequests:
             self._failed(notice, error)
             return
         if self._failures:
-            _log.info("peer %s is told again", self.url)
+            _log.info("peer %s is reachable again", self.url)
         self._failures = 0
         self.sent_count += 1
 
@@ -109,14 +109,14 @@ class PeerRequests:
         self.dropped_count += len(notice.wake)
         self._failures = min(self._failures + 1, 16)
         self.last_error = str(error) or type(error).__name__
-        # Behind what came up since: the order of changes means nothing.
+        # The order of changes does not matter.
         self._changed.update(dict.fromkeys(notice.changed))
         if self._failures == 1:
-            _log.warning("peer %s cannot be told: %s", self.url, self.last_error)
+            _log.warning("could not send a notice to peer %s: %s", self.url, self.last_error)
 
 
 async def _post(url: str, body: bytes, stamp: str) -> None:
-    """Send a request on a connection of its own and make sure that it was taken.
+    """Send a request on a connection of its own and make sure that it was accepted.
 
     Raises:
         PeerFailed: It was answered, but not with success.

@@ -1,17 +1,16 @@
-"""Tell waiting polls that there may be something for them, here and in the other processes.
+"""Wake parked polls that may find something, in this process and in the others.
 
 Wake-ups are hints, sent after commit, never part of a transaction; a lost one costs a moment of
-latency, because parked polls also look by themselves. One datagram per peer and turn of the loop
-carries all queues that changed in it.
+latency, because parked polls are also swept. One datagram per peer and turn of the loop carries all
+queues that changed in it.
 
 A datagram is the instance's token followed by pairs of big-endian integers: queue id, partitions;
 or, after a token of its own, changes in MessagePack (see `changes`). The tokens keep datagrams of
-other instances, or of strangers on the machine, from causing work; they are no authentication, and
-a datagram can do no more than cause a look.
+other programs from causing work; they are no authentication, and a datagram can only cause a query.
 
-Here peers are the other processes of this instance. Other instances are told by `Peers`, which
-gets what this process announced (`beyond`); what they tell is passed on among the processes here,
-and never back to them.
+Here peers are the other processes of this instance. `Peers` gets what this process announced
+(`beyond`) and sends it to other instances; what those send is passed on among the processes here,
+and never back.
 """
 
 import asyncio
@@ -36,10 +35,10 @@ _changes_decoder: Final = msgspec.msgpack.Decoder(tuple[Change, ...])
 
 
 class Announcer(Protocol):
-    """Whoever passes on that a queue has something to read."""
+    """Wakes the polls of a queue that has something to read."""
 
     def announce(self, queue_id: int, partition_count: int) -> None:
-        """Say that about so many partitions of a queue became ready."""
+        """Announce that about so many partitions of a queue became available."""
         ...
 
 
@@ -69,7 +68,7 @@ class Wakeups(asyncio.DatagramProtocol):
         self._loop: Final = asyncio.get_running_loop()
 
     async def start(self) -> None:
-        """Begin to hear peers."""
+        """Begin to receive from peers."""
         if self._socket is not None:
             transport, _ = await self._loop.create_datagram_endpoint(
                 lambda: self, sock=self._socket
@@ -77,7 +76,7 @@ class Wakeups(asyncio.DatagramProtocol):
             self._transport = transport
 
     def stop(self) -> None:
-        """Hear and tell nothing any more."""
+        """Stop sending and receiving."""
         if self._transport is not None:
             self._transport.close()
             self._transport = None
@@ -92,7 +91,7 @@ class Wakeups(asyncio.DatagramProtocol):
             self._pending_beyond[queue_id] = known + partition_count
 
     def pass_on(self, queue_id: int, partition_count: int) -> None:
-        """Wake the polls of this instance only: another instance said so."""
+        """Wake the polls of this instance only, for another instance."""
         self._wake(queue_id, partition_count)
         if not self._peers:
             return
@@ -109,7 +108,7 @@ class Wakeups(asyncio.DatagramProtocol):
             self._transport.sendto(datagram, peer)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Wake what a peer's datagram names, or pass on the changes it tells of."""
+        """Wake the queues that a peer's datagram names, or pass on its changes."""
         del addr
         if data.startswith(self._change_token):
             self._hear_changes(_changes_decoder.decode(data[len(self._change_token) :]))
@@ -121,7 +120,7 @@ class Wakeups(asyncio.DatagramProtocol):
             self._wake(queue_id, partition_count)
 
     def error_received(self, exc: Exception) -> None:
-        """Take note that a peer is not there; it is being restarted."""
+        """Log that a peer is not there; it is being restarted."""
         _log.debug("a wake-up could not be delivered: %s", exc)
 
     def _tell_beyond(self) -> None:

@@ -1,11 +1,10 @@
 """Discovery: serve a poll that names no queue from those of a namespace or task.
 
-The queues are tried in turn, the most important first, and equals by turns so that none of them
-starves. If none has anything and the client waits, the search leaves an ordinary poll waiting on
-each queue. The first that brings messages wins; another that comes too late finds nobody to answer
-and is given back like any claim whose client is gone. Which queues there are is asked again about
-every second, for all searches of the same kind at once, so that new queues are noticed; and at once
-when one turns out to be deleted, for whoever named no queue must not create it again.
+The queues are tried by priority, equal ones in rotation so that none starves. If none has messages
+and the client waits, the search parks an ordinary poll on each queue. The first that gets messages
+wins; the claims of later ones are given back. The list of queues is read again about every second,
+shared by all searches of the same kind, so that new queues are noticed; and at once when a queue
+turns out to be deleted, because a poll that named no queue must not create it again.
 """
 
 import asyncio
@@ -27,13 +26,13 @@ _log = logging.getLogger(__name__)
 DISCOVER_CALL: Final = "select * from skep.discover_queues($1, $2, $3)"
 
 KNOWN_FOR_S: Final = 1.0
-"""How long the answer to which queues there are is good."""
+"""How long a list of queues is used."""
 
 _ANSWERS_MAX: Final = 1_000
 
 
 Permitted: TypeAlias = Callable[[Collection[str]], Awaitable[Collection[str]]]
-"""Chooses those of the queues found that a client may use."""
+"""Returns those of the queues found that a client may use."""
 
 
 class Search:
@@ -110,7 +109,7 @@ class _QueuePoll(Poll):
         return self._deliver(body)
 
     def forget_outcome(self) -> None:
-        """Let nobody miss an outcome that nobody asks for any more."""
+        """Keep asyncio from reporting an outcome that is not awaited any more."""
         if not self.outcome.cancel() and not self.outcome.cancelled():
             self.outcome.exception()
 
@@ -167,7 +166,7 @@ class Discovery:
                 search.deliver(_nothing_body(polls.values()))
         except SkepError as error:
             search.refuse(error)
-        except Exception as bug:  # noqa: BLE001 -- whatever it is, the client must hear of it
+        except Exception as bug:  # noqa: BLE001 -- the client must get an answer
             _log.exception("a search failed by a defect")
             search.refuse(Defect(str(bug)))
         finally:
@@ -176,7 +175,7 @@ class Discovery:
                 poll.forget_outcome()
 
     async def _try_in_turn(self, search: Search, polls: dict[str, _QueuePoll]) -> bool:
-        """Let one queue after the other say whether it has something now."""
+        """Try one queue after the other; return whether one answered the search."""
         self._turn += 1
         queues = await self._find(search)
         for queue in in_turn(queues, self._turn - 1):
@@ -186,7 +185,7 @@ class Discovery:
                 if await poll.outcome or search.is_over:
                     return True
             except GroupGone:
-                self._finder.doubt(search.namespace, search.task)
+                self._finder.expire(search.namespace, search.task)
         return False
 
     async def _find(self, search: Search) -> Sequence[tuple[str, int]]:
@@ -198,7 +197,7 @@ class Discovery:
         return [(name, priority) for name, priority in found if name in permitted]
 
     async def _wait(self, search: Search, polls: dict[str, _QueuePoll]) -> None:
-        """Leave a poll waiting on every queue, also on those that appear meanwhile."""
+        """Park a poll on every queue, also on those that appear meanwhile."""
         while not search.is_over and not self._is_stopped:
             left_s = search.deadline - self._now()
             if left_s <= 0:
@@ -213,7 +212,7 @@ class Discovery:
             try:
                 await _first_of(polls.values(), timeout_s=min(left_s, KNOWN_FOR_S))
             except GroupGone:
-                self._finder.doubt(search.namespace, search.task)
+                self._finder.expire(search.namespace, search.task)
 
 
 async def _first_of(polls: Iterable[_QueuePoll], *, timeout_s: float) -> None:
@@ -233,7 +232,7 @@ async def _first_of(polls: Iterable[_QueuePoll], *, timeout_s: float) -> None:
 
 
 def in_turn(queues: Sequence[tuple[str, int]], turn: int) -> list[str]:
-    """Order queues, given by falling priority; equals begin with another one each turn."""
+    """Order queues, given by falling priority; equal ones start with another one each turn."""
     ordered: list[str] = []
     for _, equals in groupby(queues, key=lambda queue: queue[1]):
         names = [name for name, _ in equals]
@@ -251,7 +250,7 @@ def _nothing_body(polls: Iterable[_QueuePoll]) -> bytes | None:
 
 
 class _QueueFinder:
-    """Knows which queues there are, as of a second ago at most."""
+    """Lists queues, at most a second old."""
 
     def __init__(self, caller: Caller, now: Callable[[], float]) -> None:
         self._caller: Final = caller
@@ -259,17 +258,17 @@ class _QueueFinder:
         self._answers: Final[dict[tuple[str, str], tuple[float, Sequence[tuple[str, int]]]]] = {}
 
     def doubt(self, namespace: str, task: str) -> None:
-        """Ask again at the next look: a queue was deleted. Until then the last answer stands."""
+        """Read the list again next time: a queue was deleted. Until then the old one stands."""
         _, queues = self._answers.get((namespace, task), (0.0, ()))
         self._answers[namespace, task] = (float("-inf"), queues)
 
     async def find(self, namespace: str, task: str) -> Sequence[tuple[str, int]]:
         """Return names and priorities, by falling priority.
 
-        While the database is away the last answer stands: whoever waits shall not notice.
+        While the database is away the last list stands, so that waiting clients do not notice.
 
         Raises:
-            Unavailable: It is away, and there is no answer yet.
+            Unavailable: It is away, and there is no list yet.
         """
         key = (namespace, task)
         asked_at, queues = self._answers.get(key, (float("-inf"), ()))

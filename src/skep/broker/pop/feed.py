@@ -1,12 +1,12 @@
-"""Feeds: deliver messages to a client as they come, without being asked each time.
+"""Feeds: deliver messages to a WebSocket client as they come.
 
-A feed is a loop of polls for one client. Credit bounds it: the client says how many messages it is
-ready for, every message uses one up, and without credit nothing is claimed. The next poll starts
-when the batch before it was handed to the connection, so a slow client holds one batch, not many.
+A feed is a loop of polls for one client, bounded by credit: the client says how many messages it is
+ready for, and without credit nothing is claimed. The next poll starts when the batch before it was
+handed to the connection, so a slow client holds one batch, not many.
 
-When a client goes, what it has leaves at once. A batch that was never handed over is taken back as
-if it had not been claimed; leases of delivered batches end, and count as deliveries. This module
-knows nothing of WebSockets; who carries the batches is the caller's business.
+When a client disconnects, a batch that was not handed over is given back as if it had not been
+claimed; leases of delivered batches end, and count as deliveries. The server carries the batches;
+this module knows nothing of WebSockets.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Group
-from skep.broker.pop.accept import Poll, PollOptions
+from skep.broker.pop.accept import Poll, PollOptions, Pop
 from skep.db.access.slots import Caller
 from skep.model.errors import Overloaded, SkepError, Unavailable
 from skep.model.ids import parse_partition_uuid
@@ -33,7 +33,7 @@ PAUSE_S: Final = 1.0
 """Between a poll that could not be served and the next."""
 
 CREDIT_MAX: Final = 1_000_000
-"""Messages a client can be ready for; more credit than that is lost."""
+"""The most credit that a client can have."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,30 +67,14 @@ class Batch:
 
 
 class FeedClient(Protocol):
-    """Whoever carries batches to a client."""
+    """The connection to a client."""
 
     def take(self, batch: Batch) -> None:
         """Hand a batch over soon, and call `Feed.handed_over` then."""
         ...
 
     def hear(self, error: SkepError, *, is_over: bool) -> None:
-        """Tell the client what is wrong; after `is_over` the feed does nothing more."""
-        ...
-
-
-class Polls(Protocol):
-    """Whoever serves polls."""
-
-    def pop_messages(self, poll: Poll) -> None:
-        """Serve a poll."""
-        ...
-
-    def abort(self, poll: Poll) -> None:
-        """Stop working for a poll."""
-        ...
-
-    def give_back(self, group: Group, lease_id: UUID, partition_ids: set[int]) -> None:
-        """Release what nobody received."""
+        """Send the client an error; after `is_over` the feed does nothing more."""
         ...
 
 
@@ -99,7 +83,7 @@ class Feed:
 
     def __init__(
         self,
-        pop: Polls,
+        pop: Pop,
         options: PollOptions,
         client: FeedClient,
         *,
@@ -189,7 +173,7 @@ class Feed:
             self._credit -= batch.count
             self._client.take(batch)
         elif self._loop.time() < poll.deadline:
-            # Only a broker that stops sends a waiting poll away early.
+            # Only a broker that stops answers a waiting poll before its deadline.
             self._end(Unavailable("this instance is shutting down; connect again"))
         else:
             self._go_on()
@@ -218,7 +202,7 @@ class Live:
     """The feeds of one process."""
 
     def __init__(
-        self, pop: Polls, caller: Caller, announcer: Announcer, *, connections_max: int
+        self, pop: Pop, caller: Caller, announcer: Announcer, *, connections_max: int
     ) -> None:
         self._pop: Final = pop
         self._caller: Final = caller
@@ -233,7 +217,7 @@ class Live:
         return self._connections
 
     def check_room(self) -> None:
-        """Say whether one connection more may stay open.
+        """Make sure that one more connection may stay open.
 
         Raises:
             Overloaded: There are too many.
@@ -259,7 +243,7 @@ class Live:
         return Feed(self._pop, options, client, loop=asyncio.get_running_loop())
 
     def close_feed(self, feed: Feed) -> None:
-        """Stop a feed, and let others have what its client held."""
+        """Stop a feed, and end the leases that its client holds."""
         group, held = feed.close()
         if group is None or not held:
             return
@@ -269,7 +253,7 @@ class Live:
         ending.add_done_callback(self._endings.discard)
 
     async def finish(self) -> None:
-        """Wait until everything given up has been given back."""
+        """Wait until the leases of closed feeds have ended."""
         await asyncio.gather(*self._endings)
 
     async def _end_leases(self, group: Group, held: Mapping[int, UUID]) -> None:

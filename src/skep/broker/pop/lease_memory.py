@@ -1,10 +1,8 @@
 """Remember which messages went out under which lease, to find the offset an ack speaks of.
 
-The memory only saves a search: an ack whose lease is not remembered (served by another process,
-or long ago) is resolved by the database from the keys of the range under lease. It keeps the
-16-byte keys as they lie in the segments, not an object per message, and forgets the oldest leases
-when it holds more than its bound. Beside the keys it knows whether the messages of a lease are
-acknowledged one by one.
+The memory only saves a search: the database resolves an ack whose lease is not remembered (served
+by another process, or long ago). It keeps the 16-byte keys as stored in the segments, not an object
+per message, and forgets the oldest leases beyond its bound.
 """
 
 from collections import OrderedDict
@@ -12,7 +10,7 @@ from typing import Final
 
 KEY_BYTES: Final = 16
 _SCAN_BYTES_MAX: Final = 256 * KEY_BYTES
-"""Ranges up to this length are searched as bytes; longer ones get an index at the first look."""
+"""Ranges up to this length are searched as bytes; longer ones get an index when first searched."""
 
 _LEASE_BYTES: Final = 600
 """About what a lease costs beside its keys."""
@@ -68,7 +66,7 @@ class LeaseMemory:
         *,
         is_individual: bool = False,
     ) -> None:
-        """Add messages to a lease; individual ones are acknowledged each for itself."""
+        """Add messages to a lease; individual ones are acknowledged one by one."""
         if is_individual:
             self._individual.add(lease_id)
         partitions = self._leases.get(lease_id)
@@ -94,7 +92,7 @@ class LeaseMemory:
         return None
 
     def is_individual(self, lease_id: str) -> bool:
-        """Tell whether an ack under this lease speaks for its own message alone."""
+        """Tell whether an ack under this lease covers its own message only."""
         return lease_id in self._individual
 
     def forget(self, lease_id: str, partition_id: int) -> None:

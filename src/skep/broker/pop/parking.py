@@ -1,15 +1,15 @@
-"""Where long polls wait that found nothing: in memory, holding no connection.
+"""Parked polls: long polls that found nothing wait in memory, holding no connection.
 
 Polls park by *scope*, the consumer group they take from; a scope belongs to a *topic*, the queue
-that pushes land in. This is the pure half of long polling: it decides who tries again and when,
+that is pushed to. This is the pure half of long polling: it decides which polls try again and when,
 and never awaits or reads a clock. Its driver says what happened and asks for what is due:
 
 * `take_attempts`: scopes where something may have arrived (a push, a released lease, an alarm),
   each with the polls that should try to pop together. The oldest go first, as many as there may
   be work for; while all of them come back served, twice as many follow.
-* `take_sweep`: scopes of which nothing was heard for a while. Another instance may have pushed
-  and its word been lost, so the database is asked about all of them in one question: at growing
-  intervals, and in step when they have been idle for long.
+* `take_sweep`: scopes without news for a while. A wake-up of another instance may have been lost,
+  so the database is asked about all of them in one query: at growing intervals, and in step when
+  they have been idle for long.
 * `take_expired`: polls that have waited as long as they wanted.
 
 Promises the broker builds on:
@@ -40,7 +40,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPolicy:
-    """How often the database is asked about a scope of which nothing is heard."""
+    """How often the database is asked about a scope without news."""
 
     interval_s_min: float = 0.1
     """Before each of the first checks after a scope began to wait or was woken."""
@@ -184,9 +184,9 @@ class ParkedPolls(Generic[S, P]):
     def set_alarm(self, scope: S, at: float | None) -> None:
         """Let one poll of the scope try at a time at which something becomes available to it.
 
-        The latest word counts; None means that nothing is known to come. When it goes off and the
-        poll finds nothing, a lease was renewed, somebody was quicker, or the clocks of this process
-        and of the database differ: the next check is close, and may set another alarm.
+        The latest call counts; None means that nothing is known to come. If the poll then finds
+        nothing (a lease was renewed, another poll was quicker, or clocks differ), the next check
+        is close, and may set another alarm.
         """
         waiting = self._scopes.get(scope)
         if waiting is None:
@@ -230,7 +230,7 @@ class ParkedPolls(Generic[S, P]):
                 self._deadlines.set(ticket, ticket.deadline)
         if served:
             waiting.checks = 0
-        # Nobody came back with nothing, so there may be more. That holds as well if all of them
+        # No poll came back with nothing, so there may be more. That also holds if all of them
         # left: what they were sent for is still there.
         if not unserved and served >= len(out):
             waiting.wanted = max(waiting.wanted, 2 * waiting.out_count)
@@ -349,7 +349,7 @@ class _Scope(Generic[S, P]):
         self.wanted = 0
         """How many polls should make the next attempt; zero if there is no reason for one."""
         self.checks = 0
-        """Checks in vain since something was last heard."""
+        """Checks in vain since the last news."""
         self.alarm_at: float | None = None
 
     def put_first(self, ticket: Ticket[S, P]) -> None:
@@ -410,7 +410,7 @@ class _Timetable(Generic[K]):
 
 
 class _RecentWakes:
-    """When each key was last woken, as far back as anybody may ask."""
+    """When each key was last woken, as far back as is remembered."""
 
     __slots__ = ("_at", "_memory_s")
 

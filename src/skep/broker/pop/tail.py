@@ -1,12 +1,11 @@
 """Tails: read the log of a queue as it grows, without claiming anything.
 
 A position is a span between two snapshots of the database, and how far into it the reader is; that
-is enough for any number of partitions. Within a span partitions are read one after the other, each
-in its order; so messages of one partition always come in order, those of different partitions in
-any. A reader that comes back with its last position goes on behind that message, whoever serves it
-then.
+is enough for any number of partitions. Within a span partitions are read one after the other, so
+messages of one partition come in order, those of different partitions in any order. A reader that
+reconnects with its last position, to any instance, goes on behind that message.
 
-Readers look when they are told that a queue has something, and every few seconds by themselves.
+Readers read when a wake-up says that their queue has something, and every few seconds.
 """
 
 import asyncio
@@ -34,10 +33,10 @@ NOTHING_SEEN: Final = "1:1:"
 """The snapshot before the first transaction."""
 
 CHECK_S: Final = 2.0
-"""How often a reader looks by itself; wake-ups of this machine make it rarely matter."""
+"""How often a reader reads without a wake-up."""
 
 PAUSE_S: Final = 0.05
-"""Between two looks, so that a busy queue is not asked for every push."""
+"""Between two reads, so that a busy queue is not read for every push."""
 
 SEGMENTS_PER_READ: Final = 16
 RANGES_PER_READ: Final = 256
@@ -59,7 +58,7 @@ class Position(NamedTuple):
     offset: int = 0
 
     def __str__(self) -> str:
-        """Spell it for a client, to whom it means nothing."""
+        """Spell it for a client, to which it is opaque."""
         return f"{self.after}~{self.until}~{self.partition_id}~{self.offset}"
 
     @classmethod
@@ -98,18 +97,18 @@ class Tails:
     def __init__(self, caller: Caller, *, open_envelope: OpenEnvelope) -> None:
         self._caller: Final = caller
         self._open_envelope: Final = open_envelope
-        self._bells: Final[dict[int, set[asyncio.Event]]] = {}
+        self._events: Final[dict[int, set[asyncio.Event]]] = {}
         self._is_stopped = False
 
     def wake(self, queue_id: int) -> None:
-        """Let the readers of a queue look."""
-        for bell in self._bells.get(queue_id, ()):
-            bell.set()
+        """Let the readers of a queue read."""
+        for event in self._events.get(queue_id, ()):
+            event.set()
 
     def stop(self) -> None:
-        """Let every reader come to its end."""
+        """End every reader."""
         self._is_stopped = True
-        for queue_id in self._bells:
+        for queue_id in self._events:
             self.wake(queue_id)
 
     async def open(
@@ -120,7 +119,7 @@ class Tails:
         Args:
             queue: Its name.
             start: Leave out what is older.
-            last: Where the reader was; stands over the others.
+            last: Where the reader was; overrides the others.
             is_from_now: Leave out what there is.
 
         Raises:
@@ -162,25 +161,25 @@ class Tails:
 
     @contextmanager
     def listening(self, queue_id: int) -> Generator[asyncio.Event, None, None]:
-        """Give a reader a bell that rings when its queue has something."""
-        bell = asyncio.Event()
-        bells = self._bells.setdefault(queue_id, set())
-        bells.add(bell)
+        """Return an event that is set when a queue has something."""
+        event = asyncio.Event()
+        events = self._events.setdefault(queue_id, set())
+        events.add(event)
         try:
-            yield bell
+            yield event
         finally:
-            bells.discard(bell)
-            if not bells:
-                self._bells.pop(queue_id, None)
+            events.discard(event)
+            if not events:
+                self._events.pop(queue_id, None)
 
-    async def wait(self, bell: asyncio.Event) -> bool:
-        """Wait until it is time to look again; False when there will be nothing more."""
+    async def wait(self, event: asyncio.Event) -> bool:
+        """Wait until it is time to read again; False when there will be nothing more."""
         if not self._is_stopped:
             await asyncio.sleep(PAUSE_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_S):
-                    await bell.wait()
-        bell.clear()  # before the look: what rings during it counts for the next
+                    await event.wait()
+        event.clear()  # before the read: what is set during it counts for the next
         return not self._is_stopped
 
     def render(
@@ -215,21 +214,20 @@ class Tail:
     async def follow(self) -> AsyncGenerator[TailMessage, None]:
         """Return the messages from here on, until the process stops.
 
-        Says of every look that found nothing more that it did, so that the caller hears from time
-        to time.
+        Yields a `TailMessage` without a message when a read found nothing more.
 
         Raises:
             NotFound: The queue was deleted. One of that name that comes later is another.
         """
         until = None if self._position.until == self._position.after else self._position.until
-        with self._tails.listening(self._queue_id) as bell:
+        with self._tails.listening(self._queue_id) as event:
             while True:
                 async with aclosing(self._read_span(until)) as messages:
                     async for each in messages:
                         yield each
                 if until is None:
                     yield TailMessage(self._position, None)
-                    if not await self._tails.wait(bell):
+                    if not await self._tails.wait(event):
                         return
                 until = None  # the span the reader left unfinished is done: on to the present
 

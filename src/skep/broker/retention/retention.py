@@ -106,15 +106,9 @@ class RetentionRun:
         note_letters: NoteLetters,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare a run.
+        """Prepare a run under a lease.
 
-        Args:
-            caller: Of the database.
-            term: The lease that steps name.
-            limits: The most a step may process.
-            resume: By queue, where the search for completed segments goes on; kept up to date.
-            note_letters: Counts dead letters.
-            now: A clock.
+        `resume` is, by queue, where the search for completed segments goes on; kept up to date.
         """
         self.run_id: Final = uuid4()
         self.removed: Final[Counter[str]] = Counter()

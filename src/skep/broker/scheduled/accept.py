@@ -1,9 +1,8 @@
 """Schedule: accept messages that are to be delivered later.
 
-Such a message waits outside the log and takes no part in its partition until it is due; then
-`sequencing` appends it. A transaction id counts once: among the messages that wait, and against
-what the partition stored inside the queue's window. What slips through is found when the message
-is sequenced.
+Such a message waits outside the log until it is due; then `sequence` appends it. A transaction id
+counts once: among the messages that wait, and against what the partition stored inside the queue's
+window. Duplicates that slip through are found when the message is sequenced.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +30,7 @@ _GONE: Final = "the queue does not exist any more; push again to create it"
 
 
 class Moment(NamedTuple):
-    """When to deliver: at a time, or so many seconds after the database heard of it."""
+    """When to deliver: at a time, or so many seconds after the database got the message."""
 
     deliver_at: datetime | None
     delay_s: float | None
@@ -44,7 +43,7 @@ class Moment(NamedTuple):
 def parse_moment(
     deliver_at: str | None, delay_seconds: float | None, now: datetime
 ) -> Moment | None:
-    """Read when an item wants to be delivered; None means at once, as any other.
+    """Parse when to deliver an item; None means at once.
 
     Raises:
         BadRequest: It says both, is no time, or is too far ahead.
@@ -139,7 +138,7 @@ class Schedule:
 
 
 class DueListener(Protocol):
-    """Whoever must know when messages become due."""
+    """Learns when messages become due."""
 
     def hear_of_due(self, seconds: float) -> None:
         """Hear that a message is due in so many seconds."""
@@ -254,16 +253,7 @@ def render_outcome(
     partition_uuid: bytes,
     queue: bytes,
 ) -> bytes:
-    """Render the result of a push for a scheduled item.
-
-    Args:
-        outcome: What became of it.
-        position: Of the item in its request.
-        transaction_id: As JSON.
-        trace_id: As JSON.
-        partition_uuid: The wire id of the partition it is meant for.
-        queue: Its name as JSON.
-    """
+    """Render the result of a push for a scheduled item; ids and names are JSON already."""
     head = b'{"index":%d,"transaction_id":%b,"status":"%b"' % (
         position,
         transaction_id,

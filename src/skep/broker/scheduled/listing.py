@@ -1,4 +1,4 @@
-"""Look at the messages that wait for their time, cancel them, or let their time come now."""
+"""List scheduled messages, cancel them, or deliver them now."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -25,7 +25,7 @@ _ID_MAX: Final = 2**63 - 1
 
 
 class WaitingMessage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A message that waits for its time."""
+    """A scheduled message."""
 
     id: str
     queue: str
@@ -36,7 +36,7 @@ class WaitingMessage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class WaitingMessageDetail(WaitingMessage, frozen=True, kw_only=True):
-    """A message that waits for its time, with its content."""
+    """A scheduled message, with its content."""
 
     trace_id: str | None
     producer_sub: str | None
@@ -46,7 +46,7 @@ class WaitingMessageDetail(WaitingMessage, frozen=True, kw_only=True):
 
 
 class WaitingPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A page of waiting messages, in the order in which they were scheduled."""
+    """A page of scheduled messages, in the order in which they were scheduled."""
 
     messages: list[WaitingMessage]
     total: int
@@ -57,7 +57,7 @@ class WaitingPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Scheduled:
-    """The messages that wait for their time."""
+    """The scheduled messages."""
 
     def __init__(
         self,
@@ -65,13 +65,7 @@ class Scheduled:
         listener: DueListener,
         open_envelope: OpenEnvelope = leave_as_it_is,
     ) -> None:
-        """Take what is needed.
-
-        Args:
-            caller: Of the database.
-            listener: Hears when a message becomes due earlier.
-            open_envelope: Decrypts an envelope; by default they are taken as they are.
-        """
+        """Take what is needed; `listener` hears when a message becomes due earlier."""
         self._caller: Final = caller
         self._listener: Final = listener
         self._open_envelope: Final = open_envelope
@@ -110,7 +104,7 @@ class Scheduled:
         )
 
     async def cancel(self, scheduled_id: int) -> None:
-        """Take back a message.
+        """Cancel a message.
 
         Raises:
             NotFound: It does not wait any more.
@@ -121,7 +115,7 @@ class Scheduled:
             raise _not_waiting(scheduled_id)
 
     async def deliver(self, scheduled_id: int) -> datetime:
-        """Let the time of a message come now; return when that is.
+        """Deliver a message now; return its new delivery time.
 
         Raises:
             NotFound: It does not wait any more.

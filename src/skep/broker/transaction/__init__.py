@@ -1,4 +1,4 @@
-"""Acks and pushes that happen together or not at all; the cycles of Queen's streams are such.
+"""Acks and pushes that happen together or not at all, also for the cycles of Queen's streams.
 
 `settlement` turns them into rows and runs them in one call, which a repeated request finds again.
 """

@@ -153,7 +153,7 @@ class Stager:
             Unavailable: Messages of its partition that came first are not stored yet.
         """
         if item.deliver_at is not None or item.delay_seconds is not None:
-            raise BadRequest("messages for later cannot be part of this: push them on their own")
+            raise BadRequest("deliverAt and delaySeconds do not work here: push the message alone")
         name = item.transaction_id or transaction_id or str(uuid4())
         if len(name) > TRANSACTION_ID_CHARS_MAX or "\0" in name:
             refuse_transaction_id(name)
@@ -235,7 +235,7 @@ def parse_lease_id(text: str) -> UUID:
 
 
 class Settler:
-    """Runs calls that settle operations, and passes on what they did."""
+    """Runs calls that settle operations, and applies their outcome."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class Settler:
         Raises:
             PartitionDeferred: Operations wait in a partition.
             Refused: A queue is being deleted faster than it can be created.
-            BadRequest: A queue does not take a payload.
+            BadRequest: A queue refuses a payload.
             QueueFull: A queue has no room.
             SkepError: As the call fails.
         """
@@ -307,7 +307,7 @@ class Settler:
         raise Refused("a queue that is pushed to is being deleted")
 
     async def _enforce(self, pushed: "_Pushed", *, is_repeated: bool) -> None:
-        """Let the rules of the queues decide about what is pushed; all of it is, or nothing."""
+        """Apply the rules of the queues to the pushes; all are accepted, or none."""
         if not pushed.sent:
             return
         await self._rule_book.read(partition.queue_id for partition in pushed.partitions)
@@ -444,7 +444,7 @@ class _Pushed:
         ]
 
     def settle(self, offsets: Sequence[int], duplicates: Sequence[bool]) -> list[PushSettled]:
-        """Say of every push where it is, also of those left out."""
+        """Return where every push is, also those left out."""
         settled: list[PushSettled] = []
         seen: set[int] = set()
         for place in self.places:

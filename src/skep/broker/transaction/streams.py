@@ -85,7 +85,7 @@ _DELAY_MS_MAX: Final = 86_400_000
 
 
 class _Window(msgspec.Struct, rename="camel", gc=False):
-    """The one member of a state value that the broker looks at."""
+    """The one member of a state value that the broker reads."""
 
     window_end: float | None = None
 
@@ -142,7 +142,7 @@ class CycleExecutor:
 
 
 class Streams:
-    """What the streams SDK asks of a broker."""
+    """Serves the streams SDK."""
 
     def __init__(
         self, caller: Caller, engine: Engine, directory: Directory, stager: Stager
@@ -184,7 +184,7 @@ class Streams:
         """Do all of a cycle or nothing; `producer` is who sent it, if that is known.
 
         Raises:
-            BadRequest: The request makes no sense.
+            BadRequest: The request is malformed.
             Overloaded: The engine is full.
             Unavailable: The database is away.
         """
@@ -208,7 +208,7 @@ class Streams:
         """Return state rows of a shard.
 
         Raises:
-            BadRequest: The request makes no sense.
+            BadRequest: The request is malformed.
             NotFound: There is no such query.
         """
         query_id, partition_id = _query_uuid(body.query_id), _partition_id(body.partition_id)
@@ -336,7 +336,7 @@ class Streams:
 
 
 def _origin(ack: CycleAck | None, state_ops: Sequence[StateOperation]) -> str | None:
-    """Spell what the results of a cycle follow from; None if they follow from nothing we see.
+    """Spell what the results of a cycle follow from; None if that is unknown.
 
     A batch is known by its lease and its last message: the lease is another one at each delivery,
     and a message's own id may be used again. A flush is known by the rows it deletes, in the
@@ -445,7 +445,7 @@ def _answer(body: CycleBody, pushes: Sequence[StagedPush], settled: Settled) -> 
 
 
 def _push_results(pushes: Sequence[StagedPush], settled: Settled) -> list[CyclePush]:
-    """Say where each item is; of a cycle that was done before only that it is."""
+    """Return where each item is; for a replayed cycle only that it is a duplicate."""
     results: list[CyclePush] = []
     for index, push in enumerate(pushes):
         found = settled.pushes[index] if settled.pushes else None

@@ -1,10 +1,10 @@
 """Transaction: acknowledge and push, all or nothing.
 
-A request is checked, its partitions are provisioned, and it leaves as a call of its own:
-transactions do not wait for each other except for the rows they share. What cannot be done is an
-answer with `success: false` and nothing happened; only a request that makes no sense is an error.
+A request is checked, its partitions are provisioned, and it is settled by a call of its own:
+transactions wait for each other only for rows they share. One that is refused is answered with
+`success: false`, and nothing happened; only a malformed request is an error.
 
-Repeating it after a lost answer is safe: the call is on record under the transaction's id.
+Repeating it after a lost answer is safe: the call is recorded under the transaction's id.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ TRANSACT_CALL: Final = (
 )
 FORGET_CALL: Final = "select skep.forget_transactions($1)"
 FORGET_AGE_S: Final = 600
-"""Far longer than a broker keeps repeating a call."""
+"""Far longer than a broker repeats a call."""
 FORGET_INTERVAL_S: Final = 60.0
 
 _NOT_DONE: Final = "not done: the transaction failed"
@@ -88,7 +88,7 @@ class TransactionRequest(Work):
 def render_answer(
     transaction_id: str, error: str | None, results: Sequence[dict[str, Any]]
 ) -> bytes:
-    """Render the answer to a transaction that made sense."""
+    """Render the answer to a transaction that was not malformed."""
     answer: dict[str, Any] = {"transactionId": transaction_id, "success": error is None}
     if error is not None:
         answer["error"] = error
@@ -115,7 +115,7 @@ class Transaction:
         `producer` is who sent it, if that is known.
 
         Raises:
-            BadRequest: The request makes no sense.
+            BadRequest: The request is malformed.
             Overloaded: The engine is full.
         """
         items = _flatten(body)
@@ -129,7 +129,7 @@ class Transaction:
             answer(_render_refusal(f"Required lease not held: {refusal.message}", items))
             return
         try:
-            # What precedes the guilty item is in the list when one is refused.
+            # When an item is refused, the list holds those before it.
             staged.extend(self._stage(item, lease_texts, producer) for item in items)
         except Unacceptable as refusal:
             text = f"ACK operation failed: {refusal.message}"
@@ -156,7 +156,7 @@ class Transaction:
 def submit_when_provisioned(
     engine: Engine, directory: Directory, operation: str, work: Work, operations: Operations
 ) -> None:
-    """Hand over a work once the partitions it pushes into exist.
+    """Submit work once the partitions it pushes to exist.
 
     Raises:
         Overloaded: The engine is full.
@@ -288,23 +288,23 @@ def _ack_result(index: int, transaction_id: str, error: str | None) -> dict[str,
 
 
 def _refused(staged: Sequence[Staged], settled: Settled) -> tuple[str, list[dict[str, Any]]]:
-    """Say why nothing was done, and of each operation that it was not."""
+    """Return the error, and a result for each operation."""
     assert settled.refusal is not None
     text = TEXT_BY_REFUSAL[settled.refusal]
     if settled.refusal == "required_lease":
         return f"Required lease not held: {text}", _undone(staged, None, text)
-    guilty = [index for index, each in enumerate(staged) if isinstance(each, StagedAck)][
+    refused_at = [index for index, each in enumerate(staged) if isinstance(each, StagedAck)][
         settled.refused_position
     ]
-    return f"ACK operation failed: {text}", _undone(staged, guilty, text)
+    return f"ACK operation failed: {text}", _undone(staged, refused_at, text)
 
 
 def _undone(
-    operations: Sequence[Staged | PushItem | AckItem], guilty: int | None, text: str
+    operations: Sequence[Staged | PushItem | AckItem], refused_at: int | None, text: str
 ) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     for index, each in enumerate(operations):
-        error = text if index == guilty else _NOT_DONE
+        error = text if index == refused_at else _NOT_DONE
         result = _ack_result(index, each.transaction_id or "", error)
         if isinstance(each, StagedPush | PushItem):
             queue = each.queue if isinstance(each, PushItem) else each.partition_key[0]
@@ -314,7 +314,7 @@ def _undone(
 
 
 def _render_refusal(
-    error: str, items: Sequence[PushItem | AckItem], guilty: int | None = None, text: str = ""
+    error: str, items: Sequence[PushItem | AckItem], refused_at: int | None = None, text: str = ""
 ) -> bytes:
     """Answer a transaction that can never succeed."""
-    return render_answer(str(uuid4()), error, _undone(items, guilty, text))
+    return render_answer(str(uuid4()), error, _undone(items, refused_at, text))
