@@ -257,7 +257,7 @@ class _QueueFinder:
         self._now: Final = now
         self._answers: Final[dict[tuple[str, str], tuple[float, Sequence[tuple[str, int]]]]] = {}
 
-    def doubt(self, namespace: str, task: str) -> None:
+    def expire(self, namespace: str, task: str) -> None:
         """Read the list again next time: a queue was deleted. Until then the old one stands."""
         _, queues = self._answers.get((namespace, task), (0.0, ()))
         self._answers[namespace, task] = (float("-inf"), queues)
