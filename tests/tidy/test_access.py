@@ -73,10 +73,10 @@ def test_what_narrows_a_list_is_a_parameter_of_its_query(handlers, parameters):
             assert names <= parameters[handler.operation_id, "query"], path
 
 
-def test_a_route_whose_body_names_the_queues_asks_its_visitor(handlers):
+def test_a_route_whose_body_names_the_queues_asks_its_requester(handlers):
     for path, handler in handlers:
         if handler.opt[ACCESS].reach.kind == "body":
-            assert "visitor_of(" in inspect.getsource(handler.fn), path
+            assert "requester_of(" in inspect.getsource(handler.fn), path
 
 
 def test_what_changes_something_is_not_for_readers(handlers):

@@ -19,7 +19,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler, Receive, Scope, Sen
 
 from skep.model.errors import Unavailable
 from skep.server.api_document.openapi import openapi_config
-from skep.server.auth.guard import Door, admit_visitors
+from skep.server.auth.guard import Guard, admit_requests
 from skep.server.hot.exchange import HotRoutes, decode_segment
 from skep.server.problems import HEADER, Problem, problem, problem_of, request_id
 from skep.server.routes.queues.configure import Configure, configure_route
@@ -42,7 +42,7 @@ def build_cold_app(
     *,
     probe: Probe,
     configure: Configure,
-    door: Door,
+    guard: Guard,
     body_bytes_max: int,
     version: str,
     further_routes: Sequence[ControllerRouterHandler] = (),
@@ -62,14 +62,14 @@ def build_cold_app(
     return Litestar(
         [
             *health_routes(probe),
-            *account_routes(door),
+            *account_routes(guard),
             configure_route(configure),
             document_route,
             *further_routes,
         ],
         openapi_config=config,
         exception_handlers={HTTPException: _answer_http_exception, Exception: _answer_exception},
-        middleware=[_decode_path_parameters, partial(admit_visitors, door=door)],
+        middleware=[_decode_path_parameters, partial(admit_requests, guard=guard)],
         request_max_body_size=body_bytes_max,
         logging_config=None,
         before_request=before_request,
@@ -77,14 +77,14 @@ def build_cold_app(
 
 
 def build_waiting_app(
-    probe: Probe, routes: Sequence[ControllerRouterHandler], *, door: Door
+    probe: Probe, routes: Sequence[ControllerRouterHandler], *, guard: Guard
 ) -> Litestar:
     """Build the application of a worker without a database: all other routes answer 503."""
     return Litestar(
         [*health_routes(probe), *routes],
         openapi_config=None,
         exception_handlers={HTTPException: _answer_unavailable, Exception: _answer_exception},
-        middleware=[partial(admit_visitors, door=door)],
+        middleware=[partial(admit_requests, guard=guard)],
         logging_config=None,
     )
 

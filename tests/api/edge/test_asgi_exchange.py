@@ -16,7 +16,7 @@ from skep.server.api_document import shapes
 from skep.server.api_document.openapi import merge_document, operations_served
 from skep.server.api_document.operations import HOT_OPERATIONS
 from skep.server.app import build_cold_app
-from skep.server.auth.guard import Door
+from skep.server.auth.guard import Guard
 from skep.server.auth.scopes import Scopes
 from skep.server.hot.asgi import HotGate
 from skep.server.hot.exchange import HotRoutes
@@ -76,7 +76,7 @@ async def client(*, desk=None, probe=None, routes=None):
         routes,
         probe=probe or FakeProbe(),
         configure=configure,
-        door=Door(Scopes(None)),
+        guard=Guard(Scopes(None)),
         body_bytes_max=BODY_BYTES_MAX,
         version="1.2.3",
     )

@@ -26,7 +26,7 @@ def header(name):
 
 
 def test_a_key_that_was_replaced_is_good_after_a_reload_and_the_old_one_is_not(security, key_file):
-    identify = security.door.authenticator.identify
+    identify = security.guard.authenticator.identify
     assert identify(header("old")).subject == "tester"
 
     key_file.write_text(public_pem("EdDSA", "new"))
@@ -47,5 +47,5 @@ def test_a_file_that_cannot_be_used_leaves_the_keys_as_they_were(
         key_file.write_text(content)
     security.reload()
 
-    assert security.door.authenticator.identify(header("old")).subject == "tester"
+    assert security.guard.authenticator.identify(header("old")).subject == "tester"
     assert "previous ones are kept" in caplog.text

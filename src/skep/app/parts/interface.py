@@ -29,7 +29,7 @@ def hot_routes(broker: Broker, settings: Settings) -> HotRoutes:
         pop=broker.pop.pop,
         discovery=broker.pop.discovery,
         renew=broker.pop.renew,
-        door=broker.security.door,
+        guard=broker.security.guard,
         defaults=PollDefaults(
             wait_ms=settings.default_wait_ms,
             batch=settings.default_batch,
@@ -49,7 +49,7 @@ def cold_app(broker: Broker, hot: HotRoutes, probe: Probe, settings: Settings) -
         hot,
         probe=probe,
         configure=_configure(broker.configure),
-        door=broker.security.door,
+        guard=broker.security.guard,
         body_bytes_max=settings.body_bytes_max,
         version=__version__,
         further_routes=api_routes(broker),

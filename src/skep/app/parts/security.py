@@ -13,7 +13,7 @@ from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest
 from skep.server.auth.access import Level
 from skep.server.auth.authenticator import Authenticator
-from skep.server.auth.guard import Door
+from skep.server.auth.guard import Guard
 from skep.server.auth.identity import ClaimNames
 from skep.server.auth.key_server import KeyServer, fetch_document
 from skep.server.auth.scopes import Scopes
@@ -45,7 +45,7 @@ class Security:
         self._authenticator: Final = _authenticator(settings) if settings.jwt_enabled else None
         self._key_server: Final = _key_server(settings, self._authenticator)
         self.tls: Final = server_tls(settings)
-        self.door: Final = Door(
+        self.guard: Final = Guard(
             Scopes(Whereabouts(caller, now=now)),
             authenticator=self._authenticator,
             public_paths=listed(settings.jwt_skip_paths),
@@ -58,7 +58,7 @@ class Security:
 
     async def stop(self) -> None:
         """Cancel waiting requests and fetches."""
-        await self.door.stop()
+        await self.guard.stop()
         if self._key_server is not None:
             await self._key_server.stop()
 

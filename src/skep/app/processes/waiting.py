@@ -81,7 +81,7 @@ class Stage:
         self._app: ASGIApp = build_waiting_app(
             WaitingProbe(assignment.index),
             maintenance_routes(failover.maintenance, failover.diversion, worker=assignment.index),
-            door=broker.security.door,
+            guard=broker.security.guard,
         )
 
     def enter(self, routes: HotRoutes, app: ASGIApp) -> None:

@@ -1,5 +1,5 @@
-"""Who is asking, and what they may do: tokens, keys, grants, TLS, browsers.
+"""Who is calling, and what it may do: tokens, keys, grants, TLS, browsers.
 
-`hot_guard` wraps hot handlers, `guard` is the middleware of all other routes. Both go by the access
-that an operation declares (`access`) and by `identity`, which is pure.
+`guard` wraps hot handlers and is the middleware of all other routes. Both go by the access
+that an operation declares (`access`) and by the `identity` of its caller.
 """

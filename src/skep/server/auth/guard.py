@@ -43,11 +43,11 @@ AUTHORIZATION: Final = b"authorization"
 SUBPROTOCOL: Final = "skep"
 TOKEN_SUBPROTOCOL: Final = "bearer."  # noqa: S105 (a prefix)
 
-_VISITOR: Final = "user"
+_REQUESTER: Final = "user"
 _audit = logging.getLogger("skep.audit")
 
 
-class Door:
+class Guard:
     """Access control of one broker process."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Door:
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)
 
-    def guard(self, level: Level, handler: IdentifiedHandler) -> HotHandler:
+    def wrap(self, level: Level, handler: IdentifiedHandler) -> HotHandler:
         """Return a handler of the same name that admits callers of this level."""
         authenticator = self.authenticator
         if authenticator is None:
@@ -173,7 +173,7 @@ async def _run_later(exchange: Exchange, wait: Awaitable[Callable[[], None]]) ->
         run_handler(lambda _: proceed(), exchange)
 
 
-class Visitor:
+class Requester:
     """The caller of one request, and what the route lets it do."""
 
     __slots__ = ("_level", "_scopes", "identity", "left_s")
@@ -232,12 +232,12 @@ class Visitor:
             )
 
 
-def visitor_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Visitor:
+def requester_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Requester:
     """Return the caller of a request."""
-    return cast("Visitor", connection.scope[_VISITOR])
+    return cast("Requester", connection.scope[_REQUESTER])
 
 
-def admit_visitors(app: ASGIApp, door: Door) -> ASGIApp:
+def admit_requests(app: ASGIApp, guard: Guard) -> ASGIApp:
     """Return an application that admits the requests their routes allow."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
@@ -245,23 +245,23 @@ def admit_visitors(app: ASGIApp, door: Door) -> ASGIApp:
         access: Access = options.get(ACCESS, UNDECLARED)
         connection: ASGIConnection[Any, Any, Any, Any] = ASGIConnection(scope)
         try:
-            visitor = await _admit(door, access, connection)
+            requester = await _admit(guard, access, connection)
         except SkepError as error:
             if scope["type"] != "websocket":
                 raise
             await _refuse_socket(error, scope, receive, send)
             return
-        cast("dict[str, Any]", scope)[_VISITOR] = visitor
+        cast("dict[str, Any]", scope)[_REQUESTER] = requester
         await app(scope, receive, send)
 
     return run
 
 
 async def _admit(
-    door: Door, access: Access, connection: ASGIConnection[Any, Any, Any, Any]
-) -> Visitor:
-    identity = await _identify(door, access, connection)
-    if door.is_guarded and access.level is Level.ADMIN:
+    guard: Guard, access: Access, connection: ASGIConnection[Any, Any, Any, Any]
+) -> Requester:
+    identity = await _identify(guard, access, connection)
+    if guard.is_guarded and access.level is Level.ADMIN:
         _audit.info(
             "admin operation",
             extra={
@@ -270,21 +270,21 @@ async def _admit(
                 "path": decode_segment(connection.scope["path"].encode("latin-1")),
             },
         )
-    left_s = door.left_s(identity)
-    visitor = Visitor(identity, access.level, door.scopes, left_s=left_s)
+    left_s = guard.left_s(identity)
+    requester = Requester(identity, access.level, guard.scopes, left_s=left_s)
     if identity.grants is not None:
-        await _check_reach(visitor, access, connection, door.scopes)
-    return visitor
+        await _check_reach(requester, access, connection, guard.scopes)
+    return requester
 
 
 async def _identify(
-    door: Door, access: Access, connection: ASGIConnection[Any, Any, Any, Any]
+    guard: Guard, access: Access, connection: ASGIConnection[Any, Any, Any, Any]
 ) -> Identity:
-    if door.authenticator is None:
+    if guard.authenticator is None:
         return ANYONE
-    if door.is_public(access, connection.scope["path"]):
+    if guard.is_public(access, connection.scope["path"]):
         return STRANGER
-    identity = await door.authenticator.identify_patiently(_authorization(connection.scope))
+    identity = await guard.authenticator.identify_patiently(_authorization(connection.scope))
     identity.require(access.level)
     return identity
 
@@ -301,7 +301,7 @@ def _authorization(scope: Scope) -> bytes | None:
 
 
 async def _check_reach(
-    visitor: Visitor,
+    requester: Requester,
     access: Access,
     connection: ASGIConnection[Any, Any, Any, Any],
     scopes: Scopes,
@@ -312,17 +312,17 @@ async def _check_reach(
         case "nothing" | "body":
             return
         case "queue":
-            await visitor.require(queues={connection.path_params[reach.queue]})
+            await requester.require(queues={connection.path_params[reach.queue]})
         case "partition":
-            await visitor.require(partition_ids={connection.path_params[reach.queue]})
+            await requester.require(partition_ids={connection.path_params[reach.queue]})
         case "filter":
-            await _check_filter(visitor, access, connection, scopes)
+            await _check_filter(requester, access, connection, scopes)
         case "broker":
-            visitor.require_everything()
+            requester.require_everything()
 
 
 async def _check_filter(
-    visitor: Visitor,
+    requester: Requester,
     access: Access,
     connection: ASGIConnection[Any, Any, Any, Any],
     scopes: Scopes,
@@ -331,9 +331,9 @@ async def _check_filter(
     queue = _only_value(connection, reach.queue)
     namespace = _only_value(connection, reach.namespace)
     if queue:
-        await visitor.require(queues={queue})
+        await requester.require(queues={queue})
     elif namespace:
-        scopes.require_namespace(visitor.identity, access.level, namespace)
+        scopes.require_namespace(requester.identity, access.level, namespace)
     else:
         raise Forbidden(
             "Insufficient permissions: with a token restricted to some queues, this requires "

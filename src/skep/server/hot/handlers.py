@@ -33,7 +33,7 @@ from skep.model.wire import (
 )
 from skep.server.api_document.operations import level_of
 from skep.server.auth.access import Level
-from skep.server.auth.guard import Door, IdentifiedHandler
+from skep.server.auth.guard import Guard, IdentifiedHandler
 from skep.server.auth.identity import Identity
 from skep.server.hot.decoding import decode_body, read_subscription
 from skep.server.hot.exchange import (
@@ -149,7 +149,7 @@ class HotHandlers:
         pop: Pop,
         discovery: Discovery,
         renew: Renew,
-        door: Door,
+        guard: Guard,
         defaults: PollDefaults,
         now: Callable[[], float],
         tracing: Propagation | None = None,
@@ -158,14 +158,14 @@ class HotHandlers:
         self._pop: Final = pop
         self._discovery: Final = discovery
         self._renew: Final = renew
-        self._door: Final = door
+        self._guard: Final = guard
         self._defaults: Final = defaults
         self._now: Final = now
         self._tracing: Final = tracing
 
     def routes(self) -> HotRoutes:
         """Return the table of the hot routes."""
-        routes = HotRoutes(preview=self._door.preview)
+        routes = HotRoutes(preview=self._guard.preview)
         let = self._let
         routes.add(b"POST", b"/api/v1/push", let("pushMessages", self.push))
         routes.add(b"POST", b"/api/v1/ack", let("ackMessage", self.ack))
@@ -181,7 +181,7 @@ class HotHandlers:
 
     def _let(self, operation_id: str, handler: IdentifiedHandler) -> HotHandler:
         """Admit callers of the level that the operation declares."""
-        return self._door.guard(level_of(operation_id), handler)
+        return self._guard.wrap(level_of(operation_id), handler)
 
     def push(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/push`."""
@@ -199,7 +199,7 @@ class HotHandlers:
         if identity.grants is None:
             store()
         else:
-            self._door.admit(exchange, identity, store, queues={item.queue for item in items})
+            self._guard.admit(exchange, identity, store, queues={item.queue for item in items})
 
     def pop(self, exchange: Exchange, identity: Identity) -> None:
         """`GET /api/v1/pop/queue/{queue}[/partition/{partition}]`."""
@@ -222,7 +222,7 @@ class HotHandlers:
         if identity.grants is None:
             serve()
         else:
-            self._door.admit(exchange, identity, serve, queues={queue})
+            self._guard.admit(exchange, identity, serve, queues={queue})
 
     def pop_discovered(self, exchange: Exchange, identity: Identity) -> None:
         """`GET /api/v1/pop?namespace=&task=`."""
@@ -248,7 +248,7 @@ class HotHandlers:
         """Return the filter of queues for a restricted caller."""
         if identity.grants is None:
             return None
-        scopes = self._door.scopes
+        scopes = self._guard.scopes
         return lambda queues: scopes.permitted(identity, Level.READ_WRITE, queues)
 
     def ack(self, exchange: Exchange, identity: Identity) -> None:
@@ -284,7 +284,7 @@ class HotHandlers:
         if identity.grants is None:
             acknowledge()
         else:
-            self._door.admit(exchange, identity, acknowledge, partitions=_partitions(items))
+            self._guard.admit(exchange, identity, acknowledge, partitions=_partitions(items))
 
     def commit_transaction(self, exchange: Exchange, identity: Identity) -> None:
         """`POST /api/v1/transaction`."""
@@ -297,7 +297,7 @@ class HotHandlers:
             commit()
         else:
             queues, acks = _settled(body)
-            self._door.admit(
+            self._guard.admit(
                 exchange, identity, commit, queues=queues, partitions=_partitions(acks)
             )
 

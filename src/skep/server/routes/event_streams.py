@@ -13,7 +13,7 @@ from litestar.response import Stream
 
 from skep.broker.pop.feed import Live
 from skep.model.errors import InvalidToken, Overloaded, SkepError
-from skep.server.auth.guard import visitor_of
+from skep.server.auth.guard import requester_of
 from skep.server.problems import problem_of
 from skep.server.routes.section import AnyRequest
 
@@ -23,7 +23,7 @@ _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 def event_stream(request: AnyRequest, live: Live, events: AsyncGenerator[bytes, None]) -> Stream:
     """Answer with encoded events for as long as the caller may watch."""
-    lasting = while_allowed(events, live, visitor_of(request).left_s)
+    lasting = while_allowed(events, live, requester_of(request).left_s)
     return Stream(lasting, media_type=EVENT_STREAM, headers=_HEADERS)
 
 

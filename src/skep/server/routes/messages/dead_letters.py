@@ -19,7 +19,7 @@ from skep.broker.dead_letters.moves import Target
 from skep.broker.dead_letters.redrive import Redrive, Redrives
 from skep.model.errors import BadRequest
 from skep.server.auth.access import BODY, Level, listed_by, needs
-from skep.server.auth.guard import Visitor, visitor_of
+from skep.server.auth.guard import Requester, requester_of
 from skep.server.routes.parameters import (
     LIMIT_MAX,
     DeepOffset,
@@ -164,7 +164,7 @@ def dead_letter_routes(letters: DeadLetters, redrives: Redrives) -> list[HTTPRou
         All groups of the target queue get it.
         """
         asked = await _REDRIVE.read(request)
-        await _require_redrive(visitor_of(request), asked)
+        await _require_redrive(requester_of(request), asked)
         return await redrives.begin(
             _redrive_filter(asked),
             asked.target or Target(),
@@ -229,13 +229,13 @@ def _redrive_filter(asked: RedriveRequest) -> LetterFilter:
     )
 
 
-async def _require_redrive(visitor: Visitor, asked: RedriveRequest) -> None:
+async def _require_redrive(requester: Requester, asked: RedriveRequest) -> None:
     """Let a restricted caller redrive from one of its queues to one of its queues."""
     if not asked.queue:
-        visitor.require_everything()
+        requester.require_everything()
         return
     target = asked.target.queue if asked.target else None
-    await visitor.require(queues={asked.queue, target or asked.queue})
+    await requester.require(queues={asked.queue, target or asked.queue})
 
 
 def _checked_limit(limit: int | None) -> int | None:

@@ -42,7 +42,7 @@ from skep.model.limits import LEASE_SECONDS_MAX, POP_BATCH_MAX, POP_PARTITIONS_M
 from skep.model.names import check_name
 from skep.model.wire import QUEUE_MODE, AckItem
 from skep.server.auth.access import QUEUE, Level, needs
-from skep.server.auth.guard import SUBPROTOCOL, Visitor, visitor_of
+from skep.server.auth.guard import SUBPROTOCOL, Requester, requester_of
 from skep.server.hot.decoding import decode_body, read_subscription
 from skep.server.problems import problem_of
 from skep.server.routes.parameters import QueueName
@@ -137,7 +137,7 @@ def live_route(parts: LiveParts) -> WebsocketRouteHandler:
             await socket.close(code=CLOSE_REFUSED if is_bad else CLOSE_TRY_LATER)
             return
         try:
-            await LiveSession(socket, queue, parts, visitor_of(socket)).run()
+            await LiveSession(socket, queue, parts, requester_of(socket)).run()
         finally:
             parts.live.leave()
 
@@ -148,10 +148,10 @@ class LiveSession:
     """One socket: reads frames, sends replies and batches in the order they become known."""
 
     def __init__(
-        self, socket: WebSocket[Any, Any, Any], queue: str, parts: LiveParts, visitor: Visitor
+        self, socket: WebSocket[Any, Any, Any], queue: str, parts: LiveParts, requester: Requester
     ) -> None:
         self._socket: Final = socket
-        self._visitor: Final = visitor
+        self._requester: Final = requester
         self._queue: Final = queue
         self._parts: Final = parts
         self._feed: Feed | None = None
@@ -175,7 +175,7 @@ class LiveSession:
 
     def _await_expiry(self) -> asyncio.TimerHandle:
         """Close the socket when its token expires."""
-        left_s = min(self._visitor.left_s, EXPIRY_S_MAX)
+        left_s = min(self._requester.left_s, EXPIRY_S_MAX)
         expired = InvalidToken("Token has expired")
         return asyncio.get_running_loop().call_later(
             left_s, lambda: self.hear(expired, is_over=True)
@@ -208,7 +208,7 @@ class LiveSession:
                 frame = decode_body(_frames, text.encode(errors="surrogatepass"), {})
                 if isinstance(frame, AckFrame):
                     partitions = {item.partition_id for item in frame.acknowledgments}
-                    await self._visitor.require(partition_ids=partitions)
+                    await self._requester.require(partition_ids=partitions)
                 self._obey(frame)
             except SkepError as error:
                 self._reply(_error_frame(error))

@@ -25,7 +25,7 @@ from skep.model.stream_wire import (
 )
 from skep.server.api_document import shapes
 from skep.server.auth.access import BODY, Level, needs
-from skep.server.auth.guard import Visitor, visitor_of
+from skep.server.auth.guard import Requester, requester_of
 from skep.server.routes.parameters import Limit, Offset
 from skep.server.routes.section import AnyRequest, Body, Section, refusal
 
@@ -93,7 +93,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     async def register_query(request: AnyRequest) -> Response[Registered]:
         """Register a stream's query."""
         body = await _REGISTER.read(request)
-        await _require_query(visitor_of(request), service, body)
+        await _require_query(requester_of(request), service, body)
         answer = await service.register(body)
         return Response(answer, status_code=200 if answer.success else 409)
 
@@ -109,10 +109,10 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     async def commit_cycle(request: AnyRequest) -> CycleAnswer:
         """Change state, push results and acknowledge the source, all or nothing."""
         body = await _CYCLE.read(request)
-        visitor = visitor_of(request)
+        requester = requester_of(request)
         queues = {item.queue for item in body.push_items or ()}
-        await visitor.require(queues=queues, partition_ids={body.partition_id})
-        return await service.commit_cycle(body, producer=visitor.subject)
+        await requester.require(queues=queues, partition_ids={body.partition_id})
+        return await service.commit_cycle(body, producer=requester.subject)
 
     @section.post(
         "/streams/v1/state/get",
@@ -126,7 +126,7 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     async def read_state(request: AnyRequest) -> Response[bytes]:
         """Read the state of a query for one partition."""
         body = await _STATE.read(request)
-        await visitor_of(request).require(partition_ids={body.partition_id})
+        await requester_of(request).require(partition_ids={body.partition_id})
         answer = await service.read_state(body)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
@@ -149,11 +149,11 @@ def streams_routes(service: StreamsService) -> list[HTTPRouteHandler]:
     return section.routes
 
 
-async def _require_query(visitor: Visitor, service: StreamsService, body: RegisterBody) -> None:
+async def _require_query(requester: Requester, service: StreamsService, body: RegisterBody) -> None:
     """Let a restricted caller register queries of its queues, and replace only its own."""
-    if visitor.identity.grants is None:
+    if requester.identity.grants is None:
         return
     queues = {queue for queue in (body.source_queue, body.sink_queue) if queue}
     with suppress(NotFound):  # the name is free
         queues.add((await service.get_query(body.name)).source_queue)
-    await visitor.require(queues=queues)
+    await requester.require(queues=queues)

@@ -22,7 +22,7 @@ from skep.broker.paging import Page
 from skep.model.limits import PAGE_ROWS_MAX
 from skep.server.api_document.shapes import TraceBody
 from skep.server.auth.access import BODY, PARTITION, Level, needs
-from skep.server.auth.guard import visitor_of
+from skep.server.auth.guard import requester_of
 from skep.server.hot.exchange import decode_segment
 from skep.server.routes.parameters import DeepOffset, PartitionId
 from skep.server.routes.section import AnyRequest, Body, Section, refusal
@@ -58,7 +58,7 @@ def trace_routes(traces: Traces) -> list[HTTPRouteHandler]:
     async def record_trace(request: AnyRequest) -> TraceRecorded:
         """Attach an event to a message."""
         trace = await _TRACE.read(request)
-        await visitor_of(request).require(partition_ids={trace.partition_id})
+        await requester_of(request).require(partition_ids={trace.partition_id})
         return await traces.record(trace)
 
     @section.get(f"{_PATH}/names", read, response_description="A page of names.", responses=_ERRORS)

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from skep.broker.queues.configure import Configured
 from skep.model.queue_options import OptionChanges
 from skep.server.auth.access import ACCESS, READ_WRITE_BY_BODY
-from skep.server.auth.guard import visitor_of
+from skep.server.auth.guard import requester_of
 from skep.server.hot.decoding import decode_body
 from skep.server.routes.section import AnyRequest
 
@@ -60,7 +60,7 @@ def configure_route(configure: Configure) -> HTTPRouteHandler:
         body = await request.body()
         changes = decode_body(_decoder, body, _WORDING)
         namespace = changes.namespace or None
-        await visitor_of(request).require_place(changes.queue, namespace)
+        await requester_of(request).require_place(changes.queue, namespace)
         options = decode_body(_options_decoder, body, _WORDING).options or {}
         configured = await configure(changes, options)
         return Response(

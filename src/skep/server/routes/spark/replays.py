@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from skep.jobs.service.replays import ReplayOrder, ReplayRow, Replays, StartedReplay
 from skep.server.auth.access import BODY, Level, needs
-from skep.server.auth.guard import visitor_of
+from skep.server.auth.guard import requester_of
 from skep.server.routes.parameters import AfterId, Listed, PageSize
 from skep.server.routes.section import AnyRequest, Body, Section, refusal, trace_context
 
@@ -59,7 +59,7 @@ def replay_routes(replays: Replays) -> list[HTTPRouteHandler]:
         returns it as a duplicate.
         """
         asked = await _REPLAY.read(request)
-        await visitor_of(request).require(queues={asked.queue, asked.into})
+        await requester_of(request).require(queues={asked.queue, asked.into})
         return await replays.start(_order(asked), key=asked.key, trace=trace_context(request))
 
     @section.get(_PATH, needs(Level.READ_ONLY))
@@ -74,12 +74,12 @@ def replay_routes(replays: Replays) -> list[HTTPRouteHandler]:
     )
     async def show_replay(replay_id: ReplayId, request: AnyRequest) -> ReplayRow:
         """Show a replay and its state."""
-        visitor = visitor_of(request)
+        requester = requester_of(request)
         replay = await replays.show(replay_id)
         if replay.order is None:
-            visitor.require_everything()
+            requester.require_everything()
         else:
-            await visitor.require(queues={replay.order.queue, replay.order.into})
+            await requester.require(queues={replay.order.queue, replay.order.into})
         return replay
 
     return section.routes

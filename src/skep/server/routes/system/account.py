@@ -12,7 +12,7 @@ import msgspec
 from litestar.handlers import HTTPRouteHandler
 
 from skep.server.auth.access import ACCESS, NOTHING, PUBLIC, Level, needs
-from skep.server.auth.guard import Door, visitor_of
+from skep.server.auth.guard import Guard, requester_of
 from skep.server.routes.section import AnyRequest, Section
 
 
@@ -40,16 +40,16 @@ class LoggedOut(msgspec.Struct, frozen=True):
     success: Literal[True] = True
 
 
-def account_routes(door: Door) -> list[HTTPRouteHandler]:
+def account_routes(guard: Guard) -> list[HTTPRouteHandler]:
     """Declare the routes."""
     section = Section("Account")
 
     @section.get("/api/me", needs(Level.READ_ONLY, NOTHING))
     async def show_account(request: AnyRequest) -> Account:
         """Show the caller and its role."""
-        identity = visitor_of(request).identity
+        identity = requester_of(request).identity
         return Account(
-            authenticated=door.is_guarded,
+            authenticated=guard.is_guarded,
             user=User(identity.subject, identity.level.word),
             is_restricted=identity.grants is not None,
             expires_at=_wire_second(identity.expires_at),

@@ -15,7 +15,7 @@ from skep.broker.cluster.report import Cluster, ClusterReport
 from skep.broker.cluster.requests import NOTIFY_PATH, STAMP_HEADER
 from skep.model.errors import BadRequest, Unauthenticated
 from skep.server.auth.access import ACCESS, NOTHING, PUBLIC, Level, needs
-from skep.server.auth.guard import visitor_of
+from skep.server.auth.guard import requester_of
 from skep.server.auth.identity import STRANGER
 from skep.server.routes.section import AnyRequest, Body, Section, refusal
 from skep.settings.reload import SettingsInForce
@@ -93,7 +93,7 @@ def cluster_routes(cluster: Cluster, in_force: SettingsInForce) -> list[HTTPRout
         Instances also tell each other here what changed; those requests are signed.
         """
         # Instances have no tokens; `take_notice` checks their signature.
-        if stamp is None and visitor_of(request).identity is STRANGER:
+        if stamp is None and requester_of(request).identity is STRANGER:
             raise Unauthenticated("a token is required, or a notice signed with peer_secret")
         notification = await _NOTIFICATION.read(request)
         if stamp is not None or notification.wake is not None or notification.changed is not None:
