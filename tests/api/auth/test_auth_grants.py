@@ -330,7 +330,7 @@ async def test_what_is_about_the_whole_broker_needs_a_token_without_grants(clien
 
     status, answer = await caller.ask(method, path)
     assert status == 403
-    assert "restricted" in answer["error"]
+    assert "restrict" in answer["error"]
 
 
 async def test_a_redrive_stays_within_the_grants(by_name, mine, theirs):
