@@ -1,9 +1,9 @@
-"""Remember what names mean: (queue, partition) and (queue, group) to their ids.
+"""A cache of the ids of partitions and groups, by (queue, partition) and (queue, group).
 
-The directory is a cache of facts that do not change while a queue exists; `provision_partitions`
-and `provision_group` fill it, a call that finds an id gone empties the entry. Looking up never
-waits: a name that is not known is provisioned through the engine like any other operation, so that
-many new names share one call and one bad name fails alone.
+The facts do not change while a queue exists. `provision_partitions` and `provision_group` fill the
+cache; a call that finds an id gone drops the entry. Lookups never wait: an unknown name is
+provisioned through the engine like any other operation, so that many new names share one call and
+one bad name fails alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ from skep.telemetry.meters import Meters
 PROVISION_TRIES: Final = 5
 
 ENTRIES_MAX: Final = 200_000
-"""Names remembered of each kind. Beyond that the oldest tenth is forgotten and looked up again
-when needed; a partition costs about half a kilobyte."""
+"""Names cached of each kind. Beyond that the oldest tenth is dropped; a partition costs about half
+a kilobyte."""
 
 _encode = msgspec.json.encode
 
@@ -55,7 +55,7 @@ class Partition:
         self.uuid = partition_uuid(partition_id).encode()
         self.queue_json = _encode(queue)
         self.message_id_head = message_id_head(partition_id, 1)
-        """Of all messages that anybody will see: it changes after 2**48 of them."""
+        """It changes after 2**48 messages, which no partition reaches."""
         self.result_end = b'","partition_id":"%b","trace_id":null,"queueName":%b}' % (
             self.uuid,
             self.queue_json,
@@ -121,16 +121,16 @@ class Directory:
         self._queue_names[queue_id] = name
 
     def forget_partition(self, partition: Partition) -> None:
-        """Drop a partition that turned out to be gone, unless another took its name since."""
+        """Drop a partition that was removed, unless another took its name since."""
         if self.partitions.get(partition.key) is partition:
             del self.partitions[partition.key]
 
     def forget_group(self, group: Group) -> None:
-        """Drop a group that turned out to be gone."""
+        """Drop a group that was removed."""
         self.groups.pop(group.key, None)
 
     def forget_queue(self, queue_id: int) -> None:
-        """Drop everything that is remembered of a queue that was deleted."""
+        """Drop everything cached of a deleted queue."""
         for partition in [each for each in self.partitions.values() if each.queue_id == queue_id]:
             del self.partitions[partition.key]
         for group in [each for each in self.groups.values() if each.queue_id == queue_id]:
@@ -144,29 +144,43 @@ def _make_room(entries: dict[Any, Any]) -> None:
 
 
 class PartitionListener(Protocol):
-    """Whoever must prepare for a partition before the first push into it."""
+    """Prepares for a partition before the first push into it."""
 
     async def prepare(self, created: Sequence[Partition], found: Sequence[Partition]) -> None:
-        """Hear of partitions this process did not know: just created, or older."""
+        """Take partitions new to this process: just created, or older."""
         ...
 
 
-class PartitionWish(Work):
-    """Someone waits for partitions to be known."""
+class _ProvisionRequest(Work):
+    """A request to make names known, and the callback for its end."""
 
-    __slots__ = ("keys", "ready")
+    __slots__ = ("_on_done",)
 
-    def __init__(
-        self, keys: Sequence[tuple[str, str]], ready: Callable[[SkepError | None], None]
-    ) -> None:
+    def __init__(self, on_done: Callable[[SkepError | None], None]) -> None:
         super().__init__()
-        self.keys = keys
-        self.ready = ready
+        self._on_done = on_done
+
+    def succeed(self) -> None:
+        """Report that the names are known."""
+        self._on_done(None)
+        self.is_settled = True
 
     def fail(self, error: SkepError) -> None:
-        """Tell that the partitions cannot be had."""
+        """Report that the names could not be provisioned."""
         self.is_settled = True
-        self.ready(error)
+        self._on_done(error)
+
+
+class PartitionRequest(_ProvisionRequest):
+    """A request to make partitions known."""
+
+    __slots__ = ("keys",)
+
+    def __init__(
+        self, keys: Sequence[tuple[str, str]], on_done: Callable[[SkepError | None], None]
+    ) -> None:
+        super().__init__(on_done)
+        self.keys = keys
 
 
 class PartitionProvisioner:
@@ -187,14 +201,13 @@ class PartitionProvisioner:
         self._rule_book: Final = rule_book
         self._listener: Final = listener
 
-    async def execute(self, batch: Sequence[PartitionWish], *, is_repeated: bool) -> None:
-        """Provision what the wishes name; repeating it is harmless."""
+    async def execute(self, batch: Sequence[PartitionRequest], *, is_repeated: bool) -> None:
+        """Provision the partitions of all requests; repeating it is harmless."""
         del is_repeated
-        await self.provide({key for wish in batch for key in wish.keys})
-        for wish in batch:
-            if not wish.is_settled:
-                wish.ready(None)
-                wish.is_settled = True
+        await self.provide({key for request in batch for key in request.keys})
+        for request in batch:
+            if not request.is_settled:
+                request.succeed()
 
     async def provide(self, keys: set[tuple[str, str]]) -> None:
         """Make these partitions known, creating those that do not exist.
@@ -207,8 +220,7 @@ class PartitionProvisioner:
             if not missing:
                 return
             await self._provide_missing(missing)
-            # A queue that is deleted at this very moment has no partitions to tell of: once more
-            # then.
+            # A queue that is being deleted has no partitions: try again.
             missing = self._unknown(keys)
         if missing:
             raise Unavailable("the queue is being deleted")
@@ -222,10 +234,19 @@ class PartitionProvisioner:
             [queue for queue, _ in missing],
             [name for _, name in missing],
         )
-        await self._rule_book.read_new(row[2] for row in rows)
-        rules = self._rule_book.of
+        await self._rule_book.read_new(row["queue_id"] for row in rows)
         partitions = [
-            (Partition(row[0], row[1], row[2], row[3], rules(row[2])), row[4]) for row in rows
+            (
+                Partition(
+                    row["queue_name"],
+                    row["partition_name"],
+                    row["queue_id"],
+                    row["partition_id"],
+                    self._rule_book.of(row["queue_id"]),
+                ),
+                row["created"],
+            )
+            for row in rows
         ]
         await self._listener.prepare(
             [partition for partition, is_created in partitions if is_created],
@@ -236,29 +257,23 @@ class PartitionProvisioner:
             self._queues.of(partition.key[0]).partitions_created += is_created
 
 
-class GroupWish(Work):
-    """Someone waits for a group to be subscribed, and perhaps to conflate from now on."""
+class GroupRequest(_ProvisionRequest):
+    """A request to subscribe a group, and perhaps to let it conflate from now on."""
 
-    __slots__ = ("conflation", "key", "ready", "subscription")
+    __slots__ = ("conflation", "key", "subscription")
 
     def __init__(
         self,
         key: tuple[str, str],
         subscription: Subscription,
-        ready: Callable[[SkepError | None], None],
+        on_done: Callable[[SkepError | None], None],
         *,
         conflation: bool | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(on_done)
         self.key = key
         self.conflation = conflation
         self.subscription = subscription
-        self.ready = ready
-
-    def fail(self, error: SkepError) -> None:
-        """Tell that the group cannot be had."""
-        self.is_settled = True
-        self.ready(error)
 
 
 class GroupProvisioner:
@@ -268,23 +283,24 @@ class GroupProvisioner:
         self._caller: Final = caller
         self._directory: Final = directory
 
-    async def execute(self, batch: Sequence[GroupWish], *, is_repeated: bool) -> None:
-        """Subscribe the groups wished for; repeating it is harmless."""
+    async def execute(self, batch: Sequence[GroupRequest], *, is_repeated: bool) -> None:
+        """Subscribe the groups of all requests; repeating it is harmless."""
         del is_repeated
-        for wish in batch:
-            if wish.is_settled:
+        for request in batch:
+            if request.is_settled:
                 continue
-            known = self._directory.groups.get(wish.key)
-            if known is None or (wish.conflation is not None and known.conflation is None):
-                queue, group = wish.key
-                rows = await self._caller.call(
+            known = self._directory.groups.get(request.key)
+            if known is None or (request.conflation is not None and known.conflation is None):
+                queue, group = request.key
+                (row,) = await self._caller.call(
                     "select * from skep.provision_group($1, $2, $3, $4, $5)",
                     queue,
                     group,
-                    wish.subscription.mode,
-                    wish.subscription.start,
-                    wish.conflation,
+                    request.subscription.mode,
+                    request.subscription.start,
+                    request.conflation,
                 )
-                self._directory.learn_group(Group(queue, group, *rows[0]))
-            wish.ready(None)
-            wish.is_settled = True
+                self._directory.learn_group(
+                    Group(queue, group, row["queue_id"], row["group_id"], row["conflation"])
+                )
+            request.succeed()

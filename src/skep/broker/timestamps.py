@@ -1,4 +1,4 @@
-"""Moments in requests and answers: ISO 8601, UTC, with a Z."""
+"""Times in requests and answers: ISO 8601, UTC, with a Z."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,15 +10,15 @@ _SECONDS_END: Final = len("2026-01-01T12:00:00.000000")
 
 
 def parse_moment(field: str, text: str, *, alternatives: Sequence[str] = ()) -> datetime:
-    """Read a moment; without a zone it is UTC.
+    """Parse a time; without a zone it is UTC.
 
     Args:
-        field: Who is to blame for a text that is none.
+        field: The name of the field, for the error.
         text: What was sent.
-        alternatives: Words that the caller takes instead, for those who do not know them.
+        alternatives: Words that the field also takes, for the error.
 
     Raises:
-        BadRequest: The text is no ISO 8601 timestamp.
+        BadRequest: The text is not an ISO 8601 timestamp.
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -30,18 +30,18 @@ def parse_moment(field: str, text: str, *, alternatives: Sequence[str] = ()) -> 
 
 
 def in_utc(moment: datetime | None) -> datetime | None:
-    """Give a moment without a zone the zone UTC."""
+    """Take a time without a zone as UTC."""
     if moment is None or moment.tzinfo is not None:
         return moment
     return moment.replace(tzinfo=UTC)
 
 
 def spell_moment(moment: datetime) -> str:
-    """Spell a moment with milliseconds, as all answers but those to polls do."""
+    """Format a time with milliseconds, as all answers but those to polls do."""
     naive = moment.astimezone(UTC).replace(tzinfo=None)
     return naive.isoformat(timespec="milliseconds") + "Z"
 
 
 def wire_time(moment: datetime) -> bytes:
-    """Spell a moment, which is in UTC, with microseconds; five times as fast as `strftime`."""
+    """Format a UTC time with microseconds; five times as fast as `strftime`."""
     return b"%bZ" % moment.isoformat(timespec="microseconds")[:_SECONDS_END].encode()

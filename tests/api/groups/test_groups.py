@@ -452,7 +452,7 @@ async def test_a_seek_wakes_a_poll_that_waits(client, open_client, queue):
         ({"toEnd": True, "timestamp": "2026-01-01"}, "only one of"),
         ({"timestamp": "yesterday"}, "timestamp must be an ISO 8601 timestamp"),
         ({"timestamp": 5}, "Expected `str | null`"),
-        ({"offset": 3}, "an offset can be sought in one partition only"),
+        ({"offset": 3}, "offset means something else in every partition: seek in one partition"),
         ({"toEnd": "yes"}, "Expected `bool`"),
         ([], "Expected `object`"),
     ],

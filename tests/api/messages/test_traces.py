@@ -208,7 +208,7 @@ async def test_names_are_listed_last_seen_first_with_their_counts(client, queue)
         ({"traceNames": ["\0"]}, "traceName contains a NUL character"),
         ({"traceNames": [""]}, "traceName is empty"),
         ({"traceNames": "one"}, "Expected `array | null`"),
-        ({"traceNames": ["n"] * 101}, "more than 100 traceNames"),
+        ({"traceNames": ["n"] * 101}, "too many traceNames: 101. Send at most 100"),
         ({"eventType": "\0"}, "eventType contains a NUL character"),
         ({"consumerGroup": "g" * 256}, "consumerGroup is longer than 255 characters"),
         ({"workerId": "\0"}, "workerId contains a NUL character"),

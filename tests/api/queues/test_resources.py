@@ -290,7 +290,7 @@ class TestListingPartitions:
         path = f"resources/partitions?queue={queue}&after={page['nextAfter']}"
         assert [each["name"] for each in last["partitions"]] == ["b"]
         assert await refusal(client, "GET", path) == (
-            404, "the partition given as after is gone: begin anew",
+            404, "the partition given as after was removed: start without after",
         )  # fmt: skip
 
     async def test_after_must_be_a_partition(self, client, queue):

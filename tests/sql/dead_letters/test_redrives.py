@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from skep.broker.dead_letters.dead_letters import DeadLetters, LetterFilter, LetterGone
+from skep.broker.dead_letters.letters import DeadLetters, LetterFilter, LetterGone
 from skep.broker.dead_letters.moves import Mover, Target
 from skep.broker.dead_letters.redrive import Redrives
 from skep.db.access.slots import ONE_OFF, Slots

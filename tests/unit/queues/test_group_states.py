@@ -1,6 +1,6 @@
 import pytest
 
-from skep.broker.groups.groups import LAGGING_S, state_of
+from skep.broker.groups.progress import LAGGING_S, state_of
 from skep.broker.groups.seek import choose_aim
 from skep.model.errors import BadRequest
 

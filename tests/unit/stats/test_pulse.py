@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from skep.broker.stats import pulse as pulse_module
-from skep.broker.stats.pulse import Pulse
-from skep.broker.stats.pulse_sample import activity_of
+from skep.broker.stats.pulse import Pulse, activity_of
 from skep.model.errors import Unavailable
 from skep.telemetry.snapshots import Snapshot
 

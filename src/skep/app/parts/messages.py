@@ -3,11 +3,11 @@
 from typing import Final
 
 from skep.app.parts.core import Core
-from skep.broker.dead_letters.dead_letters import DeadLetters
+from skep.broker.dead_letters.letters import DeadLetters
 from skep.broker.dead_letters.moves import Mover
 from skep.broker.dead_letters.redrive import Redrives
 from skep.broker.messages.listing import MessageList
-from skep.broker.messages.messages import Messages
+from skep.broker.messages.single import Messages
 from skep.broker.messages.traces import Traces
 
 

@@ -11,8 +11,7 @@ from skep.app.parts.core import Core
 from skep.app.processes.assignment import WorkerAssignment
 from skep.broker.pop.long_poll import LongPolls
 from skep.broker.queues.catalog import QueueCatalog
-from skep.broker.stats.pulse import Pulse
-from skep.broker.stats.pulse_sample import PulseFigures
+from skep.broker.stats.pulse import Pulse, PulseFigures
 from skep.broker.stats.rollups import Reporter, WorkerIdentity
 from skep.db.access.slots import Slots
 from skep.settings import InvalidSettings, Settings

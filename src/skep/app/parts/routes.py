@@ -5,23 +5,19 @@ from collections.abc import Sequence
 from litestar.types import ControllerRouterHandler
 
 from skep.app.parts.broker import Broker
-from skep.broker.groups.groups import Groups
+from skep.broker.groups.progress import Groups
 from skep.broker.groups.seek import Seek
 from skep.broker.groups.subscriptions import Subscriptions
-from skep.broker.messages.history import MessageHistories
-from skep.broker.queues.catalog import QueueCatalog
-from skep.broker.queues.depth import Depths
+from skep.broker.queues.catalog import Depths, QueueCatalog
 from skep.broker.queues.lifecycle import QueueLifecycle
 from skep.broker.retention.history import Removals
 from skep.broker.retention.holds import Holds
 from skep.broker.spark.analytics import Hourly
-from skep.broker.spark.archive import ArchiveCoverage
-from skep.broker.spark.pipelines import Pipelines
+from skep.broker.spark.pipelines import ArchiveCoverage, Pipelines
 from skep.broker.stats.charts import Charts
 from skep.broker.stats.database import DatabaseStats
 from skep.broker.stats.scrape import ScrapeFacts
-from skep.broker.stats.status import StatusReport
-from skep.broker.stats.workers import WorkerCharts
+from skep.broker.stats.status import StatusReport, WorkerCharts
 from skep.dashboard.site import read_site
 from skep.jobs.service.replays import Replays
 from skep.server.routes.jobs.bulk import job_bulk_routes
@@ -73,9 +69,7 @@ def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:
         *group_routes(groups, Subscriptions(slots, core.announcer)),
         *seek_routes(Seek(slots, core.announcer)),
         *dead_letter_routes(stored.dead_letters, stored.redrives),
-        *message_routes(
-            stored.message_list, stored.messages, MessageHistories(slots, stored.messages)
-        ),
+        *message_routes(stored.message_list, stored.messages),
         *resource_routes(catalog, broker.configure, Depths(groups, catalog)),
         *queue_status_routes(catalog),
         *queue_routes(lifecycle),

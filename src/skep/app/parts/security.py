@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from skep.broker.queues.ownership import Whereabouts
+from skep.broker.queues.ownership import Ownership
 from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest
 from skep.server.auth.access import Level
@@ -46,7 +46,7 @@ class Security:
         self._key_server: Final = _key_server(settings, self._authenticator)
         self.tls: Final = server_tls(settings)
         self.guard: Final = Guard(
-            Scopes(Whereabouts(caller, now=now)),
+            Scopes(Ownership(caller, now=now)),
             authenticator=self._authenticator,
             public_paths=listed(settings.jwt_skip_paths),
         )

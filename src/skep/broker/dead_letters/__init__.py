@@ -1,1 +1,1 @@
-"""Messages that a group gave up on: list, delete, push again once."""
+"""Messages that a group gave up on: list, delete, push again exactly once."""

@@ -1,8 +1,9 @@
 """Push the messages of dead letters again.
 
 A letter's message is pushed under the transaction id `dlq:<id of the letter>`, and the letter is
-taken away in the same transaction. So it happens once, however often it is asked for. Headers,
-trace id and producer stay; what was encrypted stays so, and gets so where its new queue demands it.
+deleted in the same transaction. So it happens once, however often it is requested. Headers, trace
+id and producer stay; an encrypted message stays encrypted, and any message is encrypted if its new
+queue requires it.
 """
 
 from collections.abc import Sequence
@@ -126,11 +127,11 @@ class Mover:
         rows = await self._caller.call(
             PROVISION_CALL, [queue for queue, _ in keys], [partition for _, partition in keys]
         )
-        return {(row[0], row[1]): row[3] for row in rows}
+        return {(row["queue_name"], row["partition_name"]): row["partition_id"] for row in rows}
 
     async def _encrypted(self, queues: set[str]) -> set[str]:
         rows = await self._caller.call(ENCRYPTED_CALL, sorted(queues))
-        return {row[0] for row in rows}
+        return {row["name"] for row in rows}
 
     def _rename(self, envelope: bytes, transaction_id: str, *, is_secret: bool) -> bytes:
         """Give a message its new transaction id; what was encrypted stays so, wherever it goes."""

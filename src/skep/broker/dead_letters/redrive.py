@@ -1,10 +1,9 @@
-"""Redrive: move many dead letters at once, as a job that survives the process that began it.
+"""Redrive: move many dead letters, as a job that outlives the process that began it.
 
 A job is a row: which letters, where to, how far it got. Its batches are transactions that move
-letters and its progress together, so it can stop anywhere and be taken up anywhere. The process
-that accepted it works on it; one that stands still for a minute is taken over by another process,
-or by the same after it found its database again. Letters that die after the start are not part
-of a job.
+letters and its progress together, so it can stop and resume anywhere. The process that accepted it
+works on it; a job without progress for a minute is taken over, by any process. Letters that die
+after the start are not part of a job.
 """
 
 import asyncio
@@ -17,8 +16,9 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from skep.broker.dead_letters.dead_letters import DeadLetters, LetterFilter
+from skep.broker.dead_letters.letters import DeadLetters, LetterFilter
 from skep.broker.dead_letters.moves import Batch, Letter, Mover, Target
+from skep.broker.paging import from_row
 from skep.db.access.errors import NotExecuted
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
@@ -36,9 +36,9 @@ COUNT_MAX: Final = 1_000_000
 """The total of a job is exact up to here: it is counted once, and progress is measured by it."""
 
 IDLE_S: Final = 60
-"""A job without progress for so long is nobody's."""
+"""After so long without progress another process takes a job over."""
 
-LOOK_S: Final = 30.0
+TAKE_OVER_INTERVAL_S: Final = 30.0
 BATCH_TRIES: Final = 3
 
 _log = logging.getLogger(__name__)
@@ -81,11 +81,11 @@ class Redrives:
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
     def start(self) -> None:
-        """Begin to look for jobs that were left behind."""
-        self._spawn(self._look_around())
+        """Start to look for abandoned jobs."""
+        self._spawn(self._take_over_repeatedly())
 
     async def stop(self) -> None:
-        """Leave the jobs of this process to others; a batch in flight may still commit."""
+        """Leave the jobs to other processes; a batch in flight may still commit."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -151,11 +151,12 @@ class Redrives:
         return job
 
     async def take_over(self) -> Sequence[UUID]:
-        """Begin to work on jobs that nobody works on, and return them."""
+        """Take over jobs without progress, and return them."""
         rows = await self._caller.call(TAKE_OVER_CALL, self._owner, IDLE_S)
-        for row in rows:
-            self._spawn(self.work_off(row[0]))
-        return [row[0] for row in rows]
+        job_ids = [row["id"] for row in rows]
+        for job_id in job_ids:
+            self._spawn(self.work_off(job_id))
+        return job_ids
 
     async def work_off(self, job_id: UUID) -> None:
         """Move what a job of this process asks for, batch by batch, until it ends."""
@@ -163,26 +164,26 @@ class Redrives:
             while await self._move_batch(job_id):
                 pass
         except Unavailable as error:
-            _log.warning("redrive %s stands still: %s", job_id, error.message)
+            _log.warning("redrive %s paused: %s", job_id, error.message)
         except SkepError as error:
             _log.warning("redrive %s failed: %s", job_id, error.message)
-            with suppress(Unavailable):  # then it stands still, and fails again under the next
+            with suppress(Unavailable):  # the next owner will fail it
                 await self._caller.call(FINISH_CALL, job_id, self._owner, "failed", error.message)
 
-    async def _look_around(self) -> None:
+    async def _take_over_repeatedly(self) -> None:
         while True:
             try:
                 await self.take_over()
             except SkepError as error:
-                _log.debug("cannot look for redrives: %s", error.message)
-            await asyncio.sleep(LOOK_S)
+                _log.debug("could not look for abandoned redrives: %s", error.message)
+            await asyncio.sleep(TAKE_OVER_INTERVAL_S)
 
     async def _move_batch(self, job_id: UUID) -> bool:
         """Move one batch; return whether there may be another."""
         for _ in range(BATCH_TRIES - 1):
             try:
                 return await self._try_batch(job_id)
-            except NotExecuted:  # someone else took a letter of it: look again
+            except NotExecuted:  # another process took a letter of it: look again
                 continue
         return await self._try_batch(job_id)
 
@@ -209,7 +210,10 @@ class Redrives:
         rows = await self._caller.call(
             NEXT_CALL, *chosen.arguments(), job["position"], job["last_letter_id"], size
         )
-        return [Letter(row[0], row[1], row[2], row[3].encode()) for row in rows]
+        return [
+            Letter(row["id"], row["queue_name"], row["partition_name"], row["envelope"].encode())
+            for row in rows
+        ]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -218,18 +222,12 @@ class Redrives:
 
 
 def _redrive(row: Any) -> Redrive:
-    return Redrive(
+    return from_row(
+        Redrive,
+        row,
         id=str(row["id"]),
-        state=row["state"],
         filter=msgspec.Raw(row["filter"].encode()),
         target=msgspec.Raw(row["target"].encode()),
         limit=row["letters_max"],
-        total=row["total"],
         total_is_estimate=row["is_total_estimate"],
-        moved=row["moved"],
-        duplicates=row["duplicates"],
-        error=row["error"],
-        created_at=row["created_at"],
-        progressed_at=row["progressed_at"],
-        finished_at=row["finished_at"],
     )

@@ -1,1 +1,1 @@
-"""Consumer groups: lag, seek, subscription, pause, removal."""
+"""Consumer groups: progress and lag, seek, subscription, pause, deletion."""

@@ -1,8 +1,8 @@
-"""Seek: put a consumer group's cursors somewhere else, and say beforehand what that would do.
+"""Seek: move the cursors of a consumer group, and preview what that would do.
 
 A seek in a queue covers every partition, also those the group never consumed from, in small steps:
-partitions done first may be consumed from while the rest is under way. It ends the leases it meets,
-so that a late ack cannot move a cursor that was just put elsewhere.
+consumers may read the partitions done first while the rest is under way. It ends the leases it
+meets, so that a late ack cannot move a cursor that was just moved.
 
 Offsets count the messages of a partition from 1. A seek to an offset delivers that message next; an
 exported position is the last offset that is done.
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.groups.groups import (
+from skep.broker.groups.progress import (
     EXACT_PARTITIONS_MAX,
     FIND_CALL,
     PARTITIONS_CALL,
@@ -276,20 +276,22 @@ class Seek:
         )
 
     async def import_positions(
-        self, group: str, queue: str, positions: Mapping[str, int], *, create: bool = True
+        self, group: str, queue: str, positions: Mapping[str, int]
     ) -> ImportedPositions:
-        """Set positions by partition name; a position beyond its end becomes the end.
+        """Set positions by partition name; one beyond the end becomes the end.
 
         Raises:
             BadRequest: There are too many, or one is not an offset.
-            NotFound: There is no such queue, or no such group and it is not to be created.
+            NotFound: There is no such queue.
         """
         if len(positions) > POSITIONS_MAX:
-            raise BadRequest(f"more than {POSITIONS_MAX} offsets in one request")
+            raise BadRequest(
+                f"too many offsets: {len(positions)}. Send at most {POSITIONS_MAX} per request"
+            )
         for partition, acked in positions.items():
             check_name("partition", partition)
             _checked_offset(f"offset of {partition}", acked)
-        key = await self._find(queue, group, Aim("start") if create else None)
+        key = await self._find(queue, group, Aim("start"))
         names = sorted(positions)
         known: set[str] = set()
         for start in range(0, len(names), PARTITIONS_PER_STEP):
@@ -346,10 +348,10 @@ class Seek:
 
 def _refuse_offset(aim: Aim) -> None:
     if aim.to == "offset":
-        raise BadRequest("an offset can be sought in one partition only")
+        raise BadRequest("offset means something else in every partition: seek in one partition")
 
 
 def _checked_offset(field: str, offset: int) -> int:
     if not 0 <= offset <= OFFSET_MAX:
-        raise BadRequest(f"{field} must be between 0 and {OFFSET_MAX}")
+        raise BadRequest(f"{field} must be between 0 and {OFFSET_MAX}, not {offset}")
     return offset

@@ -1,10 +1,9 @@
-"""The life of a consumer group after its first poll: delete, start elsewhere, pause, resume.
+"""Subscriptions of consumer groups: delete, start elsewhere, pause, resume.
 
-A group comes into being by polling. Deleting one forgets its progress, partition by partition in
-small steps; whether its subscription goes as well decides where it starts the next time: a kept one
-by its stored rule, a forgotten one by what the next poll asks for. Parked polls of a deleted group
-are woken and subscribe anew. What a deletion that was interrupted leaves behind is swept by
-`RemovedGroupSweep`.
+The first poll creates a group. Deleting one forgets its progress in small steps; whether its
+subscription is deleted too decides where it starts next: a kept subscription by its stored rule, a
+deleted one by what the next poll asks for. Waiting polls of a deleted group are woken and subscribe
+again. `RemovedGroupSweep` finishes interrupted deletions.
 """
 
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import Final
 import msgspec
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.groups.groups import LIST_CALL, GroupKey, find_group
+from skep.broker.groups.progress import LIST_CALL, GroupKey, find_group
 from skep.broker.timestamps import parse_moment, spell_moment
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound
@@ -120,11 +119,11 @@ class Subscriptions:
         """
         check_name("consumerGroup", group)
         moment = parse_moment("subscriptionTimestamp", timestamp)
-        rows = await self._caller.call(CHANGE_CALL, group, moment)
-        if rows[0][0] == 0:
+        ((changed,),) = await self._caller.call(CHANGE_CALL, group, moment)
+        if not changed:
             raise NotFound("Consumer group not found")
         return ChangedSubscription(
-            consumer_group=group, new_timestamp=spell_moment(moment), rows_updated=rows[0][0]
+            consumer_group=group, new_timestamp=spell_moment(moment), rows_updated=changed
         )
 
     async def set_paused(self, group: str, queue: str, *, is_paused: bool) -> PausedGroup:
@@ -168,7 +167,7 @@ class Subscriptions:
 
 
 class RemovedGroupSweep:
-    """A duty of the housekeeper: sweep what deleted groups have left behind."""
+    """The housekeeping task that sweeps what deleted groups have left behind."""
 
     def __init__(self, caller: Caller) -> None:
         self.name: Final = "sweep removed groups"
@@ -176,6 +175,6 @@ class RemovedGroupSweep:
         self._caller: Final = caller
 
     async def run(self) -> bool:
-        """Sweep one portion; return whether there may be more."""
+        """Sweep one step; return whether there may be more."""
         ((_, has_more),) = await self._caller.call(SWEEP_CALL, None, PARTITIONS_PER_STEP)
         return has_more

@@ -1,1 +1,1 @@
-"""Single messages and lists of them: find, show, trace, delete."""
+"""Messages in the log: lists, single messages, traces, and the envelopes they are stored in."""

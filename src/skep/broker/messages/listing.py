@@ -1,20 +1,20 @@
 """List messages: pages of the log, from its newest end back.
 
 Nothing is indexed by time or by state, so a page does a bounded amount of work and says where it
-stopped: `nextCursor` continues there, also behind a page that is not full. Statuses are computed
-from the cursors of all groups. Payloads are not read.
+stopped: `nextCursor` continues there, even after a page that is not full. Statuses are computed
+from the cursors of all groups. Payloads are not read: of an envelope only the head is decoded.
 """
 
-import base64
-import binascii
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 import xxhash
 
-from skep.broker.messages.stored_message import read_envelope
+from skep.broker.messages.stored_message import read_envelope, read_head
+from skep.broker.paging import Page, decode_cursor, encode_cursor, from_row
+from skep.broker.queues.resources import MessageSummary
 from skep.broker.timestamps import in_utc
 from skep.db.access.slots import Caller
 from skep.model.errors import BadRequest
@@ -78,11 +78,11 @@ class MessagePage(msgspec.Struct, rename="camel", frozen=True):
     messages: list[ListedMessage]
     mode: Mode
     next_cursor: str | None
-    """Give it back as `cursor` for what follows. None: that was all."""
+    """Pass it as `cursor` to get the next page; null on the last one."""
 
 
 class MessageFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages to list. What is None does not matter."""
+    """Which messages to list; None matches everything."""
 
     queue: str | None = None
     partition: str | None = None
@@ -124,11 +124,11 @@ class MessageList:
         """Return a page of the messages chosen, the newest first.
 
         Raises:
-            BadRequest: The cursor is none of ours, or a partition is named without its queue.
+            BadRequest: The cursor is invalid, or a partition is named without its queue.
         """
         if chosen.partition is not None and chosen.queue is None:
-            raise BadRequest("partition needs queue: partitions of many queues have the same name")
-        place = _read_cursor(cursor) if cursor else None
+            raise BadRequest("partition requires queue: many queues have partitions of one name")
+        place = decode_cursor(_place_decoder, cursor) if cursor else None
         skip = place.skip if place else offset
         messages_max = _messages_needed(chosen, skip + limit)
         walked = await self._walk(chosen, place, messages_max)
@@ -153,7 +153,7 @@ class MessageList:
         return MessagePage(
             messages=[_listed(row, segments) for row in listed],
             mode=_page_mode(listed),
-            next_cursor=_write_cursor(following) if following else None,
+            next_cursor=encode_cursor(following) if following else None,
         )
 
     async def _walk(
@@ -238,37 +238,23 @@ def _after(place: Place | None) -> tuple[object, ...]:
     return (place.queue_id, place.xid, place.partition_id, place.first)
 
 
-def _write_cursor(place: Place) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
-
-
-def _read_cursor(cursor: str) -> Place:
-    try:
-        return _place_decoder.decode(base64.urlsafe_b64decode(cursor))
-    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise BadRequest("cursor must be the nextCursor of an earlier page") from error
-
-
 def _listed(row: Any, segments: Sequence[_Segment]) -> ListedMessage:
     number: int = row["item"]
     partition_id = segments[number - 1].partition_id
     head = read_envelope(row["head"])
-    return ListedMessage(
+    return from_row(
+        ListedMessage,
+        row,
         id=message_id(partition_id, row["message_offset"]),
         transaction_id=head.transaction_id,
         partition_id=partition_uuid(partition_id),
         queue_path=f"{row['queue_name']}/{row['partition_name']}",
         queue=row["queue_name"],
         partition=row["partition_name"],
-        namespace=row["namespace"],
-        task=row["task"],
-        status=row["status"],
-        queue_status=row["queue_status"],
         bus_status=BusStatus(row["consumed_by"], row["total_groups"]),
         trace_id=head.trace_id,
         producer_sub=head.producer_sub,
         queue_priority=row["priority"],
-        created_at=row["created_at"],
         lease_expires_at=row["lease_until"],
     )
 
@@ -285,3 +271,64 @@ def _page_mode(rows: Sequence[Any]) -> Mode:
     named_groups = max((row["total_groups"] for row in rows), default=0)
     kind = mode_type(has_queue_mode=has_queue_mode, named_groups=named_groups)
     return Mode(has_queue_mode, named_groups, kind)
+
+
+_DELETED: Final = b"null"
+_envelopes = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class OffsetRange(Protocol):
+    """A range of offsets as the driver returns it."""
+
+    lower: int
+    upper: int
+
+
+def summarize_messages(queue: str, rows: Sequence[Any], page: Page) -> list[MessageSummary]:
+    """List the messages of a page out of the rows of `newest_segments`.
+
+    Deleted messages have a place but are not shown, so a page may be shorter than its limit.
+    """
+    return [
+        _summary(queue, row, offset, envelope)
+        for row in rows
+        for rank, offset, envelope in _newest_first(row)
+        if page.offset <= rank < page.offset + page.limit
+        and envelope != _DELETED
+        and offset >= row["tail"]
+    ]
+
+
+def _newest_first(row: Any) -> Iterator[tuple[int, int, bytes]]:
+    """Yield rank in the queue, offset and envelope of a segment's messages."""
+    envelopes = [bytes(raw) for raw in _envelopes.decode(row["body"])]
+    last = row["first"] + len(envelopes) - 1
+    for distance, envelope in enumerate(reversed(envelopes)):
+        yield row["rank"] + distance, last - distance, envelope
+
+
+def _summary(queue: str, row: Any, offset: int, envelope: bytes) -> MessageSummary:
+    partition = row["partition_name"]
+    return MessageSummary(
+        id=message_id(row["partition_id"], offset),
+        transaction_id=read_head(envelope).transaction_id,
+        partition_id=partition_uuid(row["partition_id"]),
+        queue_path=f"{queue}/{partition}",
+        queue=queue,
+        partition=partition,
+        status=_status(row, offset),
+        created_at=row["created_at"],
+    )
+
+
+def _status(row: Any, offset: int) -> str:
+    if offset in row["buried"]:
+        return "dead_letter"
+    if offset <= row["acked"] or _is_done(row["done"], offset):
+        return "completed"
+    leased = row["leased"]
+    return "processing" if leased is not None and offset <= leased else "pending"
+
+
+def _is_done(ranges: Sequence[OffsetRange] | None, offset: int) -> bool:
+    return any(each.lower <= offset < each.upper for each in ranges or ())

@@ -1,4 +1,4 @@
-"""Read and rewrite envelopes: messages as they lie in the log.
+"""Read and rewrite envelopes: messages as the log stores them.
 
 An envelope is JSON with the payload as its last member, `data`, which is never looked into. Marks
 in front of the others tell that the payload is encrypted (`enc`) or that the message expires
@@ -37,12 +37,12 @@ _member_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read_envelope(envelope: bytes | str) -> Envelope:
-    """Take an envelope, or the head of one, apart."""
+    """Decode an envelope, or the head of one."""
     return _envelope_decoder.decode(envelope)
 
 
 def read_head(envelope: bytes) -> Envelope:
-    """Take an envelope apart without a look at its data, which may be large."""
+    """Decode an envelope without its data, which may be large."""
     return read_envelope(envelope.partition(_DATA)[0] + b"}")
 
 
@@ -52,7 +52,7 @@ def is_encrypted(envelope: bytes) -> bool:
 
 
 def with_transaction_id(envelope: bytes, transaction_id: str) -> bytes:
-    """Return an envelope in clear under another transaction id, and without an end of its life."""
+    """Return an unencrypted envelope with another transaction id, and without an expiry."""
     members = _member_decoder.decode(envelope)
     kept = [
         b"%b:%b" % (_encode(name), bytes(value))

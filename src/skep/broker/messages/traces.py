@@ -1,12 +1,12 @@
-"""Traces: what applications say happened to a message.
+"""Traces: events that applications attach to messages.
 
-A trace is an event (a type and any JSON) attached to one message, filed under any number of names,
-so that the path of an order through many queues can be read at one place. Traces are kept for some
-days and then purged, whether or not their message still exists.
+A trace is an event (a type and any JSON) of one message, with any number of names, so that the path
+of an order through many queues can be read in one place. Traces are kept for some days, whether or
+not their message still exists.
 
-A message is named by its transaction id or by its message id. Transaction ids are looked for where
-traces come from: under lease, among the newest, around the cursors; a message further back is
-traced by its message id.
+A message is named by its transaction id or its message id. Transaction ids are searched where
+traces come from: under lease, among the newest, around the cursors; an older message needs its
+message id.
 """
 
 from collections.abc import Sequence
@@ -139,7 +139,7 @@ class Traces:
         partition_id = parse_partition_uuid(trace.partition_id)
         if partition_id is None:
             raise NotFound("Message not found")
-        rows = await self._caller.call(
+        ((trace_id,),) = await self._caller.call(
             RECORD_CALL,
             partition_id,
             _offset_of(partition_id, trace.transaction_id),
@@ -150,7 +150,6 @@ class Traces:
             trace.worker_id,
             sorted(set(trace.trace_names or ())),
         )
-        trace_id: int | None = rows[0][0]
         if trace_id is None:
             raise NotFound("Message not found")
         return TraceRecorded(trace_id=_trace_uuid(trace_id))
@@ -180,7 +179,7 @@ class Traces:
         return MessageTraces([Trace(**_common_members(row)) for row in rows], page)
 
     async def list_by_name(self, name: str, page: Page) -> TracesByName:
-        """List the events filed under a name; a name nobody used has none."""
+        """List the events with a name; an unused name has none."""
         check_name("traceName", name)
         rows = await self._caller.call(LIST_BY_NAME_CALL, name, page.limit, page.offset)
         total: int = rows[0]["total"] if rows else 0
@@ -230,7 +229,7 @@ class Traces:
 
 
 class TracePurge:
-    """The housekeeping duty that removes old traces, a step at a time."""
+    """The housekeeping task that purges old traces, a step at a time."""
 
     def __init__(self, caller: Caller, *, keep: timedelta) -> None:
         self.name: Final = "purge traces"
@@ -240,8 +239,8 @@ class TracePurge:
 
     async def run(self) -> bool:
         """Remove up to a step's worth of old traces; True when there may be more."""
-        rows = await self._caller.call(PURGE_CALL, self._keep, PURGE_STEP)
-        return rows[0][0] >= PURGE_STEP
+        ((purged,),) = await self._caller.call(PURGE_CALL, self._keep, PURGE_STEP)
+        return purged >= PURGE_STEP
 
 
 def _check(trace: NewTrace) -> None:
@@ -252,7 +251,7 @@ def _check(trace: NewTrace) -> None:
     _checked_transaction_id(trace.transaction_id)
     names = trace.trace_names or ()
     if len(names) > TRACE_NAMES_MAX:
-        raise BadRequest(f"more than {TRACE_NAMES_MAX} traceNames")
+        raise BadRequest(f"too many traceNames: {len(names)}. Send at most {TRACE_NAMES_MAX}")
     _check_names("traceName", names)
     for kind, text in (
         ("eventType", trace.event_type),

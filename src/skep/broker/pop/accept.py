@@ -15,9 +15,9 @@ import msgspec
 from skep.broker.directory import (
     Directory,
     Group,
-    GroupWish,
+    GroupRequest,
     Partition,
-    PartitionWish,
+    PartitionRequest,
     Subscription,
 )
 from skep.db.access.errors import GroupGone
@@ -168,7 +168,7 @@ class Pop:
         options = poll.options
         group = self._directory.groups.get((options.queue, options.group))
         if group is None or (options.conflation is not None and group.conflation is None):
-            wish = GroupWish(
+            wish = GroupRequest(
                 (options.queue, options.group),
                 options.subscription,
                 self._resume(poll),
@@ -180,7 +180,7 @@ class Pop:
         if options.partition is not None:
             partition = self._directory.partitions.get((options.queue, options.partition))
             if partition is None:
-                wished = PartitionWish([(options.queue, options.partition)], self._resume(poll))
+                wished = PartitionRequest([(options.queue, options.partition)], self._resume(poll))
                 self._engine.submit("provision", None, _WEIGHT, wished)
                 return
             poll.partition = partition

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import msgspec
 import xxhash
 
-from skep.broker.directory import Directory, Partition, PartitionWish
+from skep.broker.directory import Directory, Partition, PartitionRequest
 from skep.broker.failover.diversion import Diversion
 from skep.broker.push.items import (
     NULL,
@@ -173,7 +173,7 @@ class Push:
             except SkepError as refusal:
                 request.fail(refusal)
 
-        wish = PartitionWish(list(missing), proceed)
+        wish = PartitionRequest(list(missing), proceed)
         self._engine.submit("provision", None, _ENTRY_WEIGHT * len(missing), wish)
         self._awaited.update(missing)
 

@@ -1,1 +1,1 @@
-"""What operators ask of queues and partitions, and change about them."""
+"""Queues as operators see them: configuration, listings, depth, ownership, pause, deletion."""

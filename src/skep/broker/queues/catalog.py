@@ -12,9 +12,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from skep.broker.messages.newest import summarize_messages
-from skep.broker.paging import Page
+from skep.broker.groups.progress import Groups
+from skep.broker.messages.listing import summarize_messages
+from skep.broker.paging import Page, from_row
 from skep.broker.queues.configure import stored_options
+from skep.broker.queues.lifecycle import find_queue
 from skep.broker.queues.resources import (
     BriefCounts,
     GroupSummary,
@@ -151,7 +153,7 @@ class QueueCatalog:
                 just ended there would be taken for the last one.
         """
         check_name("search", search or "")
-        queue_id = None if queue is None else await self._queue_id(queue)
+        queue_id = None if queue is None else await find_queue(self._caller, queue)
         after_id = None if after is None else _parse_after(after)
         rows = await self._caller.call(
             _LIST_PARTITIONS, queue_id, search, after_id, page.limit, page.offset
@@ -195,7 +197,7 @@ class QueueCatalog:
             tasks=len({row["task"] for row in queues}),
             messages=sum_counts(each.messages for each in counted.values()),
             estimated=any(each.is_estimate for each in counted.values()),
-            lag=Lag(time=Spread(*lag[:4]), offset=Spread(*lag[4:])),
+            lag=Lag(time=_spread(lag, "time"), offset=_spread(lag, "offset")),
             throughput=Throughput(ingested_per_second=ingested, processed_per_second=None),
             timestamp=now,
         )
@@ -215,7 +217,7 @@ class QueueCatalog:
         Raises:
             NotFound: There is no such queue.
         """
-        queue_id = await self._queue_id(queue)
+        queue_id = await find_queue(self._caller, queue)
         rows = await self._caller.call(_NEWEST_SEGMENTS, queue_id, page.limit, page.offset)
         return summarize_messages(queue, rows, page)
 
@@ -255,32 +257,21 @@ class QueueCatalog:
 
     async def _check_partition(self, partition_id: int) -> None:
         if not await self._caller.call(_KNOWN_PARTITION, partition_id):
-            raise NotFound("the partition given as after is gone: begin anew")
-
-    async def _queue_id(self, name: str) -> int:
-        rows = await self._caller.call(
-            "select q.id from skep.queue q where q.name = $1", check_name("queue", name)
-        )
-        if not rows:
-            raise NotFound("Queue not found")
-        return rows[0]["id"]
+            raise NotFound("the partition given as after was removed: start without after")
 
 
 def _parse_after(after: str) -> int:
     partition_id = parse_partition_uuid(after)
     if partition_id is None:
-        raise BadRequest("after must be the id of a partition")
+        raise BadRequest(f"after must be the id of a partition, not {after!r}")
     return partition_id
 
 
 def _queue_summary(row: Any, counted: _Counted) -> QueueSummary:
-    return QueueSummary(
+    return from_row(
+        QueueSummary,
+        row,
         id=queue_uuid(row["id"]),
-        name=row["name"],
-        namespace=row["namespace"],
-        task=row["task"],
-        created_at=row["created_at"],
-        is_paused=row["is_paused"],
         partitions=counted.partitions,
         messages=counted.messages,
         estimated=counted.is_estimate,
@@ -288,13 +279,11 @@ def _queue_summary(row: Any, counted: _Counted) -> QueueSummary:
 
 
 def _partition_summary(row: Any) -> PartitionSummary:
-    return PartitionSummary(
+    return from_row(
+        PartitionSummary,
+        row,
         id=partition_uuid(row["id"]),
-        name=row["name"],
         queue=row["queue_name"],
-        created_at=row["created_at"],
-        head=row["head"],
-        tail=row["tail"],
         stats=_counts_of(row),
         last_activity=row["pushed_at"],
         oldest_message=row["oldest_at"],
@@ -316,6 +305,10 @@ def _groups_of(row: Any) -> list[GroupSummary]:
             *(row[column] or () for column in columns), strict=True
         )
     ]
+
+
+def _spread(row: Any, figure: str) -> Spread:
+    return Spread(**{name: row[f"{figure}_{name}"] for name in Spread.__struct_fields__})
 
 
 def _counts_of(row: Any) -> MessageCounts:
@@ -351,3 +344,78 @@ def sum_counts(all_counts: Iterable[MessageCounts]) -> MessageCounts:
             for name in MessageCounts.__struct_fields__
         }
     )
+
+
+class PartitionDepth(msgspec.Struct, frozen=True):
+    """What waits in one partition."""
+
+    partition: str
+    pending: int
+
+
+class QueueDepth(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """What waits in a queue."""
+
+    queue: str
+    group: str | None
+    """Null: of each partition what its slowest reader has yet to finish."""
+    pending: int
+    """Messages that are not finished yet."""
+    partitions_pending: int
+    """Partitions with such messages."""
+    conflation: bool
+    """Whether the group gets only the newest message of each partition."""
+    effective_pending: int
+    """Messages that will be delivered: one for each partition if the group conflates, else all."""
+    estimated: bool
+    """Whether the sums come from a sample, or of `partitionsPending` from this page alone."""
+    partitions: list[PartitionDepth]
+    """A page of the partitions, by name."""
+
+
+class Depths:
+    """Measures what waits in queues.
+
+    The figures of the listings and of the lag of groups, in the shape of Queen's newer clients.
+    """
+
+    def __init__(self, groups: Groups, catalog: QueueCatalog) -> None:
+        self._groups: Final = groups
+        self._catalog: Final = catalog
+
+    async def of_group(self, queue: str, group: str, page: Page) -> QueueDepth:
+        """Measure what one group has yet to finish.
+
+        Raises:
+            NotFound: There is no such queue, or it has no such group.
+        """
+        lag = await self._groups.measure_lag(group, queue, page)
+        return QueueDepth(
+            queue=queue,
+            group=group,
+            pending=lag.offset_lag,
+            partitions_pending=lag.partitions_with_lag,
+            conflation=lag.conflation,
+            effective_pending=lag.partitions_with_lag if lag.conflation else lag.offset_lag,
+            estimated=lag.estimated,
+            partitions=[PartitionDepth(each.partition, each.offset_lag) for each in lag.partitions],
+        )
+
+    async def of_queue(self, queue: str, page: Page) -> QueueDepth:
+        """Measure what the slowest reader of each partition has yet to finish.
+
+        Raises:
+            NotFound: There is no such queue.
+        """
+        detail = await self._catalog.queue(queue, page)
+        partitions = [PartitionDepth(each.name, each.stats.pending) for each in detail.partitions]
+        return QueueDepth(
+            queue=queue,
+            group=None,
+            pending=detail.totals.pending,
+            partitions_pending=sum(each.pending > 0 for each in partitions),
+            conflation=False,
+            effective_pending=detail.totals.pending,
+            estimated=detail.estimated or len(partitions) < detail.partitions_total,
+            partitions=partitions,
+        )

@@ -1,8 +1,7 @@
 """Configure: create queues, change their options, show them.
 
-Decides what a change means: which values are acceptable, what null and `replace` stand for, and
-what this broker cannot promise. What the options do is the business of push, pop, ack and
-retention.
+Decides what a change means: which values are valid, what null and `replace` stand for, and what
+this broker cannot offer. Push, pop, ack and retention act by the options.
 """
 
 import json
@@ -66,13 +65,13 @@ class Configured(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     configured: Literal[True] = True
     queue_id: str
     partition_id: str | None
-    """Of the partition `Default`, which a queue made by a push may not have."""
+    """Of the partition `Default`, which a queue created by a push may lack."""
     queue: str
     namespace: str
     task: str
     options: QueueOptions
     ignored_options: list[str] | UnsetType = UNSET
-    """Those that were sent and that Skep does not know, if any."""
+    """Options of the request that Skep does not know, if any."""
 
 
 class Configure:
@@ -129,7 +128,7 @@ class Configure:
             namespace, task = namespace or "", task or ""
         rows = await self._caller.call(CONFIGURE_CALL, queue, namespace, task, json.dumps(columns))
         if self._changes is not None:
-            self._changes.announce(RULES, json.loads(rows[0][0])["id"])
+            self._changes.announce(RULES, json.loads(rows[0]["queue"])["id"])
         return _configured(rows[0], unknown=sorted(options.keys() - COLUMNS.keys()))
 
     async def show(self, queue: str) -> Configured:
@@ -145,7 +144,7 @@ class Configure:
 
 
 def _configured(row: Any, *, unknown: list[str] | None = None) -> Configured:
-    stored, default_partition_id = json.loads(row[0]), row[1]
+    stored, default_partition_id = json.loads(row["queue"]), row["default_partition_id"]
     return Configured(
         queue_id=queue_uuid(stored["id"]),
         partition_id=None if default_partition_id is None else partition_uuid(default_partition_id),
@@ -176,7 +175,9 @@ def _checked_option(name: str, value: Any) -> object:
         return _checked_schema(value)
     if name in _CHOICES:
         if value not in _CHOICES[name]:
-            raise BadRequest(f"option {name} must be one of {', '.join(_CHOICES[name])}")
+            raise BadRequest(
+                f"option {name} must be one of {', '.join(_CHOICES[name])}, not {value!r}"
+            )
         return value
     if isinstance(default, bool):
         if not isinstance(value, bool):
@@ -189,7 +190,7 @@ def _checked_number(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadRequest(f"option {name} must be a whole number")
     if name != "priority" and not 0 <= value <= _INTEGER_MAX:
-        raise BadRequest(f"option {name} must be between 0 and {_INTEGER_MAX}")
+        raise BadRequest(f"option {name} must be between 0 and {_INTEGER_MAX}, not {value}")
     return max(-_INTEGER_MAX, min(value, _INTEGER_MAX))
 
 

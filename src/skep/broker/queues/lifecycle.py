@@ -1,9 +1,8 @@
-"""What is done to whole queues: pause, resume, clear, delete.
+"""Pause, resume, clear and delete whole queues.
 
 A queue may have a hundred thousand partitions, so nothing here is one transaction. Deleting makes
-the queue unreachable at once and then sweeps what is left in small portions; what the request does
-not get to, or leaves behind when its process dies, is swept by `RemovedQueueSweep`. Clearing goes
-from partition to partition, each of them whole at every moment.
+the queue unreachable at once and then sweeps its rows in small steps; `RemovedQueueSweep` finishes
+what the request does not. Clearing goes from partition to partition, each in one transaction.
 """
 
 from collections.abc import Callable
@@ -34,6 +33,20 @@ CLEAR_SEGMENTS: Final = 1_000
 """What one call clears at most; its partitions are locked meanwhile."""
 
 
+async def find_queue(caller: Caller, queue: str) -> int:
+    """Return the id of a queue.
+
+    Raises:
+        NotFound: There is no such queue.
+    """
+    rows = await caller.call(
+        "select q.id from skep.queue q where q.name = $1", check_name("queue", queue)
+    )
+    if not rows:
+        raise NotFound("Queue not found")
+    return rows[0]["id"]
+
+
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):
     """What clearing a queue dropped."""
 
@@ -52,7 +65,7 @@ class QueueLifecycle:
         now: Callable[[], float],
         changes: ChangeAnnouncer | None = None,
     ) -> None:
-        """Take the way to the database, to parked polls, a monotonic clock, and other processes."""
+        """Take a caller, the announcers to polls and to other processes, and a monotonic clock."""
         self._changes: Final = changes
         self._caller: Final = caller
         self._announcer: Final = announcer
@@ -85,7 +98,7 @@ class QueueLifecycle:
             return False
         if self._changes is not None:
             self._changes.announce(QUEUE, queue_id)
-        # Polls that wait for the queue that is gone subscribe to the one that will come.
+        # Polls that wait for the deleted queue subscribe to the next one of that name.
         self._announcer.announce(queue_id, POP_PARTITIONS_MAX)
         until = self._now() + SWEEP_S_MAX
         while await self._sweep(queue_id) and self._now() < until:
@@ -102,7 +115,7 @@ class QueueLifecycle:
             NotFound: There is no such queue or partition.
             Refused: A reader outside still needs some of the messages.
         """
-        queue_id = await self._queue_id(queue)
+        queue_id = await find_queue(self._caller, queue)
         start, upto = check_name("partition", partition or ""), None
         partitions = messages = 0
         while True:
@@ -135,17 +148,9 @@ class QueueLifecycle:
         ((has_more,),) = await self._caller.call(SWEEP_CALL, queue_id, SWEEP_ROWS)
         return has_more
 
-    async def _queue_id(self, queue: str) -> int:
-        rows = await self._caller.call(
-            "select q.id from skep.queue q where q.name = $1", check_name("queue", queue)
-        )
-        if not rows:
-            raise NotFound("Queue not found")
-        return rows[0]["id"]
-
 
 class RemovedQueueSweep:
-    """A duty of the housekeeper: sweep what deleted queues have left behind."""
+    """The housekeeping task that sweeps what deleted queues have left behind."""
 
     def __init__(self, caller: Caller) -> None:
         self.name: Final = "sweep removed queues"
@@ -153,6 +158,6 @@ class RemovedQueueSweep:
         self._caller: Final = caller
 
     async def run(self) -> bool:
-        """Sweep one portion; return whether there is more."""
+        """Sweep one step; return whether there is more."""
         ((has_more,),) = await self._caller.call(SWEEP_CALL, None, SWEEP_ROWS)
         return has_more

@@ -1,8 +1,8 @@
 """Which queue a partition belongs to, and which namespace a queue has.
 
-Asked for callers that are restricted to some queues. A partition never changes its queue, so that
-is remembered for good, within bounds; a namespace can be configured anew and is asked again after a
-few seconds. Names that do not exist are not remembered.
+Used for callers that are restricted to some queues. A partition never changes its queue, so that is
+cached for good, within bounds; a namespace can be reconfigured and is read again after some
+seconds. Names that do not exist are not cached.
 """
 
 from collections import OrderedDict
@@ -19,12 +19,12 @@ ENTRIES_MAX: Final = 100_000
 
 
 def first_namespace(queue: str) -> str:
-    """Return the namespace a queue gets that comes into being by a push or a poll."""
+    """Return the namespace of a queue that a push or a poll creates."""
     return queue.partition(".")[0]
 
 
-class Whereabouts:
-    """Looks up where things belong."""
+class Ownership:
+    """Looks up the queues of partitions and the namespaces of queues."""
 
     def __init__(self, caller: Caller, *, now: Callable[[], float]) -> None:
         self._caller: Final = caller
@@ -48,10 +48,10 @@ class Whereabouts:
             Unavailable: The database is away.
         """
         known = {each: self._queue_by_partition.get(each) for each in partition_ids}
-        strange = [each for each, queue in known.items() if queue is None]
-        if strange:
-            rows = await self._caller.call(PARTITIONS_CALL, strange)
-            found: dict[int, str] = {row[0]: row[1] for row in rows}
+        unknown = [each for each, queue in known.items() if queue is None]
+        if unknown:
+            rows = await self._caller.call(PARTITIONS_CALL, unknown)
+            found: dict[int, str] = {row["partition_id"]: row["queue"] for row in rows}
             self._queue_by_partition.update(found)
             known |= found
             _make_room(self._queue_by_partition)
@@ -64,10 +64,10 @@ class Whereabouts:
             Unavailable: The database is away.
         """
         known = {queue: self.known_namespace(queue) for queue in queues}
-        strange = [queue for queue, namespace in known.items() if namespace is None]
-        if strange:
-            rows = await self._caller.call(NAMESPACES_CALL, strange)
-            found: dict[str, str] = {row[0]: row[1] for row in rows}
+        unknown = [queue for queue, namespace in known.items() if namespace is None]
+        if unknown:
+            rows = await self._caller.call(NAMESPACES_CALL, unknown)
+            found: dict[str, str] = {row["queue"]: row["namespace"] for row in rows}
             asked_at = self._now()
             for queue, namespace in found.items():
                 self._namespaces[queue] = (asked_at, namespace)

@@ -1,7 +1,6 @@
-"""What listings say about queues, partitions, namespaces and tasks.
+"""The answers of listings of queues, partitions, namespaces and tasks, with the names of the wire.
 
-The values that `queue_catalog` answers with, in the names of the wire. Nothing is decided here but
-what a count means: see `MessageCounts`.
+What the counts mean is defined here: see `MessageCounts`.
 """
 
 from datetime import datetime
@@ -102,7 +101,7 @@ class PartitionPage(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     total: int
     pagination: Page
     next_after: str | None
-    """Give it as `after` for the next page; null when this page was not full."""
+    """Pass it as `after` to get the next page; null when this page was not full."""
 
 
 class GroupSummary(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -191,7 +190,7 @@ class Throughput(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     ingested_per_second: float
     processed_per_second: float | None
-    """Unknown (null): acknowledgments leave no trace in time."""
+    """Null: the times of acknowledgments are not recorded."""
 
 
 class Overview(msgspec.Struct, rename="camel", frozen=True, kw_only=True):

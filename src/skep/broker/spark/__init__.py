@@ -1,1 +1,1 @@
-"""What the broker shows of work on Spark: archive, pipelines, analytics. It runs none of it."""
+"""What the broker shows of work on Spark: pipelines, archive, analytics. It runs none of it."""

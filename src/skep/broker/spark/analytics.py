@@ -1,17 +1,15 @@
-"""What `skep analytics` found out about each hour, in pages.
+"""What `skep analytics` computed for each hour, in pages.
 
-Read only, and only tables that such a run writes: nothing here looks at the log. Rows come in the
-order of their address, and a page that is full names the row at which the next one goes on.
+Reads only the tables that such a run writes, never the log. Rows come in the order of their
+address; a full page has a cursor to the next one.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as NotBase64
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from skep.broker.paging import decode_cursor, encode_cursor, from_row
 from skep.broker.stats.ranges import ChartRange
 from skep.broker.timestamps import parse_moment, spell_moment
 from skep.db.access.slots import Caller
@@ -29,10 +27,10 @@ _place_decoder: Final = msgspec.json.Decoder(list[str])
 
 
 class QueueHour(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What is known of a queue in an hour.
+    """A queue in an hour.
 
-    Null is what nobody knows: of the log when it had been deleted before it was counted, of the
-    deliveries when no broker reported.
+    Null is what is unknown: counts of a log that was deleted before it was counted, deliveries
+    that no broker reported.
     """
 
     hour: str
@@ -106,7 +104,7 @@ class HourlyPage(msgspec.Struct, Generic[RowType], rename="camel", frozen=True, 
 
     rows: Sequence[RowType]
     next_cursor: str | None
-    """Give it back as `cursor` for what follows. None: that was all."""
+    """Pass it as `cursor` to get the next page; null on the last one."""
 
 
 class AnalyticsStatus(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -126,6 +124,10 @@ class _Listing(NamedTuple):
     address: tuple[str, ...]
     shape: Callable[[Any], Any]
 
+    def cursor_of(self, row: Any) -> str:
+        """Return the cursor of the rows behind this one."""
+        return encode_cursor([row["hour"].isoformat(), *(row[name] for name in self.address)])
+
 
 class Hourly:
     """The results of analytics."""
@@ -135,11 +137,12 @@ class Hourly:
 
     async def status(self) -> AnalyticsStatus:
         """Return how far analytics have come."""
-        ((_, watermark, finished_at, messages),) = await self._caller.call(PROGRESS_CALL)
+        (row,) = await self._caller.call(PROGRESS_CALL)
+        watermark, finished_at = row["watermark"], row["finished_at"]
         return AnalyticsStatus(
             watermark=watermark and spell_moment(watermark),
             finished_at=finished_at and spell_moment(finished_at),
-            messages=messages,
+            messages=row["messages"],
         )
 
     async def queues(
@@ -148,7 +151,7 @@ class Hourly:
         """Return volume, skew, deliveries and latencies.
 
         Raises:
-            BadRequest: The cursor is none of ours.
+            BadRequest: The cursor is invalid.
         """
         return await self._page(_QUEUES, covered, queue, cursor, limit)
 
@@ -180,51 +183,27 @@ class Hourly:
     ) -> HourlyPage[Any]:
         since, after = covered.since, None
         if cursor is not None:
-            since, after = read_cursor(cursor, len(listing.address))
+            hour, *after = decode_cursor(_place_decoder, cursor) or [""]
+            if len(after) != len(listing.address):
+                raise BadRequest("cursor must be the nextCursor of an earlier page")
+            since = parse_moment("cursor", hour)
         found = await self._caller.call(listing.call, since, covered.until, queue, after, limit)
         is_full = len(found) == limit > 0
         return HourlyPage(
             rows=[listing.shape(row) for row in found],
-            next_cursor=_spell_cursor(found[-1], listing.address) if is_full else None,
+            next_cursor=listing.cursor_of(found[-1]) if is_full else None,
         )
-
-
-def read_cursor(cursor: str, places: int) -> tuple[datetime, list[str]]:
-    """Return the hour and the rest of the address at which a page ended.
-
-    Raises:
-        BadRequest: It is none of ours.
-    """
-    try:
-        hour, *rest = _place_decoder.decode(urlsafe_b64decode(cursor))
-    except (NotBase64, ValueError):
-        raise BadRequest("cursor must be a nextCursor of this list") from None
-    if len(rest) != places:
-        raise BadRequest("cursor must be a nextCursor of this list")
-    return parse_moment("cursor", hour), rest
-
-
-def _spell_cursor(row: Any, address: tuple[str, ...]) -> str:
-    place = [row["hour"].isoformat(), *(row[name] for name in address)]
-    return urlsafe_b64encode(msgspec.json.encode(place)).decode()
 
 
 def _queue_hour(row: Any) -> QueueHour:
     counts = row["lag_counts"] or ()
     p50, p95, p99 = (quantile(LAG_BOUNDS_MS, counts, share) for share in (0.5, 0.95, 0.99))
-    return QueueHour(
+    return from_row(
+        QueueHour,
+        row,
         hour=spell_moment(row["hour"]),
-        queue=row["queue"],
-        messages=row["messages"],
-        bytes=row["bytes"],
-        partitions=row["partitions"],
         busiest_partition_messages=row["busiest_messages"],
         skew=_skew(row),
-        pushed=row["pushed"],
-        delivered=row["delivered"],
-        redelivered=row["redelivered"],
-        completed=row["completed"],
-        failed=row["failed"],
         avg_lag_ms=row["lag_ms_sum"] / row["delivered"] if row["delivered"] else None,
         p50_lag_ms=p50,
         p95_lag_ms=p95,
@@ -240,23 +219,15 @@ def _skew(row: Any) -> float | None:
 
 
 def _hot_key(row: Any) -> HotKey:
-    return HotKey(
-        hour=spell_moment(row["hour"]),
-        queue=row["queue"],
-        kind=row["kind"],
-        key=row["key"],
-        messages=row["messages"],
-        bytes=row["bytes"],
-    )
+    return from_row(HotKey, row, hour=spell_moment(row["hour"]))
 
 
 def _death_cause(row: Any) -> DeathCause:
-    return DeathCause(
+    return from_row(
+        DeathCause,
+        row,
         hour=spell_moment(row["hour"]),
-        queue=row["queue"],
         consumer_group=row["group_name"],
-        cause=row["cause"],
-        letters=row["letters"],
         p50_age_ms=row["age_ms_p50"],
         p95_age_ms=row["age_ms_p95"],
         max_age_ms=row["age_ms_max"],
@@ -264,11 +235,11 @@ def _death_cause(row: Any) -> DeathCause:
 
 
 def _group_hour(row: Any) -> GroupHour:
-    return GroupHour(
+    return from_row(
+        GroupHour,
+        row,
         hour=spell_moment(row["hour"]),
-        queue=row["queue"],
         consumer_group=row["group_name"],
-        samples=row["samples"],
         avg_backlog=row["backlog_mean"],
         max_backlog=row["backlog_max"],
         avg_lag_seconds=row["lag_s_mean"],

@@ -1,7 +1,7 @@
-"""Pipelines on Spark, as those who run them report: listed, shown, asked to stop.
+"""Pipelines on Spark as their runners report them, and how far the archive of each queue reaches.
 
-The broker does not run them. It reads and writes the same record as they do, so that people need
-not know where a pipeline runs.
+The broker neither runs pipelines nor archives. It reads the records that runners and `skep archive`
+write, and asks runners through them to stop, so that users need not know where a pipeline runs.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from skep.broker.paging import from_row
 from skep.broker.timestamps import wire_time
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound
@@ -17,7 +18,7 @@ from skep.model.limits import PIPELINE_SILENT_S
 
 LIST_CALL: Final = "select * from skep.list_pipelines($1, $2, $3)"
 STOP_CALL: Final = "select * from skep.stop_pipeline($1)"
-
+COVERAGE_CALL: Final = "select * from skep.archive_coverage($1, $2)"
 
 State = Literal["starting", "running", "stopped", "failed"]
 
@@ -78,13 +79,13 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StopAsked(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """What became of the wish to stop a pipeline."""
+    """The answer to a request to stop a pipeline."""
 
     name: str
     state: State
     """As it was."""
     is_stopping: bool
-    """Somebody runs it, and will hear of it within a second or so."""
+    """It has a runner, which notices within about a second."""
 
 
 _recent: Final = msgspec.json.Decoder(list[PipelineBatch])
@@ -98,11 +99,10 @@ class Pipelines:
 
     async def listed(self, *, limit: int, offset: int) -> PipelinePage:
         """Return a page of the pipelines."""
-        rows = await self._caller.call(LIST_CALL, None, limit, offset)
-        counted = rows or await self._caller.call(LIST_CALL, None, 1, 0)
+        rows, total = await _rows_and_total(self._caller, LIST_CALL, limit, offset, None)
         return PipelinePage(
-            pipelines=[PipelineSummary(**_summary(row)) for row in rows],
-            total=counted[0]["total"] if counted else 0,
+            pipelines=[from_row(PipelineSummary, row, **_summary(row)) for row in rows],
+            total=total,
             limit=limit,
             offset=offset,
         )
@@ -118,19 +118,17 @@ class Pipelines:
             raise NotFound(f"there is no pipeline {name}")
         row = rows[0]
         position = row["position"]
-        return PipelineDetail(
+        return from_row(
+            PipelineDetail,
+            row,
             **_summary(row),
             definition=msgspec.Raw(row["definition"].encode()),
-            definition_hash=row["definition_hash"],
-            checkpoint=row["checkpoint"],
-            runner=row["runner"],
-            master=row["master"],
             position=None if position is None else msgspec.Raw(position.encode()),
             recent=_batches(row),
         )
 
     async def stop(self, name: str) -> StopAsked:
-        """Ask whoever runs a pipeline to stop it.
+        """Ask the runner of a pipeline to stop it.
 
         Raises:
             NotFound: There is none of that name.
@@ -138,24 +136,18 @@ class Pipelines:
         rows = await self._caller.call(STOP_CALL, name)
         if not rows:
             raise NotFound(f"there is no pipeline {name}")
-        state, silent_s = rows[0]
-        return StopAsked(name=name, state=state, is_stopping=_is_alive(state, silent_s))
+        state = rows[0]["state"]
+        return StopAsked(name=name, state=state, is_stopping=_is_alive(state, rows[0]["silent_s"]))
 
 
 def _summary(row: Any) -> dict[str, Any]:
     is_alive = _is_alive(row["state"], row["silent_s"])
     return {
-        "name": row["name"],
-        "state": row["state"],
         "is_alive": is_alive,
         "is_stopping": is_alive and row["should_stop"],
-        "messages": row["messages"],
-        "batches": row["batches"],
         "messages_per_second": row["rate"],
-        "lag_messages": row["lag_messages"],
         "lag_seconds": row["lag_s"],
         "last_batch": next(iter(_batches(row)[-1:]), None),
-        "last_error": row["last_error"],
         "started_at": _time(row["started_at"]),
         "reported_at": _time(row["seen_at"]),
         "ended_at": None if row["ended_at"] is None else _time(row["ended_at"]),
@@ -173,3 +165,60 @@ def _is_alive(state: State, silent_s: float) -> bool:
 
 def _time(moment: datetime) -> str:
     return wire_time(moment).decode()
+
+
+async def _rows_and_total(
+    caller: Caller, call: str, limit: int, offset: int, *before: object
+) -> tuple[Sequence[Any], int]:
+    """Return the rows of a page and the total, which every row tells; also behind the last one."""
+    rows = await caller.call(call, *before, limit, offset)
+    counted = rows or await caller.call(call, *before, 1, 0)
+    return rows, counted[0]["total"] if counted else 0
+
+
+class ArchivedQueue(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Which time of a queue is where."""
+
+    queue: str
+    messages: int
+    """Archived so far."""
+    archived_at: datetime | None
+    is_wanted: bool
+    """The queue's configuration asks for an archive."""
+    is_running: bool
+    """A run was begun and has not ended."""
+    is_foreign: bool
+    """The archive belongs to the server that this database was restored from."""
+    gone_to: datetime | None
+    """What was stored until then was deleted, and is in no archive."""
+    covered_from: datetime | None
+    covered_to: datetime | None
+    """What was stored between is in the archive."""
+    live_from: datetime | None
+    """The oldest message of the live log."""
+
+
+class ArchivePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the queues that have an archive or want one, by name."""
+
+    queues: list[ArchivedQueue]
+    total: int
+    limit: int
+    offset: int
+
+
+class ArchiveCoverage:
+    """Reads what is archived."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller: Final = caller
+
+    async def listed(self, *, limit: int, offset: int) -> ArchivePage:
+        """Return a page of queues."""
+        rows, total = await _rows_and_total(self._caller, COVERAGE_CALL, limit, offset)
+        return ArchivePage(
+            queues=[from_row(ArchivedQueue, row) for row in rows],
+            total=total,
+            limit=limit,
+            offset=offset,
+        )

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from skep.broker.paging import from_row
 from skep.broker.stats.ranges import ChartRange, ChartSpan, Interval
 from skep.broker.stats.samples import Sample, decode_sample, merge_samples
 from skep.broker.stats.shapes import (
@@ -31,7 +32,6 @@ from skep.broker.timestamps import spell_moment
 from skep.db.access.slots import Caller
 from skep.model.names import check_name
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
-from skep.telemetry.meters import COUNTERS
 
 NOW_CALL: Final = "select skep.now()"
 BUSIEST_CALL: Final = "select * from skep.busiest_queues($1, $2, $3, $4)"
@@ -46,7 +46,8 @@ PARKED_CALL: Final = "select * from skep.chart_parked($1, $2, $3, $4, $5)"
 GROUPS_CALL: Final = "select * from skep.chart_groups($1, $2, $3, $4, $5, $6)"
 SAMPLES_CALL: Final = "select * from skep.worker_samples($1, $2, $3, $4, $5, $6)"
 COUNT_PARTITIONS_CALL: Final = (
-    "select p.queue_id, count(*) from skep.partition p where p.queue_id = any($1) group by 1"
+    "select p.queue_id, count(*) as partitions from skep.partition p"
+    " where p.queue_id = any($1) group by 1"
 )
 
 QUEUES_CHARTED: Final = 20
@@ -77,13 +78,11 @@ class QueueChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerSample(NamedTuple):
-    """What a worker was doing from a moment on."""
+    """What a worker did from a time on."""
 
-    worker_id: int
     hostname: str
     port: int
     number: int
-    pid: int
     seen_at: datetime
     at: datetime
     sample: Sample
@@ -97,7 +96,7 @@ class ChosenQueues(NamedTuple):
 
 
 class Charts:
-    """Answers what happened over time."""
+    """Charts what happened over time."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller: Final = caller
@@ -113,7 +112,17 @@ class Charts:
         """Return what workers were doing, oldest first."""
         check_name("hostname", hostname or "")
         rows = await self._caller.call(SAMPLES_CALL, *_span(covered), hostname, number, ROWS_MAX)
-        return [_worker_sample(row) for row in rows]
+        return [
+            WorkerSample(
+                row["hostname"],
+                row["port"],
+                row["number"],
+                row["seen_at"],
+                row["at"],
+                decode_sample(row["sample"]),
+            )
+            for row in rows
+        ]
 
     async def choose(self, covered: ChartRange, choice: QueueChoice) -> "ChosenQueues":
         """Find the queues of a sum; over many of them, long times are summed up by the hour."""
@@ -184,10 +193,11 @@ class Charts:
             time_range=ChartSpan.of(covered),
             bucket_minutes=covered.bucket_minutes,
             series=[
-                ParkedPoint(
+                from_row(
+                    ParkedPoint,
+                    row,
                     bucket=spell_moment(row["bucket"]),
                     queue_name=row["queue"],
-                    hostname=row["hostname"],
                     worker_id=row["number"],
                     parked_count=row["parked"],
                 )
@@ -257,7 +267,7 @@ class Charts:
                 CHOSEN_CALL, choice.queue, choice.namespace, choice.task, limit
             )
         else:
-            # By hour unless it is short, from the begin of the first hour on: it is only a choice.
+            # By hour unless it is short, from the start of the first hour: it only chooses queues.
             by_hour = covered.bucket_minutes > 1
             since = covered.since.replace(minute=0, second=0, microsecond=0)
             span = (since if by_hour else covered.since, covered.until, by_hour)
@@ -296,7 +306,7 @@ class Charts:
         return _Extras(
             parked,
             {(row["bucket"], row["queue_id"]): row["partitions"] for row in removed},
-            {row[0]: row[1] for row in partitions},
+            {row["queue_id"]: row["partitions"] for row in partitions},
         )
 
 
@@ -306,11 +316,6 @@ class _Extras(NamedTuple):
     parked: Counter[tuple[datetime, str]]
     removed: dict[tuple[datetime, int], int]
     partitions: dict[int, int]
-
-
-def _worker_sample(row: Any) -> WorkerSample:
-    worker_id, hostname, port, number, pid, seen_at, at, sample = row
-    return WorkerSample(worker_id, hostname, port, number, pid, seen_at, at, decode_sample(sample))
 
 
 def average(total: float, count: int) -> float:
@@ -332,7 +337,7 @@ def by_bucket(covered: ChartRange, samples: Iterable[WorkerSample]) -> dict[date
 
 
 def _span(covered: ChartRange) -> tuple[datetime, datetime, bool]:
-    # From the begin of its bucket on, or the first point would be of a part only.
+    # From the start of the bucket, or the first point would cover only a part of it.
     since = covered.bucket_of(covered.since) if covered.is_hourly else covered.since
     return since, covered.until, covered.is_hourly
 
@@ -342,11 +347,11 @@ def _operations_point(covered: ChartRange, row: Any, queue: str, extras: _Extras
     seconds = covered.seconds_in(bucket)
     lag_counts: list[int] = row["lag_counts"]
     p50, p95, p99 = (quantile(LAG_BOUNDS_MS, lag_counts, share) for share in (0.5, 0.95, 0.99))
-    counted = {name: row[name] for name in QueueOpsPoint.__struct_fields__ if name in _COLUMNS}
-    return QueueOpsPoint(
+    return from_row(
+        QueueOpsPoint,
+        row,
         bucket=spell_moment(bucket),
         queue_name=queue,
-        **counted,
         partitions_deleted=extras.removed.get((bucket, queue_id), 0),
         partition_count=extras.partitions.get(queue_id, 0),
         avg_lag_ms=average(row["lag_ms_sum"], row["pop_messages"]),
@@ -360,7 +365,3 @@ def _operations_point(covered: ChartRange, row: Any, queue: str, extras: _Extras
         empty_per_second=rate(row["pop_empty"], seconds),
         parked_count=extras.parked[bucket, queue],
     )
-
-
-_COLUMNS: Final = frozenset(COUNTERS) - {"lag_ms_sum"}
-"""What a point takes from its row as it is."""

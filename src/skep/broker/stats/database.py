@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from skep.broker.paging import from_row
 from skep.broker.stats.shapes import ReaderLag, ReaderPage
 from skep.broker.timestamps import spell_moment
 from skep.db.access.slots import Caller
@@ -197,10 +198,9 @@ class DatabaseStats:
         rows = await self._caller.call(READERS_CALL, name, limit)
         return ReaderPage(
             [
-                ReaderLag(
-                    queue=row["queue"],
-                    name=row["name"],
-                    messages=row["messages"],
+                from_row(
+                    ReaderLag,
+                    row,
                     time_lag_seconds=row["seconds"],
                     updated_at=spell_moment(row["updated_at"]),
                     active=row["is_active"],

@@ -1,4 +1,4 @@
-"""The times that charts cover: from when to when, and how many minutes a point stands for. Pure.
+"""The time ranges of charts, and how many minutes a point stands for. Pure.
 
 The length of a bucket follows Queen's rule. Buckets are real ones: those of six hours begin every
 six hours, and a rate is per second of the part of a bucket that lies in the range and has passed.
@@ -27,7 +27,7 @@ _MINUTES_BY_SPAN: Final = (
 )
 _MINUTES_OF_LONGER: Final = 360
 _MARGIN: Final = timedelta(hours=1)
-"""Minutes are purged in portions: shortly before their time is over they do not count any more."""
+"""Minutes are purged in batches: those about to expire are not used any more."""
 
 
 class ChartRange(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class ChartRange(msgspec.Struct, frozen=True):
         return max((end - begin).total_seconds(), 1.0)
 
     def bucket_of(self, moment: datetime) -> datetime:
-        """Return the begin of the bucket that a moment lies in."""
+        """Return the start of the bucket that a time lies in."""
         seconds = int(moment.timestamp())
         return datetime.fromtimestamp(seconds - seconds % self.bucket_s, moment.tzinfo)
 
@@ -89,10 +89,10 @@ def chart_range(
     """Decide what a chart covers.
 
     Args:
-        since: Where it begins; without it, `span` before its end.
-        until: Where it ends; without it, now.
-        now: The time.
-        span: How long it is by default.
+        since: Its start; by default `span` before its end.
+        until: Its end; by default now.
+        now: The current time.
+        span: Its default length.
 
     Raises:
         BadRequest: It ends before it begins, or is too long.
@@ -102,7 +102,7 @@ def chart_range(
         since = since or until - span
         length = until - since
     except OverflowError:
-        raise BadRequest("from and to must be sensible times") from None
+        raise BadRequest("from and to must lie between the years 1 and 9999") from None
     if length <= timedelta():
         raise BadRequest("to must be after from")
     if length > SPAN_MAX:

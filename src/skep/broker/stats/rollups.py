@@ -1,8 +1,8 @@
-"""Write what this process counts to the database, and keep what all of them wrote in order.
+"""Write what this process counts to the database, and maintain what all processes wrote.
 
 `Reporter` adds what is new every few seconds: one call, whose size follows the queues that were
-used since. What cannot be written is kept for the next time. The duties, which one process of the
-installation attends to, sum up minutes to hours, note how far groups are behind, and purge.
+used since. What cannot be written is kept for the next time. The duties, which the leader runs, sum
+up minutes to hours, sample the lag of groups, and purge.
 
 Times are those of the database's clock, as far as this process knows the difference to its own.
 """
@@ -44,7 +44,7 @@ PURGE_CALL: Final = "select skep.purge_metrics($1, $2, $3, $4, $5)"
 MINUTES_KEPT: Final = timedelta(hours=48)
 """How long rollups by minute are kept."""
 SETTLE_S: Final = 120
-"""How long after its end an hour is left alone. A report is late by seconds, if at all."""
+"""How long to wait after the end of an hour before summing it up; reports are late by seconds."""
 ROLL_UP_INTERVAL_S: Final = 60.0
 PURGE_INTERVAL_S: Final = 300.0
 PURGE_BATCH: Final = 5_000
@@ -95,11 +95,11 @@ class Reporter:
         self._reporting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to report."""
-        self._reporting = asyncio.get_running_loop().create_task(self._report_again_and_again())
+        """Start to report."""
+        self._reporting = asyncio.get_running_loop().create_task(self._report_repeatedly())
 
     async def stop(self) -> None:
-        """Report once more, and then no longer."""
+        """Report a last time and stop."""
         if self._reporting is None:
             return
         self._reporting.cancel()
@@ -121,7 +121,7 @@ class Reporter:
             self._meters.queues.take_back(deltas)
             raise
 
-    async def _report_again_and_again(self) -> None:
+    async def _report_repeatedly(self) -> None:
         while True:
             await asyncio.sleep(self._interval_s)
             await self.report()
@@ -133,7 +133,7 @@ class Reporter:
         minute = (self._now() + self._ahead).replace(second=0, microsecond=0)
         so_far = self._sample if minute == self._minute else EMPTY
         calls = _calls(self._meters)
-        sample = so_far.merge(self._look(deltas, calls))
+        sample = so_far.merge(self._observe(deltas, calls))
         ((recorded_at,),) = await self._caller.call(
             RECORD_CALL,
             worker_id,
@@ -143,7 +143,7 @@ class Reporter:
             _encode(dict(self._read_parked())).decode(),
         )
         if recorded_at is None:
-            self._worker_id = None  # it was silent for so long that it was purged
+            self._worker_id = None  # purged after a long silence
             self._meters.queues.take_back(deltas)
             return
         self._ahead = recorded_at - self._now()
@@ -154,7 +154,7 @@ class Reporter:
         self._ahead = registered_at - self._now()
         return worker_id
 
-    def _look(self, deltas: Sequence[QueueDelta], calls: tuple[int, int]) -> Sample:
+    def _observe(self, deltas: Sequence[QueueDelta], calls: tuple[int, int]) -> Sample:
         counters: Counter[str] = Counter()
         for delta in deltas:
             for name, count in zip(COUNTERS, delta.counts, strict=True):
@@ -214,7 +214,7 @@ class RollUpDuty:
 
 
 class LagSampleDuty:
-    """Notes how far the groups of queues in use are behind."""
+    """Samples the lag of groups of queues in use."""
 
     def __init__(self, caller: Caller, term: Term) -> None:
         self.name: Final = "sampling of lag"
@@ -223,7 +223,7 @@ class LagSampleDuty:
         self._term: Final = term
 
     async def run(self) -> bool:
-        """Look once."""
+        """Take one sample."""
         await self._caller.call(SAMPLE_GROUPS_CALL, *self._term, GROUPS_SAMPLED, PARTITIONS_SAMPLED)
         return False
 

@@ -1,8 +1,8 @@
-"""The metric families with Queen's names, for dashboards that were made for it.
+"""The metric families with Queen's names, for its dashboards.
 
-What concerns this instance comes from the snapshots of its workers; what concerns the installation
-from one call to the database, which is repeated every few seconds at most, however often somebody
-scrapes. While the database is away the scrape goes on without that part.
+Figures of this instance come from the snapshots of its workers, those of the installation from one
+database call, whose answer serves all scrapes for some seconds. While the database is unavailable
+that part is left out.
 
 Queen's rates per minute are gauges of the last minute that is over, not meant for `rate()`.
 Families of parts that this broker does not have (the registry of responses, back-off by queue, the
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ScrapeFacts:
-    """What the database says for scrapes."""
+    """The figures of the installation, cached for some seconds."""
 
     def __init__(self, caller: Caller, *, queues_max: int) -> None:
         self._caller: Final = caller
@@ -62,7 +62,7 @@ class ScrapeFacts:
         self._read_at: datetime | None = None
 
     async def read(self) -> _Facts | None:
-        """Return what the installation says of itself; None while nobody can be asked."""
+        """Return the figures of the installation; None while the database is unavailable."""
         now = datetime.now(UTC)
         if self._read_at is None or (now - self._read_at).total_seconds() >= KEEP_S:
             try:

@@ -1,7 +1,7 @@
-"""What charts and the status answer with, in the names of the wire.
+"""The answers of charts and the status, with the names of the wire.
 
-Nothing is decided here. Rates are per second, times in milliseconds unless their name says
-otherwise; null stands for what nobody measured.
+Rates are per second, times in milliseconds unless their name says otherwise; null means not
+measured.
 """
 
 import msgspec
@@ -133,7 +133,7 @@ class StatusErrors(_Wire, rename="camel", frozen=True, kw_only=True):
 
 
 class Status(_Wire, rename="camel", frozen=True, kw_only=True):
-    """Everything at a glance."""
+    """The state of the installation."""
 
     time_range: ChartSpan
     bucket_minutes: int
@@ -305,10 +305,10 @@ class QueueOpsPoint(_Wire, rename="camel", frozen=True, kw_only=True):
     partitions_created: int
     partitions_deleted: int
     partition_count: int
-    """At present, whatever the bucket."""
+    """Current, not of the bucket."""
     avg_lag_ms: float
     p50_lag_ms: float | None
-    """Shares of the messages are told when one queue is asked for, else null."""
+    """Quantiles only when one queue is requested, else null."""
     p95_lag_ms: float | None
     p99_lag_ms: float | None
     max_lag_ms: int

@@ -1,8 +1,8 @@
-"""The status of an installation: what is there now, and what happened lately.
+"""The status of an installation, and charts of what its workers did and used.
 
-Counts of messages are those of the listings (`queue_catalog`), everything over time comes from the
-rollups (`stats_charts`). Without a choice of queues the samples of the workers say what happened:
-they are few, however many queues there are.
+Message counts are those of the listings; everything over time comes from the rollups. Without a
+choice of queues it comes from the samples of the workers, which are few however many queues there
+are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,6 +19,8 @@ from skep.broker.stats.ranges import ChartRange, ChartSpan
 from skep.broker.stats.samples import EMPTY, Gauge, Sample, merge_samples
 from skep.broker.stats.shapes import (
     BatchSizes,
+    GaugeFigures,
+    Replica,
     RequestCounts,
     Status,
     StatusErrors,
@@ -26,9 +28,15 @@ from skep.broker.stats.shapes import (
     StatusLetters,
     StatusMessages,
     StatusQueue,
+    SystemChart,
+    SystemPoint,
     ThroughputPoint,
     TopError,
     WorkerBrief,
+    WorkerChart,
+    WorkerPoint,
+    WorkerReport,
+    WorkerTotals,
 )
 from skep.broker.timestamps import spell_moment
 from skep.db.access.slots import Caller
@@ -43,12 +51,13 @@ LETTERS_MAX: Final = 1_000
 ERRORS_SHOWN: Final = 10
 QUEUES_SHOWN: Final = 100
 PARTITIONS_EXACT: Final = 2_000
-"""Partitions that the status counts one by one: it has more to do than a listing."""
+"""Partitions counted one by one; fewer than in a listing, because there is more to do here."""
 _MIB: Final = 1024 * 1024
+_NOTHING: Final = Gauge.of(0)
 
 
 class StatusReport:
-    """Answers how the installation is doing."""
+    """Describes the state of the installation."""
 
     def __init__(self, caller: Caller, charts: Charts, catalog: QueueCatalog) -> None:
         self._caller: Final = caller
@@ -77,7 +86,7 @@ class StatusReport:
             messages=_messages(counted, total),
             leases=await self._leases(acked=total.count("ack_success")),
             dead_letter_queue=await self._letters(counted.messages.dead_letter),
-            workers=[brief_of(each) for each in by_worker(samples)],
+            workers=[_brief_of(each) for each in _by_worker(samples)],
             errors=StatusErrors(
                 db_errors=total.count("db_errors"),
                 ack_failed=total.count("ack_failed"),
@@ -122,11 +131,11 @@ class StatusReport:
         return _Counted([queue], found.totals, is_guess=found.estimated)
 
     async def _leases(self, *, acked: int) -> StatusLeases:
-        ((leases, partitions, messages),) = await self._caller.call(LEASES_CALL, LEASES_MAX)
+        (row,) = await self._caller.call(LEASES_CALL, LEASES_MAX)
         return StatusLeases(
-            active=leases,
-            partitions_with_leases=partitions,
-            total_batch_size=messages,
+            active=row["leases"],
+            partitions_with_leases=row["partitions"],
+            total_batch_size=row["messages"],
             total_acked=acked,
         )
 
@@ -161,15 +170,15 @@ def _messages(counted: _Counted, total: Sample) -> StatusMessages:
     )
 
 
-def by_worker(samples: Iterable[WorkerSample]) -> list[list[WorkerSample]]:
-    """Sort samples by worker; of one that was restarted all belong together."""
+def _by_worker(samples: Iterable[WorkerSample]) -> list[list[WorkerSample]]:
+    """Group samples by worker; those before and after a restart belong together."""
     found: dict[tuple[str, int, int], list[WorkerSample]] = {}
     for each in samples:
         found.setdefault((each.hostname, each.port, each.number), []).append(each)
     return list(found.values())
 
 
-def brief_of(samples: Sequence[WorkerSample]) -> WorkerBrief:
+def _brief_of(samples: Sequence[WorkerSample]) -> WorkerBrief:
     """Sum up one worker."""
     merged = merge_samples(each.sample for each in samples)
     last = samples[-1].sample
@@ -177,34 +186,24 @@ def brief_of(samples: Sequence[WorkerSample]) -> WorkerBrief:
         hostname=samples[-1].hostname,
         worker_id=samples[-1].number,
         avg_event_loop_lag_ms=_rounded(merged.average("loop_lag_ms")) or 0.0,
-        max_event_loop_lag_ms=greatest(merged, "loop_lag_ms"),
-        free_slots=int(latest(last, "pool_idle")),
-        db_connections=int(latest(last, "pool_size")),
-        job_queue_size=int(latest(last, "waiting_calls")),
+        max_event_loop_lag_ms=_greatest(merged, "loop_lag_ms"),
+        free_slots=int(_seen(last, "pool_idle").last),
+        db_connections=int(_seen(last, "pool_size").last),
+        job_queue_size=int(_seen(last, "waiting_calls").last),
         messages_processed=merged.count("pop_messages"),
     )
 
 
-def greatest(sample: Sample, gauge: str) -> float:
-    """Return the greatest value seen, 0 when none was."""
-    found = sample.gauges.get(gauge)
-    return round(found.greatest, 2) if found else 0.0
+def _seen(sample: Sample, gauge: str) -> Gauge:
+    return sample.gauges.get(gauge, _NOTHING)
 
 
-def least(sample: Sample, gauge: str) -> float | None:
-    """Return the least value seen."""
-    found = sample.gauges.get(gauge)
-    return found.least if found else None
-
-
-def latest(sample: Sample, gauge: str) -> float:
-    """Return the latest value seen, 0 when none was."""
-    found = sample.gauges.get(gauge)
-    return found.last if found else 0.0
+def _greatest(sample: Sample, gauge: str) -> float:
+    return round(_seen(sample, gauge).greatest, 2)
 
 
 def _chosen(by_time: dict[datetime, Sample], rows: Sequence[Any]) -> dict[datetime, Sample]:
-    """Put what happened in some queues in the place of what happened in all."""
+    """Replace the counters of all queues by those of some queues."""
     row_by_bucket = {row["bucket"]: row for row in rows}
     chosen: dict[datetime, Sample] = {}
     for bucket in sorted({*by_time, *row_by_bucket}):
@@ -222,7 +221,7 @@ def _throughput_point(covered: ChartRange, bucket: datetime, sample: Sample) -> 
     pushed, popped = sample.count("push_messages"), sample.count("pop_messages")
     acked = sample.count("ack_success")
     rss = sample.average("rss_bytes")
-    free = least(sample, "pool_idle")
+    free, loop_lag = sample.gauges.get("pool_idle"), sample.gauges.get("loop_lag_ms")
     return ThroughputPoint(
         timestamp=spell_moment(bucket),
         ingested=pushed,
@@ -232,10 +231,10 @@ def _throughput_point(covered: ChartRange, bucket: datetime, sample: Sample) -> 
         processed_per_second=rate(acked, seconds),
         pop_per_second=rate(popped, seconds),
         avg_lag_ms=average(sample.count("lag_ms_sum"), popped),
-        max_lag_ms=int(greatest(sample, "lag_ms_max")),
+        max_lag_ms=int(_greatest(sample, "lag_ms_max")),
         avg_event_loop_lag_ms=_rounded(sample.average("loop_lag_ms")),
-        max_event_loop_lag_ms=_rounded(_greatest_or_none(sample, "loop_lag_ms")),
-        min_free_slots=None if free is None else int(free),
+        max_event_loop_lag_ms=None if loop_lag is None else round(loop_lag.greatest, 2),
+        min_free_slots=None if free is None else int(free.least),
         db_errors=sample.count("db_errors"),
         ack_failed=sample.count("ack_failed"),
         dlq_count=sample.count("dead_letters"),
@@ -246,10 +245,6 @@ def _throughput_point(covered: ChartRange, bucket: datetime, sample: Sample) -> 
         db_pool_idle=_rounded(sample.average("pool_idle")),
         db_pool_size=_rounded(sample.average("pool_size")),
     )
-
-
-def _greatest_or_none(sample: Sample, gauge: str) -> float | None:
-    return sample.gauges[gauge].greatest if gauge in sample.gauges else None
 
 
 def _rounded(value: float | None) -> float | None:
@@ -271,3 +266,149 @@ def _age(samples: Sequence[WorkerSample], now: datetime) -> float | None:
     if not samples:
         return None
     return max(0.0, round((now - max(each.seen_at for each in samples)).total_seconds(), 3))
+
+
+class WorkerCharts:
+    """Charts what workers did and used."""
+
+    def __init__(self, charts: Charts, catalog: QueueCatalog) -> None:
+        self._charts: Final = charts
+        self._catalog: Final = catalog
+
+    async def activity(
+        self, covered: ChartRange, *, hostname: str | None, number: int | None
+    ) -> WorkerChart:
+        """Chart what workers did."""
+        samples = await self._charts.worker_samples(covered, hostname=hostname, number=number)
+        by_time = by_bucket(covered, samples)
+        counts, _ = await self._catalog.sum_messages()
+        points = [_worker_point(covered, *each) for each in by_time.items()]
+        return WorkerChart(
+            time_range=ChartSpan.of(covered),
+            bucket_minutes=covered.bucket_minutes,
+            point_count=len(points),
+            time_series=points,
+            workers=[_report(each) for each in _by_worker(samples)],
+            queues=await self._charts.queue_lags(covered),
+            summary=_totals(merge_samples(by_time.values()), counts.pending),
+        )
+
+    async def usage(
+        self, covered: ChartRange, *, hostname: str | None, number: int | None
+    ) -> SystemChart:
+        """Chart what each worker used."""
+        samples = await self._charts.worker_samples(covered, hostname=hostname, number=number)
+        replicas = [_replica(covered, each) for each in _by_worker(samples)]
+        return SystemChart(
+            time_range=ChartSpan.of(covered),
+            replicas=replicas,
+            replica_count=len(replicas),
+            bucket_minutes=covered.bucket_minutes,
+            point_count=max((len(each.time_series) for each in replicas), default=0),
+        )
+
+
+def _report(samples: Sequence[WorkerSample]) -> WorkerReport:
+    return WorkerReport(
+        **msgspec.structs.asdict(_brief_of(samples)),
+        last_seen=spell_moment(samples[-1].seen_at),
+    )
+
+
+def _worker_point(covered: ChartRange, bucket: datetime, sample: Sample) -> WorkerPoint:
+    seconds = covered.seconds_in(bucket)
+    pushed, popped = sample.count("push_messages"), sample.count("pop_messages")
+    acked = sample.count("ack_success") + sample.count("ack_failed")
+    return WorkerPoint(
+        timestamp=spell_moment(bucket),
+        push_messages=pushed,
+        pop_messages=popped,
+        ack_messages=acked,
+        push_requests=sample.count("push_requests"),
+        pop_requests=sample.count("pop_requests"),
+        ack_requests=sample.count("ack_requests"),
+        jobs_done=sample.count("calls"),
+        push_per_second=rate(pushed, seconds),
+        pop_per_second=rate(popped, seconds),
+        ack_per_second=rate(acked, seconds),
+        avg_event_loop_lag_ms=_average(sample, "loop_lag_ms"),
+        max_event_loop_lag_ms=_greatest(sample, "loop_lag_ms"),
+        avg_free_slots=_average(sample, "pool_idle"),
+        min_free_slots=int(_seen(sample, "pool_idle").least),
+        db_connections=int(_seen(sample, "pool_size").last),
+        avg_job_queue_size=_average(sample, "waiting_calls"),
+        max_job_queue_size=int(_greatest(sample, "waiting_calls")),
+        avg_lag_ms=average(sample.count("lag_ms_sum"), popped),
+        max_lag_ms=int(_greatest(sample, "lag_ms_max")),
+        lag_count=popped,
+        db_errors=sample.count("db_errors"),
+        ack_success=sample.count("ack_success"),
+        ack_failed=sample.count("ack_failed"),
+        dlq_count=sample.count("dead_letters"),
+    )
+
+
+def _totals(total: Sample, pending: int) -> WorkerTotals:
+    return WorkerTotals(
+        total_push_messages=total.count("push_messages"),
+        total_pop_messages=total.count("pop_messages"),
+        total_ack_messages=total.count("ack_success") + total.count("ack_failed"),
+        total_push_requests=total.count("push_requests"),
+        total_pop_requests=total.count("pop_requests"),
+        total_ack_requests=total.count("ack_requests"),
+        total_db_errors=total.count("db_errors"),
+        total_ack_failed=total.count("ack_failed"),
+        total_dlq=total.count("dead_letters"),
+        pending_messages=pending,
+    )
+
+
+def _replica(covered: ChartRange, samples: Sequence[WorkerSample]) -> Replica:
+    return Replica(
+        hostname=samples[-1].hostname,
+        port=samples[-1].port,
+        worker_id=samples[-1].number,
+        time_series=[
+            SystemPoint(
+                timestamp=spell_moment(bucket),
+                sample_count=_seen(sample, "rss_bytes").times,
+                metrics=_metrics(sample),
+            )
+            for bucket, sample in by_bucket(covered, samples).items()
+        ],
+    )
+
+
+def _metrics(sample: Sample) -> dict[str, Any]:
+    """Return the gauges in the wire's order; what this broker does not have is 0."""
+
+    def figures(name: str, factor: float = 1) -> GaugeFigures:
+        gauge = _seen(sample, name)
+        seen = (gauge.average, gauge.least, gauge.greatest, gauge.last)
+        return GaugeFigures(*(round(value * factor, 2) for value in seen))
+
+    none = figures("")
+    return {
+        # The wire has hundredths of a percent here, despite the names.
+        "cpu": {
+            "user_us": figures("cpu_user_pct", 100),
+            "system_us": figures("cpu_system_pct", 100),
+        },
+        "memory": {"rss_bytes": figures("rss_bytes"), "virtual_bytes": figures("virtual_bytes")},
+        "database": {
+            "pool_size": figures("pool_size"),
+            "pool_idle": figures("pool_idle"),
+            "pool_active": figures("pool_active"),
+        },
+        "threadpool": {
+            "db": {"pool_size": figures("pool_size"), "queue_size": figures("waiting_calls")},
+            "system": {"pool_size": none, "queue_size": none},
+        },
+        "registries": {"response": figures("parked")},
+        "event_loop": {"lag_ms": figures("loop_lag_ms")},
+        "shared_state": {"enabled": False},
+    }
+
+
+def _average(sample: Sample, gauge: str) -> float:
+    return round(sample.average(gauge) or 0.0, 2)

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 
-from skep.broker.directory import Directory, PartitionWish
+from skep.broker.directory import Directory, PartitionRequest
 from skep.broker.transaction.settlement import (
     TEXT_BY_REFUSAL,
     Operations,
@@ -174,7 +174,7 @@ def submit_when_provisioned(
         except SkepError as refusal:
             work.fail(refusal)
 
-    engine.submit("provision", None, 512 * len(missing), PartitionWish(missing, proceed))
+    engine.submit("provision", None, 512 * len(missing), PartitionRequest(missing, proceed))
 
 
 class TransactionExecutor:

@@ -7,7 +7,7 @@ the namespace of a queue may have to be looked up. Unknown partitions pass: the 
 from collections.abc import Collection
 from typing import Final
 
-from skep.broker.queues.ownership import Whereabouts, first_namespace
+from skep.broker.queues.ownership import Ownership, first_namespace
 from skep.model.errors import Forbidden
 from skep.server.auth.access import Level
 from skep.server.auth.identity import Grants, Identity
@@ -16,8 +16,8 @@ from skep.server.auth.identity import Grants, Identity
 class Scopes:
     """Checks grants."""
 
-    def __init__(self, whereabouts: Whereabouts) -> None:
-        self._whereabouts: Final = whereabouts
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership: Final = ownership
 
     def allow_now(
         self,
@@ -35,13 +35,13 @@ class Scopes:
         grants = identity.grants
         if grants is None:
             return True
-        found = [self._whereabouts.known_queue(each) for each in partitions]
+        found = [self._ownership.known_queue(each) for each in partitions]
         named = [queue for queue in (*queues, *found) if queue is not None]
         doubtful = [queue for queue in named if grants.level_of_name(queue) < level]
         if doubtful and not grants.knows_namespaces:
             raise _forbidden(level, doubtful[0], queues)
         for queue in doubtful:
-            namespace = self._whereabouts.known_namespace(queue)
+            namespace = self._ownership.known_namespace(queue)
             if namespace is None:
                 return False
             if grants.level_of_namespace(namespace) < level:
@@ -65,7 +65,7 @@ class Scopes:
         grants = identity.grants
         if grants is None:
             return
-        found = await self._whereabouts.queues_of(partitions)
+        found = await self._ownership.queues_of(partitions)
         named = {*queues, *found.values()}
         granted = await self._granted(grants, level, named)
         for queue in named - granted:
@@ -102,13 +102,13 @@ class Scopes:
         """
         if identity.grants is None:
             return True
-        return queue in await self._whereabouts.namespaces_of({queue})
+        return queue in await self._ownership.namespaces_of({queue})
 
     async def _granted(self, grants: Grants, level: Level, queues: Collection[str]) -> set[str]:
         granted = {queue for queue in queues if grants.level_of_name(queue) >= level}
         others = set(queues) - granted
         if others and grants.knows_namespaces:
-            namespaces = await self._whereabouts.namespaces_of(others)
+            namespaces = await self._ownership.namespaces_of(others)
             for queue in others:
                 # For a queue that does not exist, the namespace it would get decides.
                 namespace = namespaces.get(queue, first_namespace(queue))

@@ -1,1 +1,1 @@
-"""All other routes, by topic. A handler decodes, asks one part of the broker and encodes."""
+"""All routes that are not hot, by topic. A handler decodes, asks the broker and encodes."""

@@ -1,1 +1,1 @@
-"""Chains, jobs, schedules, and actions on all that match a filter."""
+"""Chains, jobs, schedules, and bulk actions on everything that matches a filter."""

@@ -8,7 +8,7 @@ import msgspec
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
-from skep.broker.dead_letters.dead_letters import (
+from skep.broker.dead_letters.letters import (
     DeadLetterPage,
     DeadLetters,
     DescribedLetter,

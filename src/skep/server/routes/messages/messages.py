@@ -10,9 +10,14 @@ import msgspec
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
-from skep.broker.messages.history import MessageHistories, MessageHistory
 from skep.broker.messages.listing import MessageFilter, MessageList, MessagePage, Status
-from skep.broker.messages.messages import DescribedMessage, Intervention, Messages, PeekPage
+from skep.broker.messages.single import (
+    DescribedMessage,
+    Intervention,
+    MessageHistory,
+    Messages,
+    PeekPage,
+)
 from skep.server.auth.access import PARTITION, Level, listed_by, needs
 from skep.server.routes.parameters import (
     DeepOffset,
@@ -49,9 +54,7 @@ _RETRY: Final = Body(RetryRequest, is_required=False)
 _GIVE_UP: Final = Body(GiveUpRequest, is_required=False)
 
 
-def message_routes(
-    listing: MessageList, messages: Messages, histories: MessageHistories
-) -> list[HTTPRouteHandler]:
+def message_routes(listing: MessageList, messages: Messages) -> list[HTTPRouteHandler]:
     """Declare the routes of single messages."""
     section = Section("Messages")
     read, write = needs(Level.READ_ONLY, PARTITION), needs(Level.READ_WRITE, PARTITION)
@@ -140,7 +143,7 @@ def message_routes(
         The log keeps one position per group, so the times of deliveries and acknowledgments are
         not recorded. Consumers can attach traces to record more.
         """
-        return await histories.of(partition_id, transaction_id)
+        return await messages.history(partition_id, transaction_id)
 
     @section.delete(_ONE, write)
     async def delete_message(

@@ -1,1 +1,1 @@
-"""Queues, partitions and consumer groups: list, configure, seek, remove."""
+"""Queues, partitions and consumer groups: list, configure, seek, delete."""

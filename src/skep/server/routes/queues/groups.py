@@ -13,7 +13,13 @@ from litestar.datastructures import ResponseHeader
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
-from skep.broker.groups.groups import GroupEntry, GroupLag, Groups, LaggingPartition, QueueProgress
+from skep.broker.groups.progress import (
+    GroupEntry,
+    GroupLag,
+    Groups,
+    LaggingPartition,
+    QueueProgress,
+)
 from skep.broker.groups.subscriptions import (
     ChangedSubscription,
     DeletedFromQueue,

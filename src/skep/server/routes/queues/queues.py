@@ -11,9 +11,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, QueryParameter
 
 from skep.broker.paging import Page
-from skep.broker.queues.catalog import QueueCatalog, QueueFilter, QueueOrder
+from skep.broker.queues.catalog import Depths, QueueCatalog, QueueDepth, QueueFilter, QueueOrder
 from skep.broker.queues.configure import Configure, Configured
-from skep.broker.queues.depth import Depths, QueueDepth
 from skep.broker.queues.lifecycle import QueueLifecycle
 from skep.broker.queues.resources import (
     NamespacePage,

@@ -1,1 +1,1 @@
-"""Archive coverage, analytics, pipelines and replays."""
+"""Analytics, pipelines with the archive, and replays."""

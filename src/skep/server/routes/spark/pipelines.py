@@ -5,8 +5,14 @@ from typing import Annotated, Final
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import PathParameter
 
-from skep.broker.spark.archive import ArchiveCoverage, ArchivePage
-from skep.broker.spark.pipelines import PipelineDetail, PipelinePage, Pipelines, StopAsked
+from skep.broker.spark.pipelines import (
+    ArchiveCoverage,
+    ArchivePage,
+    PipelineDetail,
+    PipelinePage,
+    Pipelines,
+    StopAsked,
+)
 from skep.server.auth.access import Level, needs
 from skep.server.routes.parameters import LimitOrNone, Offset
 from skep.server.routes.section import Section, refusal

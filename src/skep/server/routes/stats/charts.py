@@ -20,8 +20,7 @@ from skep.broker.stats.shapes import (
     SystemChart,
     WorkerChart,
 )
-from skep.broker.stats.status import StatusReport
-from skep.broker.stats.workers import WorkerCharts
+from skep.broker.stats.status import StatusReport, WorkerCharts
 from skep.broker.timestamps import in_utc
 from skep.server.auth.access import Level, listed_by, needs
 from skep.server.routes.parameters import (

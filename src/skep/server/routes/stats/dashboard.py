@@ -18,8 +18,7 @@ from litestar.params import PathParameter
 from litestar.response import Stream
 
 from skep.broker.pop.feed import Live
-from skep.broker.stats.pulse import Pulse
-from skep.broker.stats.pulse_sample import PulseSample
+from skep.broker.stats.pulse import Pulse, PulseSample
 from skep.dashboard.site import CONTENT_POLICY, PAGES, Site, SiteFile
 from skep.model.errors import NotFound
 from skep.server.auth.access import ACCESS, PUBLIC, Level, needs

@@ -1,1 +1,1 @@
-"""Health, settings, maintenance, operations, retention, and what instances tell each other."""
+"""Account, health, cluster, maintenance, operations and retention."""

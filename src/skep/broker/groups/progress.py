@@ -1,12 +1,12 @@
-"""Consumer groups as an operator sees them: which there are, and how far behind each one is.
+"""Which consumer groups there are, and how far behind each one is.
 
-Nothing here changes anything. Counts are exact up to `EXACT_PARTITIONS_MAX` partitions in one
+Reads only. Counts are exact up to `EXACT_PARTITIONS_MAX` partitions in one
 answer; beyond that they come from a sample and say so, because a listing must not read a hundred
 thousand partitions.
 
-The broker does not know its consumers: whoever polls belongs to a group for that moment. `members`
-is therefore what Queen gives under this name, the number of partitions with a cursor; when a
-partition was last consumed from is not recorded at all.
+The broker does not know its consumers: a poll belongs to a group for its duration. `members` is
+therefore what Queen gives under this name, the number of partitions with a cursor. The time of the
+last consumption is not recorded.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from skep.broker.paging import Page
+from skep.broker.paging import Page, from_row
 from skep.broker.timestamps import spell_moment
 from skep.db.access.slots import Caller
 from skep.model.errors import NotFound
@@ -30,8 +30,8 @@ FIND_CALL: Final = "select * from skep.find_group($1, $2)"
 EXACT_PARTITIONS_MAX: Final = 10_000
 """Partitions counted one by one in one answer, and partitions of a queue counted at all."""
 
-LAGGING_LOOK_MAX: Final = 10_000
-"""Partitions the search for the worst ones looks at, over all groups."""
+LAGGING_EXAMINED_MAX: Final = 10_000
+"""Partitions that the search for the worst ones examines, over all groups."""
 
 LAGGING_S: Final = 300
 """A group whose oldest unread message waits longer than this is lagging."""
@@ -62,7 +62,7 @@ class GroupEntry(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """Age in seconds of the oldest message it has not finished; 0 when there is none."""
     state: State
     """Paused; Idle: nothing to read; Stable: no message waits longer than five minutes; Lagging:
-    some do; Dead: they do, and nobody has asked for them either."""
+    some do; Dead: they do, and no consumer polls for them either."""
     subscription_mode: str
     subscription_timestamp: str | None
     """Where a subscription of mode `timestamp` or `new` starts."""
@@ -212,7 +212,7 @@ class Groups:
     ) -> LaggingPage:
         """Return the partitions whose oldest unread message is at least so old, worst first."""
         rows = await self._caller.call(
-            LAGGING_CALL, group, queue, min_lag_s, LAGGING_LOOK_MAX, page.limit, page.offset
+            LAGGING_CALL, group, queue, min_lag_s, LAGGING_EXAMINED_MAX, page.limit, page.offset
         )
         partitions = [_lagging(row) for row in rows if row["partition_id"] is not None]
         return LaggingPage(partitions, rows[0]["total"], rows[0]["is_partial"])
@@ -282,10 +282,11 @@ class Groups:
 def _entry(row: Any, measured: Any) -> GroupEntry:
     subscribed_from = row["subscribed_from"]
     lag_s: int = measured["lag_s"]
-    return GroupEntry(
+    return from_row(
+        GroupEntry,
+        row,
         name=row["group_name"],
         topics=[row["queue_name"]],
-        queue_name=row["queue_name"],
         members=measured["partitions"],
         partition_count=measured["partitions"],
         lanes=measured["partitions"],
@@ -299,11 +300,8 @@ def _entry(row: Any, measured: Any) -> GroupEntry:
             is_held=measured["is_held"],
             ready_s=measured["ready_s"],
         ),
-        subscription_mode=row["subscription_mode"],
         subscription_timestamp=spell_moment(subscribed_from) if subscribed_from else None,
         subscription_created_at=spell_moment(row["created_at"]),
-        is_paused=row["is_paused"],
-        conflation=row["conflation"],
         estimated=measured["is_estimated"],
     )
 
@@ -311,8 +309,8 @@ def _entry(row: Any, measured: Any) -> GroupEntry:
 def state_of(*, is_paused: bool, backlog: int, lag_s: int, is_held: bool, ready_s: int) -> State:
     """Sum up a group in one word.
 
-    Polls take the partition that has been ready for longest. So a partition that nobody took for
-    minutes, while no partition is under lease, means that nobody polls.
+    Polls take the partition that has been ready for longest. So a partition that stays ready for
+    minutes, while none is under lease, means that no consumer polls.
     """
     if is_paused:
         return "Paused"
@@ -351,16 +349,14 @@ def _progress(row: Any) -> PartitionProgress:
 
 
 def _lag(row: Any) -> PartitionLag:
-    return PartitionLag(
+    return from_row(
+        PartitionLag,
+        row,
         partition=row["partition_name"],
         partition_id=partition_uuid(row["partition_id"]),
         offset_lag=row["backlog"],
         time_lag_seconds=row["lag_s"],
         leased=row["lease_id"] is not None,
-        failing=row["failing"],
-        head=row["head"],
-        tail=row["tail"],
-        acked=row["acked"],
     )
 
 

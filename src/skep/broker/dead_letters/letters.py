@@ -1,8 +1,8 @@
-"""Dead letters: what groups gave up on, to be looked at, deleted, or redriven one by one.
+"""Dead letters: show, delete, or redrive one by one what groups gave up on.
 
-A dead letter is a group's own: deleting it touches neither the message nor the letters of other
-groups. What is redriven into a queue is seen by all of its groups; name another queue as the target
-where that is not wanted. Moving is the business of `letter_moves`, moving many that of `redrive`.
+A dead letter belongs to one group: deleting it touches neither the message nor the letters of other
+groups. All groups of a queue see what is redriven into it; choose another target queue where that
+is not wanted.
 """
 
 from datetime import datetime
@@ -54,7 +54,7 @@ class LetterFilter(
     omit_defaults=True,
     rename={"consumer_group": "consumerGroup", "since": "from", "until": "to"},
 ):
-    """Which dead letters. What is None does not matter."""
+    """Which dead letters; None matches everything."""
 
     queue: str | None = None
     consumer_group: str | None = None
@@ -71,7 +71,7 @@ class LetterFilter(
             BadRequest: A partition is named, but not its queue.
         """
         if self.partition is not None and self.queue is None:
-            raise BadRequest("partition needs queue: partitions of many queues have the same name")
+            raise BadRequest("partition requires queue: many queues have partitions of one name")
         return (
             self.queue,
             self.consumer_group,
@@ -92,17 +92,17 @@ class DeadLetter(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     transaction_id: str
     partition_id: str
     queue: str | None
-    """None: it was deleted, and its dead letters are about to be."""
+    """Null: it was deleted, and its dead letters will be."""
     partition: str | None
-    """None: it was cleaned up since."""
+    """Null: it was removed since."""
     consumer_group: str | None
     error_message: str
     retry_count: int
     attempts: int
-    """How often it failed; the same as retryCount, by the name that says so."""
+    """How often it failed; the same as `retryCount`."""
     data: msgspec.Raw
     payload_error: str | None = None
-    """Why `data` is null although there is a payload: its key is not here."""
+    """Why the payload cannot be shown: this broker lacks its key."""
     headers: msgspec.Raw
     trace_id: str | None
     producer_sub: str | None
@@ -146,7 +146,7 @@ class Replayed(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class DeadLetters:
-    """What one can do with dead letters."""
+    """Lists, deletes and redrives dead letters."""
 
     def __init__(
         self, caller: Caller, mover: Mover, *, open_envelope: OpenEnvelope = leave_as_it_is
@@ -241,7 +241,7 @@ class DeadLetters:
     ) -> int | None:
         """Return the newest letter of a message, or None."""
         rows = await self._caller.call(OF_MESSAGE_CALL, partition_id, offset, group)
-        return rows[0][0] if rows else None
+        return rows[0]["id"] if rows else None
 
     async def _find(self, letter_id: int) -> Any:
         rows = await self._caller.call(DESCRIBE_CALL, letter_id)
@@ -272,7 +272,7 @@ class DeadLetters:
         }
 
     def _content(self, envelope: str | None) -> tuple[Envelope, str | None]:
-        """Return what an envelope says; one that cannot be opened does not hide the others."""
+        """Decode an envelope; one that cannot be decrypted shows its head and the reason."""
         if envelope is None:
             return Envelope(transaction_id=""), None
         sealed = envelope.encode()

@@ -1,7 +1,10 @@
-"""Messages: look at one, delete it, retry it, give it up; peek at what comes next.
+"""Single messages: show, history, delete, retry, give up; peek at what comes next.
 
 A route names a message by its partition and its transaction id or message id. Nothing here claims
-a message, and payloads are never looked into. Lists are the business of `message_list`.
+a message or reads its payload.
+
+The log keeps a position per group, not an event per delivery, which makes acknowledging cheap. So
+the history of a message has no times of deliveries or acknowledgments.
 """
 
 from datetime import datetime
@@ -11,7 +14,7 @@ import msgspec
 import xxhash
 
 from skep.broker.cluster.wakeups import Announcer
-from skep.broker.dead_letters.dead_letters import DeadLetters
+from skep.broker.dead_letters.letters import DeadLetters
 from skep.broker.dead_letters.moves import Target
 from skep.broker.messages.listing import Mode, Status, mode_type
 from skep.broker.messages.stored_message import (
@@ -19,6 +22,7 @@ from skep.broker.messages.stored_message import (
     leave_as_it_is,
     read_envelope,
 )
+from skep.broker.paging import from_row
 from skep.db.access.slots import Caller
 from skep.model.encryption import OpenEnvelope
 from skep.model.errors import NotFound, Refused
@@ -33,9 +37,12 @@ DELETE_CALL: Final = "select skep.delete_message($1, $2)"
 GIVE_UP_CALL: Final = "select * from skep.give_up_message($1, $2, $3, $4)"
 END_BACKOFF_CALL: Final = "select * from skep.end_backoff($1, $2, $3)"
 PEEK_CALL: Final = "select * from skep.peek_messages($1, $2, $3, $4)"
+DELIVERIES_CALL: Final = "select * from skep.message_deliveries($1, $2)"
+LETTERS_CALL: Final = "select * from skep.message_letters($1, $2, $3)"
+REDRIVES_SEARCHED: Final = 10_000
 
 SEGMENTS_SEARCHED: Final = 10_000
-"""How far back a transaction id is looked for. A message id needs no search."""
+"""How far back to search for a transaction id. A message id needs no search."""
 
 
 class DescribedMode(Mode, frozen=True):
@@ -124,8 +131,45 @@ class PeekPage(msgspec.Struct, frozen=True):
     messages: list[PeekedMessage]
 
 
+class GroupDelivery(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """How far a group has come with a message."""
+
+    group: str
+    state: Literal["done", "leased", "retrying", "waiting"]
+    deliveries: int | None
+    """How often it was handed out; counted for the first message a group is not done with."""
+    failures: int
+    ahead: int
+    """Messages that the group has to finish first."""
+    until: datetime | None
+    """When the lease, or the pause before the next attempt, ends."""
+
+
+class MessageLetter(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A dead letter that the message became, or came from."""
+
+    group: str | None
+    error: str
+    failures: int
+    failed_at: datetime
+    redriven_at: datetime | None
+    is_origin: bool
+    """The message is the one that was pushed again."""
+    other_partition_id: str | None
+    other_id: str | None
+    """The message it was pushed again as, or the one that this one copies."""
+
+
+class MessageHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is on record of what became of a message."""
+
+    deliveries: list[GroupDelivery]
+    letters: list[MessageLetter]
+    """The oldest failure first; redriven ones among the newest redrives."""
+
+
 class Messages:
-    """What one can see of messages and do to them."""
+    """Shows single messages and changes them."""
 
     def __init__(
         self,
@@ -155,6 +199,32 @@ class Messages:
         if not rows:
             raise NotFound("Message not found")
         return self._described(rows[0], partition_id, offset)
+
+    async def history(self, partition: str, name: str) -> MessageHistory:
+        """Return how far each group has come with a message, and its dead letters.
+
+        Raises:
+            NotFound: There is no such message, and never was.
+        """
+        address = await self.find(partition, name)
+        deliveries = await self._caller.call(DELIVERIES_CALL, *address)
+        letters = await self._caller.call(LETTERS_CALL, *address, REDRIVES_SEARCHED)
+        if not deliveries and not letters:
+            raise NotFound("Message not found")
+        return MessageHistory(
+            deliveries=[
+                from_row(GroupDelivery, row, group=row["group_name"]) for row in deliveries
+            ],
+            letters=[
+                from_row(
+                    MessageLetter,
+                    row,
+                    group=row["group_name"],
+                    **_other(row["other_partition_id"], row["other_offset"]),
+                )
+                for row in letters
+            ],
+        )
 
     async def delete(self, partition: str, name: str) -> Intervention:
         """Take a message out of the log, for all groups, with the dead letters that copy it.
@@ -245,8 +315,9 @@ class Messages:
         address = parse_address(name)
         if address is not None and address[0] == partition_id and address[1] > 0:
             return address
+        key = xxhash.xxh3_128_digest(name.encode(), self._hash_seed)
         ((offset,),) = await self._caller.call(
-            FIND_CALL, partition_id, self._key(name), name, SEGMENTS_SEARCHED
+            FIND_CALL, partition_id, key, name, SEGMENTS_SEARCHED
         )
         if offset is None:
             raise NotFound("Message not found")
@@ -271,27 +342,20 @@ class Messages:
             replayed_as=replayed.replayed_as,
         )
 
-    def _key(self, transaction_id: str | None) -> bytes | None:
-        if transaction_id is None:
-            return None
-        return xxhash.xxh3_128_digest(transaction_id.encode(), self._hash_seed)
-
     def _described(self, row: Any, partition_id: int, offset: int) -> DescribedMessage:
         envelope = row["envelope"].encode()
         content = read_envelope(self._open(envelope))
-        return DescribedMessage(
+        return from_row(
+            DescribedMessage,
+            row,
             id=message_id(partition_id, offset),
             transaction_id=content.transaction_id,
             partition_id=partition_uuid(partition_id),
             queue_path=f"{row['queue_name']}/{row['partition_name']}",
             queue=row["queue_name"],
             partition=row["partition_name"],
-            namespace=row["namespace"],
-            task=row["task"],
-            status=row["status"],
             trace_id=content.trace_id,
             producer_sub=content.producer_sub,
-            created_at=row["created_at"],
             payload=content.data,
             headers=content.headers,
             is_encrypted=is_encrypted(envelope),
@@ -299,11 +363,11 @@ class Messages:
             retry_count=row["failures"],
             lease_expires_at=row["lease_until"],
             queue_config=QueueConfig(
-                row["lease_time_s"],
-                row["retry_limit"],
-                row["retry_delay_ms"],
-                row["ttl_s"],
-                row["priority"],
+                lease_time=row["lease_time_s"],
+                retry_limit=row["retry_limit"],
+                retry_delay=row["retry_delay_ms"],
+                ttl=row["ttl_s"],
+                priority=row["priority"],
             ),
             mode=_described_mode(row),
             consumer_groups=_groups_decoder.decode(row["groups"] or "[]"),
@@ -334,6 +398,15 @@ def _described_mode(row: Any) -> DescribedMode:
     named_groups = row["total_groups"]
     kind = mode_type(has_queue_mode=has_queue_mode, named_groups=named_groups)
     return DescribedMode(has_queue_mode, named_groups, kind, row["consumed_by"])
+
+
+def _other(partition_id: int | None, offset: int | None) -> dict[str, str | None]:
+    if partition_id is None or offset is None:
+        return {"other_partition_id": None, "other_id": None}
+    return {
+        "other_partition_id": partition_uuid(partition_id),
+        "other_id": message_id(partition_id, offset),
+    }
 
 
 def _why_not_retried(status: str) -> str:
