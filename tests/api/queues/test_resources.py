@@ -296,7 +296,7 @@ class TestListingPartitions:
     async def test_after_must_be_a_partition(self, client, queue):
         status, error = await refusal(client, "GET", "resources/partitions?after=7")
 
-        assert (status, error) == (400, "after must be the id of a partition")
+        assert (status, error) == (400, "after must be the id of a partition, not '7'")
 
 
 @pytest.mark.parametrize("kind", ["namespace", "task"])

@@ -109,8 +109,8 @@ def test_a_push_does_not_overtake_one_that_waits_for_its_partition(push, engine,
 
     assert engine.batch("push") == []
     first, second = engine.batch("provision")
-    first.ready(None)
-    second.ready(None)
+    first.succeed()
+    second.succeed()
     (write,) = engine.batch("push")
     assert ids(write) == ["x", "y"]
 
@@ -118,7 +118,7 @@ def test_a_push_does_not_overtake_one_that_waits_for_its_partition(push, engine,
 def test_a_known_partition_is_used_at_once_when_nobody_waits_any_more(push, engine, directory):
     push.push_messages(items("x"), lambda _: None, size=100)
     know(directory)
-    engine.batch("provision")[0].ready(None)
+    engine.batch("provision")[0].succeed()
 
     push.push_messages(items("y"), lambda _: None, size=100)
 
@@ -129,7 +129,7 @@ def test_a_partition_that_cannot_be_had_fails_the_request(push, engine):
     answers = []
     push.push_messages(items("x"), answers.append, size=100)
 
-    engine.batch("provision")[0].ready(Unavailable())
+    engine.batch("provision")[0].fail(Unavailable())
 
     (request,) = answers
     assert isinstance(request.error, Unavailable)
