@@ -237,7 +237,7 @@ create event trigger notice on ddl_command_end execute function public.notice();
 """
 
 
-async def test_defect_52_a_start_on_a_current_schema_changes_nothing_and_waits_for_nobody(
+async def test_defect_52_a_start_on_a_current_schema_changes_nothing_and_waits_for_no_lock(
     database_url, connect, queue
 ):
     sql, reader = await connect(), await connect()

@@ -130,7 +130,7 @@ async def test_scenario_06_a_consumer_that_slept_past_its_lease_is_refused(broke
     assert (await client.ack(again))["success"]
 
 
-async def test_scenario_07_an_ack_without_a_lease_id_counts_whoever_holds_the_lease(client, queue):
+async def test_scenario_07_an_ack_without_a_lease_id_counts_for_any_lease(client, queue):
     await client.push_payloads(queue, 1, 2)
     (held,) = await client.pop(queue, leaseSeconds=30)
 

@@ -52,7 +52,7 @@ class CannotDecrypt(Refused):
 
 
 class SealedPayload(NamedTuple):
-    """A payload nobody can read without the key."""
+    """A payload that cannot be read without the key."""
 
     key_id: str
     data_json: bytes

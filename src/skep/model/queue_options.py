@@ -83,7 +83,7 @@ EncryptionEnabled = Annotated[
     bool, Meta(description="Encrypt the payloads at rest. Refused by a broker without a key.")
 ]
 MaxWaitTimeSeconds = Annotated[
-    int, Meta(description="Seconds after which a message that nobody took may be evicted.")
+    int, Meta(description="Seconds after which an unclaimed message may be evicted.")
 ]
 DedupWindowSeconds = Annotated[
     int, Meta(description="Seconds in which a transaction id is stored once; 0: no check.")
@@ -100,7 +100,7 @@ DeferralOption = Annotated[
     Meta(
         description="Who gets a 202 when the broker has no room for a push or a batch of acks, "
         "which is then done as soon as there is: `asked` those who send `Prefer: respond-async`, "
-        "`always` everybody, `never` nobody. The others are held back, and answered 429 in the end."
+        "`always` all, `never` none. Others wait, and get 429 in the end."
     ),
 ]
 JsonSchema = Annotated[

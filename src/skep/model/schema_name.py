@@ -13,7 +13,7 @@ The texts are ours: what users say is always a parameter and never part of them.
 name nothing is done at all.
 
 An installation is named by one URL: `postgresql://host/database?schema=billing`. Drivers do not
-know that parameter, so whoever connects takes it off first (`split_schema`).
+know that parameter, so code that connects removes it first (`split_schema`).
 """
 
 import re
@@ -87,7 +87,7 @@ def schema_named(name: str) -> Schema:
     """Return the schema of that name.
 
     Raises:
-        InvalidSchemaName: It would have to be quoted, or belongs to somebody else.
+        InvalidSchemaName: It would have to be quoted, or belongs to another application.
     """
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise InvalidSchemaName(

@@ -20,7 +20,7 @@ VALIDATORS_MAX: Final = 1_000
 """Compiled schemas kept per process; the one not used for longest is compiled anew when needed."""
 
 ERRORS_SHOWN_MAX: Final = 3
-"""Reasons given for one payload. A producer mends its code, not its message."""
+"""Reasons given for one payload. A producer fixes its code, not its message."""
 
 _LINEAR_TIME: Final = jsonschema_rs.RegexOptions(size_limit=1 << 20)
 

@@ -252,7 +252,7 @@ class Meters:
         self.gauges: Final[dict[str, Callable[[], dict[tuple[str, ...], float]]]] = {}
         """By family: asks for the values of the moment, by the values of the labels."""
         self.counts: Final[dict[str, Callable[[], dict[tuple[str, ...], float]]]] = {}
-        """By family: asks for counts that somebody else keeps."""
+        """By family: functions that return counts kept elsewhere."""
 
     def watch(self, family: str, read: Callable[[], float]) -> None:
         """Show a value of the moment."""

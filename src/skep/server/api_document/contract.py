@@ -25,7 +25,7 @@ _PARAMETER: Final = re.compile(r"\{[^}]*\}")
 
 
 def route_shape(method: str, path: str) -> tuple[str, str]:
-    """Return a route without the names of its parameters, which are nobody's business."""
+    """Return a route without the names of its parameters, which do not matter here."""
     return method.upper(), _PARAMETER.sub("{}", path)
 
 

@@ -3,7 +3,7 @@
 Litestar documents its own routes; those it cannot describe (`skep.server.api_document.operations`)
 are merged in. Errors have one shape everywhere, whatever Litestar's generator assumes.
 
-The page is static and asks nobody but this server: a broker often runs where there is no internet.
+The page is static and loads from this server only: a broker often runs where there is no internet.
 """
 
 import re
@@ -60,7 +60,7 @@ _FAILURES: Final = {
 
 
 def operations_served(routes: HotRoutes) -> list[Operation]:
-    """Return what to document: a hot route that nobody registered is not promised."""
+    """Return what to document: a hot route that is not registered is not promised."""
     served = [
         operation
         for operation in HOT_OPERATIONS
