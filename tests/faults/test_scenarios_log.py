@@ -163,9 +163,7 @@ async def test_scenario_03_sixty_four_producers_roll_back_a_fifth_and_none_of_it
     assert len(ledger.rolled_back) > 50
 
 
-async def test_scenario_22_no_sessions_wait_for_each_other_in_a_circle(
-    database_url, sql, queue, seed
-):
+async def test_scenario_22_sessions_never_wait_in_a_circle(database_url, sql, queue, seed):
     random = Random(f"{seed} turmoil")
     statuses = Counter()
     with well_ending_instance(database_url, "--workers", "2") as broker:
