@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from skep.broker.dead_letters import dead_letters, redrive
-from skep.broker.groups import groups, seek
+from skep.broker.dead_letters import letters, redrive
+from skep.broker.groups import progress, seek
 from skep.broker.messages import listing as message_list
 from skep.broker.messages import traces
 from skep.broker.queues import configure, resources
@@ -32,14 +32,14 @@ from skep.server.api_document import shapes
         (values.PartitionSummary, resources.PartitionSummary),
         (values.PartitionPage, resources.PartitionPage),
         (values.Configured, configure.Configured),
-        (values.GroupEntry, groups.GroupEntry),
-        (values.GroupLag, groups.GroupLag),
-        (values.PartitionLag, groups.PartitionLag),
+        (values.GroupEntry, progress.GroupEntry),
+        (values.GroupLag, progress.GroupLag),
+        (values.PartitionLag, progress.PartitionLag),
         (values.SeekPreview, seek.SeekPreview),
         (values.ListedMessage, message_list.ListedMessage),
         (values.MessagePage, message_list.MessagePage),
-        (values.DeadLetter, dead_letters.DeadLetter),
-        (values.DeadLetterPage, dead_letters.DeadLetterPage),
+        (values.DeadLetter, letters.DeadLetter),
+        (values.DeadLetterPage, letters.DeadLetterPage),
         (values.Redrive, redrive.Redrive),
         (values.Trace, traces.Trace),
         (values.FiledTrace, traces.FiledTrace),

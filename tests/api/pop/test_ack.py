@@ -2,7 +2,6 @@
 
 import json
 from itertools import permutations
-from uuid import uuid4
 
 import pytest
 
@@ -333,7 +332,7 @@ UNKNOWN = "00000000-0000-8fff-8000-000000000000"
 @pytest.mark.parametrize(
     ("members", "error"),
     [
-        ({"leaseId": str(uuid4())}, "Invalid or expired lease"),
+        ({"leaseId": "00000000-0000-4000-8000-000000000007"}, "Invalid or expired lease"),
         ({"leaseId": "not a lease"}, "Invalid or expired lease"),
         ({"transactionId": "unknown"}, "Message not found"),
         ({"partitionId": "not a partition"}, "Message not found"),

@@ -12,14 +12,13 @@ from skep.model.errors import NotFound
 from skep.model.ids import message_id
 from skep.spark.lake.archive_files import AttemptIsOver, copy_split
 from skep.spark.lake.archiver import (
-    LOCK,
     ArchiveBusy,
     ArchivePlan,
     Archiver,
     ForeignArchive,
     archive_lock,
 )
-from skep.spark.lake.lake import WrongWarehouse, all_data_files
+from skep.spark.lake.lake import LOCK, WrongWarehouse, all_data_files
 from skep.spark.runtime.postgres import forget_connections
 from skep.spark.runtime.tasks import run_here
 from tests.spark.support.archives import Shop, files_below
@@ -344,7 +343,9 @@ def test_who_has_done_its_work_is_in_nobodys_way_any_more(shop):
         found = []
         # Asked while the connection is closed: the server notices that some time later.
         event.listen(
-            next_one.engine, "invalidate", lambda *_: found.append(next_one.scalar(text(LOCK)))
+            next_one.engine,
+            "invalidate",
+            lambda *_: found.append(next_one.scalar(text(LOCK.format(name="archive")))),
         )
         with archive_lock(lake):
             pass
