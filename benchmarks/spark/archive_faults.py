@@ -11,8 +11,8 @@ import psycopg
 
 from benchmarks.spark.campaign import Campaign
 from benchmarks.spark.victims import Feed, Job, LedgerBroken
-from skep.spark.lake.archiver import ArchivePlan, Archiver
-from skep.spark.lake.lake import Lake
+from skep.spark.archive.archiver import ArchivePlan, Archiver
+from skep.spark.archive.lake import Lake
 from skep.spark.runtime.tasks import run_here
 
 QUEUE = "faults-old"

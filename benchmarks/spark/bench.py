@@ -32,8 +32,8 @@ from benchmarks.spark.meter import Cost, SparkMeter
 from benchmarks.stack import POSTGRES_PARAMETERS
 from skep.db.embedded.launcher import EmbeddedPostgres
 from skep.db.schema.migrate import migrate
-from skep.spark.lake.archiver import ArchivePlan, Archiver
-from skep.spark.lake.lake import Lake
+from skep.spark.archive.archiver import ArchivePlan, Archiver
+from skep.spark.archive.lake import Lake
 from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
 from skep.spark.runtime.tasks import run_on_spark
 from skep.spark.transfer.replay import Replay, ReplayPlan

@@ -23,8 +23,8 @@ from skep.settings import Settings, load_settings
 from skep.spark.runtime.encryption_keys import key_options
 from skep.spark.runtime.session import DEFAULT_MASTER, spark_session
 from skep.spark.transfer.conditions import check_condition
-from skep.spark.transfer.jobs import JobFailed
 from skep.spark.transfer.replay import Replay, ReplayPlan
+from skep.spark.transfer.single_write import JobFailed
 from skep.spark_jobs import spark_job
 
 if TYPE_CHECKING:

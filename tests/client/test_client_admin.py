@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from skep.broker import traces
 from skep.broker.dead_letters import letters, redrive
 from skep.broker.groups import progress, seek
 from skep.broker.messages import listing as message_list
-from skep.broker.messages import traces
 from skep.broker.queues import configure, resources
 from skep.broker.scheduled import listing as scheduled
 from skep.client import NotFound, TransactionFailed, values

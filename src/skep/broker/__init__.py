@@ -1,7 +1,8 @@
 """What the broker does, one package for each topic.
 
-The words are those of the routes, the SQL folders and the tests: who knows the topic knows the
-path. A hot topic has `accept` (what a request must be, and how it enters the engine) and `execute`
-(what one call does with a batch of requests). At the root lies what several topics share:
-`directory` (names to ids), `timestamps`, `paging` and `polling_loop`.
+A topic has the same name here, in the SQL functions and in their tests. The hot topics push, pop
+and ack have `accept` (what a request must be, and how it enters the engine) and `execute` (what one
+call does with a batch of requests); `skep.app.parts` binds the two to an operation of the engine.
+`intake` takes requests from the hot routes. Small topics (`streams`, `traces`) are modules. The
+other modules here are shared: `directory` (names to ids), `timestamps`, `paging`, `polling_loop`.
 """

@@ -4,8 +4,8 @@
 
 What stands here is the API; the modules below are not. Spark finds the data source by itself
 (`pyspark_skep`), so `spark.read.format("skep")` needs no import. Driver and executors connect to
-PostgreSQL directly; the broker need not run. The package imports SQL texts, settings and the
-model, and nothing of the broker.
+PostgreSQL directly; the broker need not run. The package imports settings, telemetry and
+the model, and nothing of the broker.
 
 Importing it costs nothing: PySpark, PyArrow and the database driver are imported on first use.
 """

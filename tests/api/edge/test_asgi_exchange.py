@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from skep.broker.messages.traces import NewTrace
 from skep.broker.queues.configure import Configured
+from skep.broker.traces import NewTrace
 from skep.model import stream_wire, wire
 from skep.model.errors import Defect, NotFound, Unavailable
 from skep.model.queue_options import QueueOptions

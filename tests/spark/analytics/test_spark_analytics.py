@@ -21,7 +21,7 @@ from skep.spark.analytics.analytics import (
 )
 from skep.spark.analytics.hours import HOUR, SETTLE, begin_of_hour
 from skep.spark.analytics.lake import TABLES, AnalyticsLake
-from skep.spark.lake.lake import Lake
+from skep.spark.archive.lake import Lake
 from skep.spark.runtime.postgres import forget_connections
 from tests.spark.support.archives import Shop, files_below
 from tests.spark.support.logs import envelope

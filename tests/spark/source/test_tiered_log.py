@@ -18,8 +18,8 @@ from pyspark.sql.types import (
 )
 
 from skep.model.errors import NotFound
+from skep.spark.archive.read import ArchiveChanged
 from skep.spark.decode.segments import MalformedPayload
-from skep.spark.lake.read import ArchiveChanged
 from skep.spark.runtime.postgres import forget_connections
 from skep.spark.source.message_log import DataLost, Partitions, RestoredDatabase
 from skep.spark.source.positions import NOTHING, Address, Snapshot, Span

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from skep.spark.lake.archiver import ArchivePlan, Archiver
-from skep.spark.lake.lake import Lake
+from skep.spark.archive.archiver import ArchivePlan, Archiver
+from skep.spark.archive.lake import Lake
 from skep.spark.runtime.tasks import run_here
 from skep.spark.source.readers import SkepReader
 

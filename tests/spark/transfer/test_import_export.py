@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from skep.cli.commands import app
 from skep.model.encryption import NoEncryptionKey
 from skep.model.errors import BadRequest, NotFound, Refused
-from skep.spark.transfer.jobs import JobFailed
+from skep.spark.transfer.single_write import JobFailed
 from tests.spark.support.logs import envelope
 
 pytestmark = pytest.mark.slow

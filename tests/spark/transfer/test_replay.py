@@ -8,8 +8,8 @@ import pytest
 from skep.model.encryption import EncryptionKey, KeyRing, NoEncryptionKey
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.spark.runtime.tasks import run_on_spark
-from skep.spark.transfer.jobs import JobFailed
 from skep.spark.transfer.replay import Replay, ReplayPlan
+from skep.spark.transfer.single_write import JobFailed
 from tests.spark.support.archives import Shop
 from tests.spark.support.logs import envelope
 

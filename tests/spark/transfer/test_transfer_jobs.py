@@ -3,8 +3,8 @@
 import pytest
 
 from skep.spark.sink.columns import without_null_headers
-from skep.spark.transfer import jobs as transfer_jobs
-from skep.spark.transfer.jobs import Outcome, write_once
+from skep.spark.transfer import single_write as transfer_jobs
+from skep.spark.transfer.single_write import Outcome, write_once
 
 pytestmark = pytest.mark.slow
 

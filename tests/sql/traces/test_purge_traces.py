@@ -2,8 +2,8 @@ from datetime import timedelta
 
 import pytest
 
-from skep.broker.messages import traces as broker_traces
-from skep.broker.messages.traces import TracePurge
+from skep.broker import traces as broker_traces
+from skep.broker.traces import TracePurge
 from tests.sql.support.log import NOON
 
 

@@ -11,7 +11,7 @@ from skep.broker.directory import Directory, Partition
 from skep.broker.failover.diversion import HELD_ITEMS_MAX, Diversion
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
-from skep.broker.push.items import PushRequest
+from skep.broker.push.pending_writes import PushRequest
 from skep.broker.push.rules import QueueRules
 from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey

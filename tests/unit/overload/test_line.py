@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from skep.broker.directory import Directory
+from skep.broker.intake import Intake
 from skep.broker.overload.fallback import Fallback, is_passing, kind_of, renumber
-from skep.broker.overload.intake import Intake
 from skep.broker.overload.waiting_line import (
     DEFERRAL,
     Line,

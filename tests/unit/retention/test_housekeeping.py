@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.broker.cluster.leadership import Leadership
-from skep.broker.retention.housekeeping import (
+from skep.broker.cluster.housekeeping import (
     BACKOFF_S_MAX,
     BACKOFF_S_MIN,
     GIVE_WAY_MAX,
@@ -19,6 +18,7 @@ from skep.broker.retention.housekeeping import (
     Housekeeper,
     Pace,
 )
+from skep.broker.cluster.leadership import Leadership
 from skep.db.access.errors import LeadershipLost
 from skep.model.errors import Unavailable
 from tests.support.virtual_time import run_virtually

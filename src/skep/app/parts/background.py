@@ -4,12 +4,11 @@ from datetime import timedelta
 from typing import Final
 
 from skep.app.parts.core import Core
+from skep.broker.cluster.housekeeping import Duty, Housekeeper
 from skep.broker.groups.subscriptions import RemovedGroupSweep
-from skep.broker.messages.traces import TracePurge
 from skep.broker.overload.operations import OperationPurge
 from skep.broker.overload.shares import is_shed
 from skep.broker.queues.lifecycle import RemovedQueueSweep
-from skep.broker.retention.housekeeping import Duty, Housekeeper
 from skep.broker.retention.retention import (
     CleanupDuty,
     Limits,
@@ -19,6 +18,7 @@ from skep.broker.retention.retention import (
     StagingSweep,
 )
 from skep.broker.stats.rollups import LagSampleDuty, MetricsPurge, RollUpDuty
+from skep.broker.traces import TracePurge
 from skep.jobs.service.upkeep import ChainPrune, JobUpkeep
 from skep.model.priorities import Priority
 

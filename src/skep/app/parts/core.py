@@ -14,7 +14,7 @@ from skep.broker.cluster.leadership import Leadership
 from skep.broker.directory import Directory
 from skep.broker.pop.execute import POP_CALL, POP_PARTITION_CALL
 from skep.broker.push.execute import PUSH_CALL, PUSH_GUARANTEED_CALL
-from skep.broker.transaction.streams import CYCLE_CALL
+from skep.broker.streams import CYCLE_CALL
 from skep.broker.transaction.transaction import TRANSACT_CALL
 from skep.db.access.slots import HOT_PATH, ONE_OFF, Slots
 from skep.engine.driver import Engine

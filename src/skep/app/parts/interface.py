@@ -14,7 +14,7 @@ from skep.app.parts.broker import Broker
 from skep.app.parts.routes import api_routes
 from skep.broker.queues.configure import Configure, Configured
 from skep.server.app import build_cold_app
-from skep.server.edge.application import meter_hot_routes
+from skep.server.edge.metering import meter_hot_routes
 from skep.server.hot.exchange import HotRoutes
 from skep.server.hot.handlers import HotHandlers, PollDefaults
 from skep.server.routes.queues.configure import ConfigureRequest

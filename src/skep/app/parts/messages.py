@@ -8,7 +8,7 @@ from skep.broker.dead_letters.moves import Mover
 from skep.broker.dead_letters.redrive import Redrives
 from skep.broker.messages.listing import MessageList
 from skep.broker.messages.single import Messages
-from skep.broker.messages.traces import Traces
+from skep.broker.traces import Traces
 
 
 class MessageParts:

@@ -7,9 +7,9 @@ from skep.app.parts.core import MIB, Core
 from skep.app.parts.pop import PopParts
 from skep.app.parts.push import PushParts
 from skep.app.parts.transaction import TransactionParts
+from skep.broker.intake import Intake
 from skep.broker.overload.deferral import DeferralExecutor, DepthLimits, OperationPart
 from skep.broker.overload.fallback import Fallback
-from skep.broker.overload.intake import Intake
 from skep.broker.overload.operations import OperationControl
 from skep.broker.overload.processor import OperationProcessor, ProcessorLimits
 from skep.broker.overload.waiting_line import Line, PartitionKey, PartitionWatch

@@ -28,9 +28,7 @@ from skep.server.routes.messages.dead_letters import dead_letter_routes
 from skep.server.routes.messages.live import LiveParts, live_route
 from skep.server.routes.messages.messages import message_routes
 from skep.server.routes.messages.scheduled import scheduled_routes
-from skep.server.routes.messages.streams import streams_routes
 from skep.server.routes.messages.tail import tail_route
-from skep.server.routes.messages.traces import trace_routes
 from skep.server.routes.queues.groups import group_routes
 from skep.server.routes.queues.queues import queue_routes, resource_routes
 from skep.server.routes.queues.seek import seek_routes
@@ -41,10 +39,12 @@ from skep.server.routes.stats.charts import chart_routes
 from skep.server.routes.stats.dashboard import dashboard_routes
 from skep.server.routes.stats.metrics import metrics_routes
 from skep.server.routes.stats.queue_status import queue_status_routes
+from skep.server.routes.streams import streams_routes
 from skep.server.routes.system.cluster import cluster_routes
 from skep.server.routes.system.maintenance import maintenance_routes, migration_routes
 from skep.server.routes.system.operations import operation_routes
 from skep.server.routes.system.retention import retention_routes
+from skep.server.routes.traces import trace_routes
 
 
 def api_routes(broker: Broker) -> Sequence[ControllerRouterHandler]:

@@ -7,8 +7,8 @@ from skep.app.parts.failover import FailoverParts
 from skep.app.parts.pop import PopParts
 from skep.app.parts.push import PushParts
 from skep.broker.push.stored_keys import KeyLoader
+from skep.broker.streams import CycleExecutor, Streams
 from skep.broker.transaction.settlement import Settler, Stager
-from skep.broker.transaction.streams import CycleExecutor, Streams
 from skep.broker.transaction.transaction import Transaction, TransactionExecutor
 from skep.engine.dedup.cache import DedupCache
 

@@ -18,7 +18,7 @@ from skep.app.processes.stop_signals import ended_by_sigterm
 from skep.app.processes.waiting import Stage, must_wait, start_when_possible
 from skep.model.errors import SkepError
 from skep.server.auth.browsers import BrowserGate, OriginPolicy
-from skep.server.edge.application import EndWithClient, MeteredApp
+from skep.server.edge.metering import EndWithClient, MeteredApp
 from skep.server.edge.protocol import ConnectionLimits, build_protocol
 from skep.server.hot.asgi import HotGate
 from skep.server.hot.exchange import HotRoutes

@@ -20,7 +20,7 @@ import msgspec
 from skep.broker.directory import Directory, Partition
 from skep.broker.failover.maintenance import Maintenance
 from skep.broker.failover.outage import Outage
-from skep.broker.push.items import Entry, PendingWrite, PushRequest
+from skep.broker.push.pending_writes import Entry, PendingWrite, PushRequest
 from skep.broker.push.rules import QueueRules
 from skep.broker.scheduled.accept import Moment, parse_moment
 from skep.model.encryption import KeyRing, NoEncryptionKey

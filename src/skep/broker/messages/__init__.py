@@ -1,1 +1,1 @@
-"""Messages in the log: lists, single messages, traces, and the envelopes they are stored in."""
+"""Messages in the log: lists, single messages, and the envelopes they are stored in."""

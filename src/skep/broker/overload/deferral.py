@@ -18,7 +18,7 @@ from skep.broker.ack.accept import AckRequest, AckRow
 from skep.broker.directory import Directory, Partition, PartitionProvisioner
 from skep.broker.overload.shares import estimated_wait_s, retry_after_s
 from skep.broker.push.accept import Push
-from skep.broker.push.items import Entry
+from skep.broker.push.pending_writes import Entry
 from skep.broker.push.rules import QueueRules, RuleBook
 from skep.broker.push.size_limit import AdmissionGate, Full
 from skep.db.access.errors import RulesChanged

@@ -32,7 +32,7 @@ from skep.broker.overload.waiting_line import (
     Turn,
 )
 from skep.broker.push.accept import Push
-from skep.broker.push.items import PushRequest, failed_result
+from skep.broker.push.pending_writes import PushRequest, failed_result
 from skep.engine.driver import Engine
 from skep.model.errors import Overloaded, PartitionDeferred, QueueFull, SkepError
 from skep.model.ids import parse_partition_uuid

@@ -17,7 +17,7 @@ import xxhash
 
 from skep.broker.directory import Directory, Partition, PartitionRequest
 from skep.broker.failover.diversion import Diversion
-from skep.broker.push.items import (
+from skep.broker.push.pending_writes import (
     NULL,
     Answer,
     Entry,

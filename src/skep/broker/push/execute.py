@@ -1,4 +1,4 @@
-"""Store a batch of pushes with one call per attempt, each message once.
+"""Store a batch of pushes in few calls, each message once.
 
 Duplicates are found in three places: within the flush, in this process's cache (confirmed by one
 look-up), and by the database. Partitions that only this process pushes into go through
@@ -16,7 +16,7 @@ from typing import Any, Final
 from skep.broker.cluster.wakeups import Announcer
 from skep.broker.directory import Directory, PartitionListener, PartitionProvisioner
 from skep.broker.push.accept import Push
-from skep.broker.push.items import Flush, PendingWrite, by_partition
+from skep.broker.push.pending_writes import Flush, PendingWrite, by_partition
 from skep.broker.push.rules import Enforcer, QueueRules, RuleBook
 from skep.db.access.errors import RulesChanged
 from skep.db.access.slots import Caller

@@ -21,7 +21,7 @@ from skep.model.errors import InvalidPayload, SkepError
 from skep.model.schemas import PayloadValidator, SchemaCache
 
 if TYPE_CHECKING:
-    from skep.broker.push.items import Entry, Flush
+    from skep.broker.push.pending_writes import Entry, Flush
     from skep.model.queue_options import Deferral
 
 READ_CALL: Final = "select * from skep.read_rules($1)"

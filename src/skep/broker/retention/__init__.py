@@ -1,5 +1,5 @@
-"""The leader removes old messages and records in the background, in bounded steps.
+"""Old messages and records are removed in the background, in bounded steps.
 
-`housekeeping` runs the duties in `retention`; `holds` keep what external readers need, `history`
-shows what was removed.
+`retention` has the duties, which the leader runs (`broker.cluster.housekeeping`); `holds` keep what
+external readers need, `history` shows what was removed.
 """

@@ -24,7 +24,7 @@ from skep.broker.push.rules import QueueRules, RuleBook
 from skep.broker.push.size_limit import AdmissionGate, Full
 from skep.broker.scheduled.accept import DueListener
 from skep.broker.staged.read import StagedBatch, StagedMessage, StagedReader
-from skep.broker.transaction.partitions import CachedPartitions
+from skep.broker.transaction.cached_partitions import CachedPartitions
 from skep.db.access.errors import RejectedData, RulesChanged
 from skep.db.access.slots import Caller
 from skep.engine.dedup.cache import KEY_BYTES, DedupCache

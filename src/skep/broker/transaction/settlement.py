@@ -26,7 +26,7 @@ from skep.broker.directory import Directory, Partition, PartitionListener, Parti
 from skep.broker.pop.lease_memory import LeaseMemory
 from skep.broker.push.rules import RuleBook
 from skep.broker.push.size_limit import AdmissionGate, Full
-from skep.broker.transaction.partitions import CachedPartitions
+from skep.broker.transaction.cached_partitions import CachedPartitions
 from skep.db.access.slots import Caller
 from skep.engine.dedup.cache import DedupCache
 from skep.model.envelopes import (

@@ -55,8 +55,8 @@ def run(
     """Compute statistics of full hours, from log and archive."""
     from skep.app.processes.database import join_database
     from skep.spark.analytics.analytics import Analytics, AnalyticsPlan
-    from skep.spark.lake.lake import Lake, explained
-    from skep.spark.lake.storage import storage_properties
+    from skep.spark.archive.lake import Lake, explained
+    from skep.spark.archive.storage import storage_properties
 
     settings = flags.settings(archive_warehouse=warehouse, archive_storage=storage)
     properties = storage_properties(settings.archive_storage)
@@ -86,7 +86,7 @@ def status(
     """Show how far the statistics are computed."""
     from skep.app.processes.database import join_database
     from skep.spark.analytics.analytics import analytics_progress
-    from skep.spark.lake.lake import Lake, explained
+    from skep.spark.archive.lake import Lake, explained
 
     with join_database(flags.settings()) as database, explained(), Lake(database.dsn, {}) as lake:
         progress = analytics_progress(lake)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from skep.app.processes.database import Database
     from skep.settings import Settings
-    from skep.spark.lake.compaction import Compacted
-    from skep.spark.lake.lake import Lake
+    from skep.spark.archive.compaction import Compacted
+    from skep.spark.archive.lake import Lake
     from skep.spark.runtime.tasks import OnProgress, RunTasks
 
 archive_app: Final = command_group("archive", "Copy old messages to a lake of Iceberg tables.")
@@ -59,9 +59,9 @@ def run(
     ] = 86_400.0,
 ) -> None:
     """Copy messages older than `archiveAfterSeconds` to the lake."""
-    from skep.spark.lake.archiver import ArchivePlan, Archiver, ArchiveService
-    from skep.spark.lake.compaction import CompactionPlan, Compactor
-    from skep.spark.lake.lake import explained
+    from skep.spark.archive.archiver import ArchivePlan, Archiver, ArchiveService
+    from skep.spark.archive.compaction import CompactionPlan, Compactor
+    from skep.spark.archive.lake import explained
     from skep.telemetry.logs import configure_logging
 
     if once and every is not None:
@@ -115,7 +115,7 @@ def compact(
     ] = 86_400.0,
 ) -> None:
     """Merge small files, and remove unused ones."""
-    from skep.spark.lake.compaction import CompactionPlan, Compactor
+    from skep.spark.archive.compaction import CompactionPlan, Compactor
 
     with _lake(flags.settings(archive_storage=storage)) as lake, _bar() as bar:
         plan = CompactionPlan(keep_s=keep)
@@ -148,7 +148,7 @@ def status(
     output: Output = "table",
 ) -> None:
     """Show how far each queue is archived."""
-    from skep.spark.lake.archiver import archive_status
+    from skep.spark.archive.archiver import archive_status
 
     with _lake(flags.settings()) as lake:
         rows = [
@@ -181,8 +181,8 @@ def _lake(settings: "Settings") -> Generator["Lake"]:
 @contextmanager
 def _lake_and_database(settings: "Settings") -> Generator[tuple["Lake", "Database"]]:
     from skep.app.processes.database import join_database
-    from skep.spark.lake.lake import Lake, explained
-    from skep.spark.lake.storage import storage_properties
+    from skep.spark.archive.lake import Lake, explained
+    from skep.spark.archive.storage import storage_properties
 
     properties = storage_properties(settings.archive_storage)
     with join_database(settings) as database, explained(), Lake(database.dsn, properties) as lake:

@@ -16,7 +16,7 @@ from skep.model.errors import BadRequest
 from skep.spark.runtime.encryption_keys import key_options
 
 if TYPE_CHECKING:
-    from skep.spark.transfer.jobs import Outcome, Reached
+    from skep.spark.transfer.single_write import Outcome, Reached
 
 Where = Annotated[
     str | None,

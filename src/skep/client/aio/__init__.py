@@ -1,1 +1,1 @@
-"""The client on asyncio: what the client is, and the source of the blocking one."""
+"""The Python client. `skep.client.blocking` is generated from `skep.client.aio`."""

@@ -76,7 +76,7 @@ class Retry:
         """Return how long to wait after so many failures."""
         try:
             exact_s = min(self.initial_s * self.multiplier ** (failures - 1), self.cap_s)
-        except OverflowError:  # beyond any cap, unless it begins with nothing
+        except OverflowError:  # above any cap, unless it starts at 0
             exact_s = self.cap_s if self.initial_s else 0.0
         return exact_s * chance.uniform(1 - self.jitter, 1 + self.jitter)
 

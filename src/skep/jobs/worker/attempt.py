@@ -33,10 +33,10 @@ from skep.jobs.errors import Fail, OwnershipLost, Reschedule, UnknownJobType
 from skep.jobs.signals import Announcements, Signals
 from skep.jobs.store import Claimed, Settled, Settlement
 from skep.jobs.worker.meters import JobMeters
+from skep.jobs.worker.settling import Progress, Settler
 from skep.jobs.worker.sharing import SharingUndone
 from skep.jobs.worker.tracing import Tracing
 from skep.jobs.worker.transactions import TransactionProvider
-from skep.jobs.worker.writing import Progress, Settler
 from skep.model.errors import Defect, SkepError
 
 _log = logging.getLogger(__name__)

@@ -40,10 +40,10 @@ from skep.jobs.store import (
 )
 from skep.jobs.worker.attempt import Attempt, AttemptRunner, Catalog, Executors
 from skep.jobs.worker.meters import JobMeters
+from skep.jobs.worker.settling import Progress, Settler
 from skep.jobs.worker.tracing import Tracing
 from skep.jobs.worker.transactions import TransactionProvider
 from skep.jobs.worker.upkeep import Lease, Upkeep
-from skep.jobs.worker.writing import Progress, Settler
 from skep.model.errors import BadRequest, SkepError
 
 _log = logging.getLogger(__name__)

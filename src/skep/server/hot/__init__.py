@@ -1,1 +1,4 @@
-"""The routes of every message: push, pop, ack, renew. Handlers return at once and answer later."""
+"""The hot routes: push, pop, ack, transaction and lease extension, without Litestar.
+
+Handlers return at once and answer later; `exchange` hides which server carries a request.
+"""

@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from skep.broker.ack.renew import Renew, Renewal
-from skep.broker.overload.intake import Intake
+from skep.broker.intake import Intake
 from skep.broker.pop.accept import Deliver, Poll, PollOptions, Pop
 from skep.broker.pop.discovery import Discovery, Permitted, Search
 from skep.broker.timestamps import wire_time

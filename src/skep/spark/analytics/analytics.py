@@ -23,7 +23,7 @@ from sqlalchemy import Connection, text
 from skep.model.errors import BadRequest, NotFound, Refused
 from skep.spark.analytics.hours import Hours, choose_hours
 from skep.spark.analytics.lake import AnalyticsLake
-from skep.spark.lake.lake import Lake
+from skep.spark.archive.lake import Lake
 from skep.spark.source.message_log import Partitions, Present
 from skep.spark.source.options import read_options
 from skep.spark.source.positions import (
@@ -34,7 +34,7 @@ from skep.spark.source.positions import (
     moment_of,
 )
 from skep.spark.source.tiered_log import TieredLog
-from skep.spark.transfer.jobs import explained, queue_secrets
+from skep.spark.transfer.single_write import explained, queue_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,8 +31,8 @@ from pyiceberg.types import (
 from sqlalchemy import Connection, text
 
 from skep.spark.analytics.hours import DAY, begin_of_day
-from skep.spark.lake.lake import NAMESPACE, Lake
-from skep.spark.lake.storage import warehouse_address
+from skep.spark.archive.lake import NAMESPACE, Lake
+from skep.spark.archive.storage import warehouse_address
 from skep.spark.runtime.arrow import pa
 from skep.telemetry.histograms import LAG_BOUNDS_MS, quantile
 

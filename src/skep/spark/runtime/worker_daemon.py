@@ -1,8 +1,8 @@
 """The process that Spark forks its workers from, with all imported that readers and writers need.
 
-Spark starts it when `spark.python.daemon.module` names it. Its own one imports next to nothing, so
-every worker has to: a quarter of a second of CPU time for each, and again for each that takes the
-place of one that had nothing to do for a minute.
+Spark starts it when `spark.python.daemon.module` names it. Spark's own daemon imports next to
+nothing, so every forked worker pays a quarter of a second of CPU for its imports, and Spark
+replaces workers that were idle for a minute.
 """
 
 from typing import Final

@@ -27,8 +27,8 @@ from skep.spark.source.tiered_log import NO_ARCHIVE, Boundary, TieredLog, storag
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from skep.spark.lake.lake import LakeFile
-    from skep.spark.lake.read import Choice
+    from skep.spark.archive.lake import LakeFile
+    from skep.spark.archive.read import Choice
 
 WORTH_A_TASK: Final = 20_000
 """Messages below which a further task costs more than it saves."""
@@ -202,8 +202,8 @@ class SplitReader:
     def _read_lake(
         self, files: Iterable[str], choice: "Choice", found: set[Address] | None = None
     ) -> Iterator[Any]:
-        from skep.spark.lake.read import LakeReader  # noqa: PLC0415 (heavy, and an extra)
-        from skep.spark.lake.storage import Storage  # noqa: PLC0415 (as above)
+        from skep.spark.archive.read import LakeReader  # noqa: PLC0415 (heavy, and an extra)
+        from skep.spark.archive.storage import Storage  # noqa: PLC0415 (as above)
 
         options = self._options
         reader = LakeReader(

@@ -23,8 +23,8 @@ from skep.spark.source.options import ReadOptions
 from skep.spark.source.positions import Span, moment_of
 
 if TYPE_CHECKING:
-    from skep.spark.lake.lake import Lake, LakeFile
-    from skep.spark.lake.read import Choice
+    from skep.spark.archive.lake import Lake, LakeFile
+    from skep.spark.archive.read import Choice
 
 BOUNDS: Final = "select * from skep.archive_bounds($1::text::integer[])"
 NO_ARCHIVE: Final = 1
@@ -151,7 +151,7 @@ class TieredLog(MessageLog):
         part = boundary.archived(span)
         if part is None:
             return []
-        from skep.spark.lake.read import segments_in_order, whole_size  # noqa: PLC0415 (heavy)
+        from skep.spark.archive.read import segments_in_order, whole_size  # noqa: PLC0415 (heavy)
 
         choice = self.choice(boundary, part, since_us)
         with self.open_lake() as lake:
@@ -167,7 +167,7 @@ class TieredLog(MessageLog):
 
     def choice(self, boundary: Boundary, part: Span, since_us: int | None) -> "Choice":
         """Return the messages that are wanted of the lake."""
-        from skep.spark.lake.read import Choice  # noqa: PLC0415 (heavy, and seldom needed)
+        from skep.spark.archive.read import Choice  # noqa: PLC0415 (heavy, and seldom needed)
 
         partitions = boundary.partitions
         return Choice(
@@ -176,7 +176,7 @@ class TieredLog(MessageLog):
 
     def open_lake(self) -> "Lake":
         """Open the archive; to be closed."""
-        from skep.spark.lake.lake import Lake  # noqa: PLC0415 (heavy, and an extra)
+        from skep.spark.archive.lake import Lake  # noqa: PLC0415 (heavy, and an extra)
 
         return Lake(self._options.url, storage_of(self._options))
 
@@ -198,7 +198,7 @@ class TieredLog(MessageLog):
 
 def storage_of(options: ReadOptions) -> dict[str, str]:
     """Return how to reach the files of the archive."""
-    from skep.spark.lake.storage import storage_properties  # noqa: PLC0415 (heavy, and an extra)
+    from skep.spark.archive.storage import storage_properties  # noqa: PLC0415 (heavy, and an extra)
 
     text = options.storage
     return storage_properties(load_settings().settings.archive_storage if text is None else text)

@@ -9,7 +9,7 @@ arguments. What is not known to be harmless is refused.
 from typing import TYPE_CHECKING, Any, Final
 
 from skep.model.errors import BadRequest
-from skep.spark.transfer.jobs import explained
+from skep.spark.transfer.single_write import explained
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from uuid import uuid4
 import msgspec
 
 from skep.model.errors import BadRequest
-from skep.spark.transfer.jobs import (
+from skep.spark.transfer.single_write import (
     OnReached,
     Outcome,
     QueueSecrets,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from skep.model.errors import BadRequest
 from skep.spark.runtime.postgres import database
 from skep.spark.source.columns import HEADERS
-from skep.spark.transfer.jobs import (
+from skep.spark.transfer.single_write import (
     STATEMENT_TIMEOUT_S,
     OnReached,
     Outcome,

@@ -11,7 +11,8 @@
 --         is left and no push is in flight (see take_partitions). A lease with nacked messages
 --         lasts at least until they may come again, or its end would deliver them early. An
 --         unfenced ack does not shorten a back-off. Failure counts are forgotten when the message
---         is done.
+--         is done. The cursor also moves in complete_leases (plain completions of many
+--         partitions), take_partitions (auto-ack) and move_cursors (seek).
 create function skep.move_cursor(
   p_cursor skep.cursor, p_acked bigint, p_done bigint[], p_nacked bigint[], p_failed bigint[],
   p_failures integer[], p_retry_at timestamptz, p_ends_lease boolean, p_now timestamptz)

@@ -16,12 +16,12 @@ from pyarrow import parquet as _parquet
 
 from skep.model.envelopes import build_envelope, cut_envelope
 from skep.model.errors import Refused
+from skep.spark.archive.lake import LakeFile
+from skep.spark.archive.schema import ADDRESS
+from skep.spark.archive.storage import Storage
 from skep.spark.decode.messages import Open, header_structs
 from skep.spark.decode.payloads import is_carried, payload_bytes, payload_decoder
 from skep.spark.decode.segments import ROWS_PER_BATCH, as_type, malformed_payload, wants_payloads
-from skep.spark.lake.lake import LakeFile
-from skep.spark.lake.schema import ADDRESS
-from skep.spark.lake.storage import Storage
 from skep.spark.runtime.arrow import arrow_schema, pa
 from skep.spark.source.columns import HEADERS, PAYLOAD, PAYLOAD_BYTES
 from skep.spark.source.message_log import Size

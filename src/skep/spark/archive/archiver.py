@@ -30,8 +30,8 @@ from uuid import uuid4
 from sqlalchemy import Connection, text
 
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
-from skep.spark.lake.archive_files import Copied, CopyTask, copy_split
-from skep.spark.lake.lake import METADATA, Lake
+from skep.spark.archive.archive_files import Copied, CopyTask, copy_split
+from skep.spark.archive.lake import METADATA, Lake
 from skep.spark.runtime.tasks import OnProgress, RunTasks
 from skep.spark.source.message_log import MessageLog, Partitions
 from skep.spark.source.options import ReadOptions, Subscription

@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Final, NamedTuple
 from pyarrow import parquet as _parquet
 
 from skep.model.errors import Refused
+from skep.spark.archive.schema import ARROW_SCHEMA, MEASURED, REPEATED
+from skep.spark.archive.storage import Storage
 from skep.spark.decode.messages import DecodedMessages, EnvelopeDecoder, segments_and_bodies
 from skep.spark.decode.segments import as_type
-from skep.spark.lake.schema import ARROW_SCHEMA, MEASURED, REPEATED
-from skep.spark.lake.storage import Storage
 from skep.spark.runtime.arrow import pa
 from skep.spark.runtime.postgres import Database, database
 from skep.spark.source.message_log import Partitions, span_arguments

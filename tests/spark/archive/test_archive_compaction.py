@@ -7,9 +7,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from skep.model.errors import NotFound
-from skep.spark.lake.archiver import ArchiveBusy, archive_lock
-from skep.spark.lake.compaction import CompactionPlan, Compactor
-from skep.spark.lake.lake import LOCK_TABLE
+from skep.spark.archive.archiver import ArchiveBusy, archive_lock
+from skep.spark.archive.compaction import CompactionPlan, Compactor
+from skep.spark.archive.lake import LOCK_TABLE
 from skep.spark.runtime.postgres import forget_connections
 from skep.spark.runtime.tasks import run_here
 from tests.spark.support.archives import Shop, files_below, payloads_of, run_tasks

@@ -17,11 +17,11 @@ from uuid import uuid4
 
 from pyiceberg.manifest import DataFile
 
-from skep.spark.lake.archive_files import FileWriter, parquet
-from skep.spark.lake.archiver import archive_lock
-from skep.spark.lake.lake import Lake
-from skep.spark.lake.schema import ADDRESS, ARROW_SCHEMA
-from skep.spark.lake.storage import Storage
+from skep.spark.archive.archive_files import FileWriter, parquet
+from skep.spark.archive.archiver import archive_lock
+from skep.spark.archive.lake import Lake
+from skep.spark.archive.schema import ADDRESS, ARROW_SCHEMA
+from skep.spark.archive.storage import Storage
 from skep.spark.runtime.arrow import pa
 from skep.spark.runtime.tasks import OnProgress, RunTasks
 

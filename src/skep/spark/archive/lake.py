@@ -27,8 +27,8 @@ from sqlalchemy.exc import InterfaceError, OperationalError, ProgrammingError, S
 
 from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.model.schema_name import Schema, split_schema
-from skep.spark.lake.schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA, XID_FIELD
-from skep.spark.lake.storage import Storage, warehouse_address
+from skep.spark.archive.schema import PARTITIONING, TABLE_PROPERTIES, TABLE_SCHEMA, XID_FIELD
+from skep.spark.archive.storage import Storage, warehouse_address
 from skep.spark.runtime.arrow import pa
 
 CATALOG: Final = "skep"
@@ -75,7 +75,7 @@ class Lake:
     """The table and its catalog."""
 
     def __init__(self, url: str, storage: Mapping[str, str]) -> None:
-        """Connect to the catalog; see `skep.spark.lake.storage` for how files are reached."""
+        """Connect to the catalog; see `skep.spark.archive.storage` for how files are reached."""
         plain, schema = split_schema(url)
         address = make_url(plain).set(drivername="postgresql+psycopg")
         given = address.query.get("options", "")

@@ -12,8 +12,8 @@ from tests.spark.support.archives import Shop
 ARCHIVE = """
 import os, signal, sys
 from skep.spark.runtime.tasks import run_here
-from skep.spark.lake.archiver import Archiver, ArchivePlan
-from skep.spark.lake.lake import Lake
+from skep.spark.archive.archiver import Archiver, ArchivePlan
+from skep.spark.archive.lake import Lake
 
 url, warehouse, step = sys.argv[1:]
 

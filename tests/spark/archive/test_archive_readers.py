@@ -6,7 +6,7 @@ import duckdb
 import polars
 import pytest
 
-from skep.spark.lake.compaction import CompactionPlan, Compactor
+from skep.spark.archive.compaction import CompactionPlan, Compactor
 from skep.spark.runtime.tasks import run_here
 from tests.spark.support.archives import Shop
 

@@ -14,7 +14,7 @@ from skep.broker.overload.fallback import AckAttempt, Client, Fallback, PushAtte
 from skep.broker.overload.waiting_line import Turn
 from skep.broker.pop.accept import Poll, Pop
 from skep.broker.push.accept import Push
-from skep.broker.push.items import PushRequest
+from skep.broker.push.pending_writes import PushRequest
 from skep.broker.transaction.transaction import Transaction
 from skep.model.errors import Overloaded, SkepError
 from skep.model.priorities import Priority

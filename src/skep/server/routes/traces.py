@@ -10,7 +10,8 @@ from typing import Annotated, Final
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import Parameter, PathParameter
 
-from skep.broker.messages.traces import (
+from skep.broker.paging import Page
+from skep.broker.traces import (
     MessageTraces,
     NewTrace,
     TraceNames,
@@ -18,7 +19,6 @@ from skep.broker.messages.traces import (
     Traces,
     TracesByName,
 )
-from skep.broker.paging import Page
 from skep.model.limits import PAGE_ROWS_MAX
 from skep.server.api_document.shapes import TraceBody
 from skep.server.auth.access import BODY, PARTITION, Level, needs

@@ -15,8 +15,8 @@ import pytest
 from skep.db.access.sessions import WrongDatabase
 from skep.db.schema.migrate import migrate
 from skep.model.errors import Unavailable
-from skep.spark.lake.archiver import ArchiveBusy, ArchivePlan, Archiver, ArchiveService
-from skep.spark.lake.lake import Lake, explained
+from skep.spark.archive.archiver import ArchiveBusy, ArchivePlan, Archiver, ArchiveService
+from skep.spark.archive.lake import Lake, explained
 from skep.spark.runtime.postgres import forget_connections
 from skep.spark.runtime.tasks import run_here
 from tests.spark.support.archives import Shop

@@ -6,8 +6,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from skep.spark.lake.compaction import CompactionPlan, Compactor
-from skep.spark.lake.storage import (
+from skep.spark.archive.compaction import CompactionPlan, Compactor
+from skep.spark.archive.storage import (
     InvalidWarehouse,
     Storage,
     is_local,

@@ -10,15 +10,15 @@ from skep.model.encryption import KeyRing
 from skep.model.encryption_key import EncryptionKey
 from skep.model.errors import NotFound
 from skep.model.ids import message_id
-from skep.spark.lake.archive_files import AttemptIsOver, copy_split
-from skep.spark.lake.archiver import (
+from skep.spark.archive.archive_files import AttemptIsOver, copy_split
+from skep.spark.archive.archiver import (
     ArchiveBusy,
     ArchivePlan,
     Archiver,
     ForeignArchive,
     archive_lock,
 )
-from skep.spark.lake.lake import LOCK, WrongWarehouse, all_data_files
+from skep.spark.archive.lake import LOCK, WrongWarehouse, all_data_files
 from skep.spark.runtime.postgres import forget_connections
 from skep.spark.runtime.tasks import run_here
 from tests.spark.support.archives import Shop, files_below

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from skep.cli.commands import app
 from skep.cli.spark.archive import archive_app
 from skep.model.errors import BadRequest, NotFound, Unavailable
-from skep.spark.lake.lake import CannotArchive
+from skep.spark.archive.lake import CannotArchive
 from skep.spark.runtime.tasks import TaskFailed, run_on_spark
 from tests.spark.support.archives import Shop
 
