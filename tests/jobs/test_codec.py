@@ -69,7 +69,7 @@ def test_a_stored_value_that_does_not_fit_any_more_is_refused_when_it_is_read(ki
 
 
 def test_a_value_that_is_too_large_is_refused():
-    with pytest.raises(InvalidInput, match="larger"):
+    with pytest.raises(InvalidInput, match="use at most"):
         Codec(str).encode("x" * VALUE_BYTES_MAX, InvalidInput)
 
 

@@ -114,7 +114,7 @@ async def is_unready(command):
     [
         ("nonsense", "module:app"),
         ("no.such.module:app", "No module named"),
-        ("tests.jobs.support.program:nobody", "there is no 'nobody'"),
+        ("tests.jobs.support.program:nobody", "has no 'nobody'"),
         ("tests.jobs.support.program:nothing", "neither a WorkerApp nor a JobTypes"),
     ],
 )

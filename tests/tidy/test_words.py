@@ -22,7 +22,7 @@ REPLACED = {
 PATTERN = re.compile(rf"(?<![A-Za-z])(?:{'|'.join(REPLACED)})(?![A-Za-z])", re.IGNORECASE)
 WIRE = re.compile(r"\blanes\b")
 """The earlier name of `partitionCount`, which answers keep."""
-KEEPS_WIRE_NAME = {"src/skep/broker/groups", "CHANGELOG.md"}
+KEEPS_WIRE_NAME = {"src/skep/broker/groups", "CHANGELOG.md", "dashboard/src/api"}
 
 
 ACCOUNT = re.compile(r"`nobody`|\"nobody\"")

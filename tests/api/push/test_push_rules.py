@@ -314,7 +314,7 @@ async def test_a_transaction_has_no_messages_for_later(client, queue):
     answer = await commit(client, {"queue": queue, "payload": 2, "delaySeconds": 5})
 
     assert answer.status == 400
-    assert "on their own" in json.loads(answer.body)["error"]
+    assert "push the message alone" in json.loads(answer.body)["error"]
 
 
 async def test_a_letter_that_cannot_be_opened_does_not_hide_the_others(broker, client, queue):

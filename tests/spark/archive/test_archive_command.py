@@ -132,7 +132,7 @@ def test_a_task_that_lost_the_database_says_so_and_is_not_taken_for_a_mistake(sp
 
 
 def test_mistakes_are_told_in_one_line(shop, skep, tmp_path):
-    with pytest.raises(BadRequest, match="exclude each other"):
+    with pytest.raises(BadRequest, match="not both"):
         skep("run", "--once", "--every", "5")
     with pytest.raises(BadRequest, match="Invalid time"):
         skep("files", "--since", "yesterday")

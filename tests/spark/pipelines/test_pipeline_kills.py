@@ -11,6 +11,7 @@ from benchmarks.spark.archive_faults import check_archive, without_old_versions
 from benchmarks.spark.faults import PipelineCampaign, check_ledger
 from benchmarks.spark.victims import LedgerBroken
 from tests.spark.support.pipelines import messages_of
+from tests.support.sizes import sized
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 def test_a_killed_driver_loses_and_repeats_nothing(database_url, tmp_path, writer):
     campaign = PipelineCampaign(database_url, tmp_path, chance=random.Random(4))
 
-    campaign.run(["staged", "worker", "commit"])
+    campaign.run(sized(["staged", "commit"], large=["staged", "worker", "commit"]))
     windows = check_ledger(database_url, campaign.feed.count)
 
     assert campaign.starts >= 2

@@ -16,11 +16,19 @@ import pytest
 from benchmarks.meter import read_processes, tree_of
 from benchmarks.spark.cluster import standalone_cluster
 from tests.spark.on_cluster import environment, run_tests
+from tests.support.sizes import sized
 
-SUITE = (
-    "tests/spark/source/test_batch_read.py",
-    "tests/spark/source/test_stream_read.py",
-    "tests/spark/sink/test_writer.py",
+READ = "tests/spark/source/test_batch_read.py"
+STREAM = "tests/spark/source/test_stream_read.py"
+WRITE = "tests/spark/sink/test_writer.py"
+SUITE = sized(
+    (
+        f"{READ}::test_every_message_is_a_row_with_all_that_is_known_of_it",
+        f"{READ}::test_the_log_is_cut_into_as_many_tasks_as_asked_for_and_read_once",
+        f"{STREAM}::test_a_query_goes_on_from_its_checkpoint_in_limited_batches",
+        f"{WRITE}::test_a_task_that_fails_when_half_is_staged_and_is_repeated_writes_its_rows_once",
+    ),
+    large=(READ, STREAM, WRITE),
 )
 TIMEOUT_S = 400
 

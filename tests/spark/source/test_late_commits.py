@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def test_what_many_late_writers_commit_is_read_once_by_a_reader_that_is_killed(
     database_url, tmp_path, arun
 ):
-    found = arun(run(database_url, tmp_path, writers=30, messages=6_000, seconds=6, seed=5))
+    found = arun(run(database_url, tmp_path, writers=20, messages=3_000, seconds=3, seed=5))
 
     assert "each message once" in found
 

@@ -159,7 +159,7 @@ def test_sealed_messages_leave_their_queue_only_if_somebody_says_so(
 def test_mistakes_are_told_in_one_line(skep, tmp_path):
     missing = tmp_path / "missing.csv"
 
-    with pytest.raises(BadRequest, match="give --format"):
+    with pytest.raises(BadRequest, match="pass --format"):
         skep("import", "--from", tmp_path, "--queue", "q")
     with pytest.raises(BadRequest, match="COLUMN=EXPRESSION"):
         skep("import", "--from", missing, "--queue", "q", "--map", "partition")

@@ -19,6 +19,7 @@ from tests.spark.support.replay_orders import (
     start_replay_worker,
     until_found,
 )
+from tests.support.sizes import sized
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400, func_only=True)]
 
@@ -130,7 +131,7 @@ async def test_killed_while_its_tasks_stage_it_is_repeated_exactly(
     assert not done["result"]["isRepeated"]
 
 
-@pytest.mark.parametrize("is_committed", [False, True])
+@pytest.mark.parametrize("is_committed", sized([True], large=[False, True]))
 async def test_killed_while_it_commits_all_is_there_once_whatever_became_of_the_commit(
     ask, broker, order, worker_process, take_over, is_committed
 ):
