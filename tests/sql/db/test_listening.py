@@ -1,6 +1,7 @@
 """Hearing of commits on a connection of its own."""
 
 import asyncio
+import gc
 import logging
 
 import pytest
@@ -133,3 +134,18 @@ async def test_a_database_that_refuses_is_tried_again_and_again(open_ear, databa
     await eventually(lambda: caplog.text.count("not listening") > 2)
 
     assert not ear.task.done()
+
+
+async def test_stopped_while_it_connects_it_leaves_no_complaint_behind(database_url):
+    loop, complaints = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    for turns in range(40):
+        listener = Listener(database_url, {}, on_connect=lambda: None)
+        listener.start()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await listener.stop()
+    gc.collect()  # what was never retrieved complains when it goes
+    loop.set_exception_handler(None)
+
+    assert complaints == []

@@ -23,6 +23,7 @@ PROBE_S: Final = 10.0
 
 PROBE_TIMEOUT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 5.0
+ABANDON_S: Final = 2.0
 RECONNECT_S: Final = 0.5
 
 
@@ -74,9 +75,14 @@ class Listener:
                 await asyncio.sleep(RECONNECT_S)
 
     async def _listen_while(self, is_wanted: Callable[[], bool]) -> None:
-        connection = await connect(
-            self._dsn, timeout_s=CONNECT_TIMEOUT_S, server_settings=self._settings
+        opening = asyncio.ensure_future(
+            connect(self._dsn, timeout_s=CONNECT_TIMEOUT_S, server_settings=self._settings)
         )
+        try:
+            connection = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await _abandon(opening)
+            raise
         try:
             has_ended = asyncio.Event()
             connection.add_termination_listener(lambda *_: has_ended.set())
@@ -88,6 +94,18 @@ class Listener:
         finally:
             self.is_listening.clear()
             connection.terminate()
+
+
+async def _abandon(opening: "asyncio.Future[Connection]") -> None:
+    """End a connection that is being opened.
+
+    Cancelled in the middle of it, asyncpg leaves a future behind that complains on stderr.
+    """
+    done, _ = await asyncio.wait((opening,), timeout=ABANDON_S)
+    if not done:
+        opening.cancel()
+    elif opening.exception() is None:
+        opening.result().terminate()
 
 
 def _payload_to(hear: Callable[[str], None]) -> Callable[..., None]:

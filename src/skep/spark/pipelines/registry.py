@@ -8,11 +8,12 @@ another run notices with its next report and ends.
 import logging
 import os
 import socket
+from contextlib import suppress
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from skep.model.errors import NotFound, Refused, Unavailable
+from skep.model.errors import NotFound, Refused, SkepError, Unavailable
 from skep.spark.runtime.postgres import Database
 
 BEGIN: Final = (
@@ -28,6 +29,7 @@ LIST: Final = "select * from skep.list_pipelines($1, $2::text::integer, 0)"
 STOP: Final = "select * from skep.stop_pipeline($1)"
 FORGET_READER: Final = "select skep.forget_reader($1)"
 LOCK: Final = "select pg_try_advisory_lock(hashtextextended('skep.pipeline:' || $1, 0)) as is_taken"
+UNLOCK: Final = "select pg_advisory_unlock(hashtextextended('skep.pipeline:' || $1, 0))"
 
 STATEMENT_TIMEOUT_S: Final = 30.0
 LISTED_MAX: Final = 1_000
@@ -91,8 +93,13 @@ class Registry:
         self._run_id = ""
 
     def close(self) -> None:
-        """Disconnect, which gives up the lock."""
+        """Give up the lock and disconnect."""
         if self._database is not None:
+            if self._locked is not None:
+                # First: the server notices the end of a connection a little later, and the next
+                # run would find the pipeline busy.
+                with suppress(SkepError):
+                    self._database.rows(UNLOCK, self._locked)
             self._database.close()
             self._database = None
 
